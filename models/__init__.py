@@ -1,0 +1,1 @@
+"""Builders that return systems."""

@@ -1,0 +1,102 @@
+"""Two discs in a plane, one pushes the other (FESD-J, Section 5.2).
+
+The manipulation task of the paper: a thrust force acts on disc 1, disc 2 moves only when it is touched, impacts are
+inelastic and frictionless, and a drag of constant magnitude slows both. The optimal control problem (obstacle,
+bounds, costs) is in `problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import casadi as ca
+
+import nosnoc_py as ns
+from nosnoc_py.errors import OptionError, unknown_name
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The numbers of Section 5.2: masses [kg], radii [m], drag coefficient c_f [N] and regularisation eps_f [m/s]."""
+
+    masses: tuple[float, float] = (2.0, 1.0)
+    radii: tuple[float, float] = (0.3, 0.2)
+    drag_coefficient: float = 2.0
+    drag_regularisation: float = 0.1
+    restitution: float = 0.0
+
+
+PAPER = Constants()
+
+
+def printed_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
+    """-c_f v / ||v + eps_f||, as the paper prints it: eps_f is added to each component.
+
+    Kept for reproduction. It is singular where all components equal -eps_f, and weaker against motion along (1, 1)
+    than against motion along (-1, -1); `smooth_drag` has neither flaw.
+    """
+    return -constants.drag_coefficient * v / ca.norm_2(v + constants.drag_regularisation)
+
+
+def smooth_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
+    """-c_f v / sqrt(v'v + eps_f^2): smooth everywhere and the same in every direction."""
+    return -constants.drag_coefficient * v / ca.sqrt(ca.sumsqr(v) + constants.drag_regularisation**2)
+
+
+def no_drag(v: ca.SX, constants: Constants = PAPER) -> ca.SX:
+    """Zero: momentum is then conserved, which tests like."""
+    return ca.SX(v.shape[0], 1)
+
+
+DRAGS: Mapping[str, Callable[[ca.SX, Constants], ca.SX]] = MappingProxyType(
+    {"printed": printed_drag, "smooth": smooth_drag, "none": no_drag}
+)
+
+
+def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
+    """The two discs as a system.
+
+    Parameters
+    ----------
+    drag : str
+        Drag force, a name in `DRAGS`: "printed" (as in the paper), "smooth" or "none". With "smooth" the zero control
+        is a symmetric saddle of the manipulation task: start a solver from an asymmetric one.
+    constants : Constants
+        By default those of the paper.
+
+    Returns
+    -------
+    ns.CLS
+        States x_1, y_1, x_2, y_2 [m], v_x_1, v_y_1, v_x_2, v_y_2 [m/s], controls thrust_x, thrust_y [N]; contact
+        "discs" with the paper's gap |q_1 - q_2|^2 - (r_1 + r_2)^2 [m^2].
+
+    Raises
+    ------
+    OptionError
+        If the drag is unknown.
+    """
+    if drag not in DRAGS:
+        raise OptionError(unknown_name(drag, DRAGS, "drag"))
+    q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
+    m_1, m_2 = constants.masses
+    gap = ca.sumsqr(q[:2] - q[2:]) - sum(constants.radii) ** 2
+    return ns.CLS(
+        q=q,
+        v=v,
+        u=u,
+        mass_matrix=ca.diag(ca.DM([m_1, m_1, m_2, m_2])),
+        force=ca.vertcat(u + DRAGS[drag](v[:2], constants), DRAGS[drag](v[2:], constants)),
+        contacts=[ns.Contact("discs", gap=gap, restitution=constants.restitution)],
+        names={
+            "q": ["x_1", "y_1", "x_2", "y_2"],
+            "v": ["v_x_1", "v_y_1", "v_x_2", "v_y_2"],
+            "u": ["thrust_x", "thrust_y"],
+        },
+        units={
+            **dict.fromkeys(["x_1", "y_1", "x_2", "y_2"], "m"),
+            **dict.fromkeys(["v_x_1", "v_y_1", "v_x_2", "v_y_2"], "m/s"),
+            **dict.fromkeys(["thrust_x", "thrust_y"], "N"),
+        },
+    )

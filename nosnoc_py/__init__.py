@@ -1,0 +1,53 @@
+"""nosnoc_py: simulation and optimal control of mechanical systems with impacts and other discontinuities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nosnoc_py.api import simulate, solve, transcribe
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.errors import (
+    ModelError,
+    NosnocError,
+    OptionError,
+    SolverError,
+    TranscriptionError,
+    UnknownNameError,
+)
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.ocp import OCP, Bounds, Constraint
+from nosnoc_py.simulation.fesd import Simulator
+from nosnoc_py.solution import Event, Solution, Trajectory, load
+from nosnoc_py.status import Stationarity, Status, Stop
+from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.transcription import Transcription
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CLS",
+    "FESDJ",
+    "OCP",
+    "Bounds",
+    "Constraint",
+    "Contact",
+    "Event",
+    "Homotopy",
+    "ModelError",
+    "NosnocError",
+    "OptionError",
+    "SolverError",
+    "Simulator",
+    "Solution",
+    "Stationarity",
+    "Status",
+    "Stop",
+    "Trajectory",
+    "Transcription",
+    "TranscriptionError",
+    "UnknownNameError",
+    "load",
+    "simulate",
+    "solve",
+    "transcribe",
+]

@@ -1,0 +1,102 @@
+"""The verbs: transcribe, solve, simulate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
+from nosnoc_py.ocp import OCP
+from nosnoc_py.simulation.fesd import Simulator, run
+from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.transcription import transcribe
+
+__all__ = ["simulate", "solve", "transcribe"]
+
+
+def solve(
+    ocp: OCP,
+    method: FESDJ | None = None,
+    solver: Homotopy | None = None,
+    *,
+    guess: Any = None,
+    callback: Callable[[HomotopyState], Any] | None = None,
+    time_limit: float | None = None,
+) -> Solution:
+    """Solve an optimal control problem.
+
+    Parameters
+    ----------
+    ocp : OCP
+    method : FESDJ, optional
+    solver : Homotopy, optional
+    guess : optional
+        A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
+    callback : callable, optional
+        Called with every `HomotopyState`; returns `ns.Stop` to end the work.
+    time_limit : float, optional
+        Seconds.
+
+    Returns
+    -------
+    Solution
+        Also when the solver fails: `status` says why and what to try.
+    """
+    problem = transcribe(ocp, FESDJ() if method is None else method)
+    return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
+
+
+def simulate(
+    system: CLS,
+    *,
+    x0: Any,
+    duration: float,
+    method: FESDJ | None = None,
+    steps: int | None = None,
+    u: Any = None,
+    p: Any = None,
+    solver: Homotopy | None = None,
+    callback: Callable[[Any], Any] | None = None,
+    time_limit: float | None = None,
+) -> Trajectory:
+    """Simulate a system.
+
+    Parameters
+    ----------
+    system : CLS
+    x0 : (n_x,)
+        Initial state.
+    duration : float
+        Seconds.
+    method : FESDJ, optional
+    steps : int, optional
+        Number of steps of equal length; default 50 per second, at least 20.
+    u : optional
+        Control: a constant (n_u,), rows (one per equal interval; the number of steps is a multiple of it), a function of
+        t or of (t, x), or a `Solution`; constant within a step.
+    p : (n_p,), optional
+    solver : Homotopy, optional
+    callback : callable, optional
+        Called with every `SimulatorState`; returns `ns.Stop` to end the work.
+    time_limit : float, optional
+        Seconds.
+
+    Returns
+    -------
+    Trajectory
+        Up to the step that failed, if one does: `status` says so.
+    """
+    return run(
+        system,
+        x0=x0,
+        duration=duration,
+        method=method,
+        steps=steps,
+        u=u,
+        p=p,
+        solver=solver,
+        callback=callback,
+        time_limit=time_limit,
+    )

@@ -1,0 +1,1 @@
+"""From a DCS to an MPCC by finite elements with switch (and jump) detection."""

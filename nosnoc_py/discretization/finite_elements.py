@@ -1,0 +1,230 @@
+"""The one finite-element engine: a DCS on a grid becomes the dynamic part of an MPCC.
+
+For every finite element: the Runge-Kutta equations with the step as a variable (Eq. 12), the algebraic equations and
+pairs at the stages (Eq. 13), the cross complementarity (Eq. 20), the jump or continuity conditions at its left
+boundary (Eqs. 16-18); for every control stage: the steps add up to its length (Eq. 15) and are equilibrated (Eq. 26).
+Nothing in here knows what a contact is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
+from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.step_equilibration import Step, equilibrate, step_bounds
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import ProgramBuilder
+from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Variable
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Element:
+    """Symbols of one finite element, from which numbers are read after the solve."""
+
+    at: At
+    h: ca.SX
+    x_minus: ca.SX
+    boundary: ca.SX
+    x_left: ca.SX
+    x_stages: tuple[ca.SX, ...]
+    z_stages: tuple[ca.SX, ...]
+    x_right: ca.SX
+    cost: ca.SX
+    impacts: ca.SX
+    rows: dict[str, PairRows]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StateBounds:
+    """Bounds and start values of the state, at every node and stage."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    initial: np.ndarray
+
+
+class _Functions:
+    """The equations of the DCS as Functions, written once and inlined by SX calls for every element."""
+
+    def __init__(self, dcs: DCS, tableau: ButcherTableau) -> None:
+        arguments = [dcs.x, dcs.z, dcs.u, dcs.p]
+        self.stage = ca.Function("stage", arguments, [dcs.flow, dcs.running_cost])
+        self.equations = [(e, ca.Function(e.name, arguments, [e.expression])) for e in dcs.equations]
+        self.sides = {p.name: ca.Function(p.name, arguments, [p.a, p.b]) for p in dcs.pairs}
+        self.state_side = {p.name: ca.Function(f"{p.name}_left", [dcs.x, dcs.p], [p.a]) for p in dcs.pairs}
+        self.element = self._element(dcs, tableau)
+        if dcs.jump is not None:
+            j = dcs.jump
+            at_node = [j.x_minus, j.symbol, j.h, dcs.p]
+            self.x_plus = ca.Function("x_plus", at_node, [j.x_plus])
+            self.jump_rows = [(e, ca.Function(e.name, at_node, [e.expression])) for e in j.equations]
+            self.jump_bounds = [(e, ca.Function(e.name, at_node, [e.expression])) for e in j.inequalities]
+            watched = [ca.vertcat(i.impulse, i.v_before, i.v_after) for i in j.impacts]
+            self.impacts = ca.Function("impacts", at_node, [ca.vertcat(ca.SX(0, 1), *watched)])
+            self.jump_pairs = [(pair, ca.Function("node_pair", at_node, [pair.a, pair.b])) for pair in j.pairs]
+
+    def _element(self, dcs: DCS, tableau: ButcherTableau) -> ca.Function:
+        """(h, x_left, stages, algebraic, u, p) -> Runge-Kutta residual, right end, integral of the running cost.
+
+        The stage equations x_j = x_left + h sum_k a_jk f_k are multiplied by the inverse of A, so that every row
+        holds one f_k only and the right end is linear in the stages: sparser, the same solution.
+        """
+        n_x, n_z, n_s = dcs.x.numel(), dcs.z.numel(), tableau.stages
+        h, left, u = ca.SX.sym("h"), ca.SX.sym("x_left", n_x), ca.SX.sym("u", dcs.u.numel())
+        X, Z, p = ca.SX.sym("X", n_x, n_s), ca.SX.sym("Z", n_z, n_s), ca.SX.sym("p", dcs.p.numel())
+        values = [self.stage(X[:, j], Z[:, j], u, p) for j in range(n_s)]
+        flow = ca.horzcat(*[f for f, _ in values])
+        inverse = np.linalg.inv(tableau.a)
+        rise = X - ca.repmat(left, 1, n_s)
+        residual = rise @ inverse.T - h * flow
+        right = left + rise @ (inverse.T @ tableau.b)
+        cost = h * sum((tableau.b[j] * values[j][1] for j in range(n_s)), ca.SX(0))
+        return ca.Function("element", [h, left, X, Z, u, p], [ca.vec(residual), right, cost])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FiniteElements:
+    """Writes the finite elements of one problem into a `ProgramBuilder`."""
+
+    builder: ProgramBuilder
+    dcs: DCS
+    tableau: ButcherTableau
+    options: FESDJ
+    bounds: StateBounds
+    p: ca.SX
+    default_gamma: float
+
+    def write(self, grid: Grid, controls: Sequence[ca.SX], x_initial: ca.SX) -> tuple[Element, ...]:
+        """Write all control stages, from the state x_initial on; return the elements in order."""
+        functions = _Functions(self.dcs, self.tableau)
+        elements: list[Element] = []
+        x_minus = x_initial
+        for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
+            first = len(elements)
+            relative = [self._step(At(k, n)) for n in range(count)]
+            self.builder.constraint("stage_length", At(k), sum(relative, ca.SX(0)) - count)
+            for n, s in enumerate(relative):
+                elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k]))
+                x_minus = elements[-1].x_right
+            if self.options.switch_detection:
+                steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
+                equilibrate(self.builder, steps, self.dcs.indicator, self.options)
+        self._last_node(functions, elements[-1])
+        self.builder.objective += sum((e.cost for e in elements), ca.SX(0))
+        return tuple(elements)
+
+    def _step(self, at: At) -> ca.SX:
+        """Relative length s = h / h0: its bounds do not depend on the horizon, which may be a parameter."""
+        lower, upper = step_bounds(self.options, self.default_gamma)
+        return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0)
+
+    def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX) -> Element:
+        boundary, x_left, impacts = self._left_boundary(f, at, h, x_minus)
+        n_s, stages = self.tableau.stages, range(self.tableau.stages)
+        places = [At(at.stage, at.element, j) for j in stages]
+        X = [self._state("x", place) for place in places]
+        Z = [ca.vertcat(ca.SX(0, 1), *[self._variable(v, place) for v in self.dcs.variables]) for place in places]
+        residual, right, cost = f.element(h, x_left, ca.horzcat(*X), ca.horzcat(*Z), u, self.p)
+        n_x = self.dcs.x.numel()
+        for j in stages:
+            names = [f"{name}'" for name in self.dcs.x_names]
+            self.builder.constraint("dynamics", places[j], residual[j * n_x : (j + 1) * n_x], names, scale=self.dcs.x_scale)
+        for equation, function in f.equations:
+            for j in stages:
+                self._equation(equation, function(X[j], Z[j], u, self.p), places[j])
+        rows = self._pairs(f, at, x_left, X, Z, u)
+        if self.tableau.stiffly_accurate:
+            x_right = X[n_s - 1]
+        else:
+            x_right = self._state("x_right", at)
+            self.builder.constraint("right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale)
+        return Element(
+            at=at,
+            h=h,
+            x_minus=x_minus,
+            boundary=boundary,
+            x_left=x_left,
+            x_stages=tuple(X),
+            z_stages=tuple(Z),
+            x_right=x_right,
+            cost=cost,
+            impacts=impacts,
+            rows=rows,
+        )
+
+    def _pairs(
+        self, f: _Functions, at: At, x_left: ca.SX, X: list[ca.SX], Z: list[ca.SX], u: ca.SX
+    ) -> dict[str, PairRows]:
+        found = {}
+        for pair in self.dcs.pairs:
+            a_rows, b_rows = [], []
+            for j in range(len(X)):
+                a, b = f.sides[pair.name](X[j], Z[j], u, self.p)
+                place = At(at.stage, at.element, j)
+                a_rows.append(self.builder.left.add(pair.a_labels, a, place))
+                b_rows.append(self.builder.right.add(pair.b_labels, b, place))
+            a_left = self.builder.left.add(pair.a_labels, f.state_side[pair.name](x_left, self.p), at)
+            rows = PairRows(a_left, np.array(a_rows), np.array(b_rows))
+            add_groups(self.builder, rows, pair.cross if self.options.switch_detection else "none")
+            found[pair.name] = rows
+        return found
+
+    def _left_boundary(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX]:
+        """Boundary variables, the right limit of the state, and what impacts are watched by, at the left end."""
+        jump = self.dcs.jump
+        first = at.stage == 0 and at.element == 0
+        if jump is None:
+            return ca.SX(0, 1), x_minus, ca.SX(0, 1)
+        if first and not self.options.initial_impulse:
+            return ca.SX(jump.symbol.numel(), 1), x_minus, ca.SX(3 * len(jump.impacts), 1)
+        boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in jump.variables])
+        arguments = (x_minus, boundary, h, self.p)
+        for equation, function in f.jump_rows:
+            self._equation(equation, function(*arguments), at)
+        for inequality, function in f.jump_bounds:
+            self._equation(inequality, function(*arguments), at, upper=np.inf)
+        for pair, function in f.jump_pairs:
+            self._node_pair(pair, function(*arguments), at)
+        return boundary, f.x_plus(*arguments), f.impacts(*arguments)
+
+    def _node_pair(self, pair: NodePair, values: tuple[ca.SX, ca.SX], at: At) -> None:
+        left = self.builder.left.add(pair.a_labels, values[0], at)
+        right = self.builder.right.add(pair.b_labels, values[1], at)
+        self.builder.group(left, right)
+
+    def _last_node(self, f: _Functions, last: Element) -> None:
+        """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""
+        for pair in self.dcs.pairs:
+            self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
+
+    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0) -> None:
+        self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale)
+
+    def _variable(self, v: Variable, at: At) -> ca.SX:
+        return self.builder.variable(v.name, at, v.components, v.lower, v.upper, v.initial, v.scale)
+
+    def _state(self, name: str, at: At) -> ca.SX:
+        b = self.bounds
+        return self.builder.variable(name, at, self.dcs.x_names, b.lower, b.upper, b.initial, self.dcs.x_scale)
+
+
+def place_constraints(
+    elements: Sequence[Element], at: str
+) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:
+    """Where a path constraint is imposed: (place, state there, element)."""
+    if at == "control_grid":
+        return [(At(e.at.stage), lambda e: e.x_minus, e) for e in elements if e.at.element == 0]
+    if at == "element_ends":
+        return [(e.at, lambda e: e.x_right, e) for e in elements]
+    found: list[tuple[At, Callable[[Element], ca.SX], Element]] = []
+    for e in elements:
+        for j in range(len(e.x_stages)):
+            found.append((At(e.at.stage, e.at.element, j), lambda e, j=j: e.x_stages[j], e))  # type: ignore[misc]
+    return found

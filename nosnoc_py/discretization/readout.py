@@ -1,0 +1,178 @@
+"""From an iterate of the MPCC to numbers per finite element, and from those to a trajectory with events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.discretization.finite_elements import Element
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
+
+# An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
+# is none.
+IMPULSE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Readout:
+    """Numbers of consecutive finite elements (E of them), first axis elements.
+
+    Attributes
+    ----------
+    h : (E,)
+    x_minus, x_left, x_right : (E, n_x)
+        Before and after the jump at the left boundary, and at the right boundary.
+    x_stages, z_stages : (E, n_s, n_x), (E, n_s, n_z)
+    boundary : (E, n_b)
+        Boundary variables at the left boundary.
+    impacts : (E, n_i, 3)
+        Impulse, velocity before and after, at the left boundary.
+    closed : (E, n_pairs)
+        1 where side a of a pair is zero in the element and side b is not.
+    b_lowest : (E, n_pairs)
+        Smallest side b of a pair at the stages.
+    """
+
+    h: np.ndarray
+    x_minus: np.ndarray
+    x_left: np.ndarray
+    x_right: np.ndarray
+    x_stages: np.ndarray
+    z_stages: np.ndarray
+    boundary: np.ndarray
+    impacts: np.ndarray
+    closed: np.ndarray
+    b_lowest: np.ndarray
+
+    @classmethod
+    def join(cls, parts: Sequence[Readout]) -> Readout:
+        """Elements of several readouts, one after the other."""
+        return cls(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)})
+
+
+class Reader:
+    """Reads the elements of one program; built once."""
+
+    def __init__(self, dcs: DCS, elements: Sequence[Element], w: ca.SX, p: ca.SX, G: ca.SX, H: ca.SX) -> None:
+        self._shape = (len(elements), len(elements[0].x_stages))
+        self._dcs = dcs
+        columns = [self._columns(e, G, H) for e in elements]
+        outputs = [ca.horzcat(*[column[i] for column in columns]) for i in range(len(columns[0]))]
+        self._function = ca.Function("read", [w, p], outputs)
+
+    def _columns(self, e: Element, G: ca.SX, H: ca.SX) -> list[ca.SX]:
+        return [
+            e.h,
+            e.x_minus,
+            e.x_left,
+            e.x_right,
+            ca.vertcat(*e.x_stages),
+            ca.vertcat(*e.z_stages),
+            e.boundary,
+            e.impacts,
+            *self._sides(e, G, H),
+        ]
+
+    def _sides(self, e: Element, G: ca.SX, H: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """Which pairs are closed in an element, and their smallest side b."""
+        flags, lowest = [ca.SX(0, 1)], [ca.SX(0, 1)]
+        for pair in self._dcs.pairs:
+            rows = e.rows[pair.name]
+            for i in range(rows.a.shape[1]):
+                a = G[[int(row) for row in (*rows.a[:, i], rows.a_left[i])]]
+                b = H[[int(row) for row in rows.b[:, i]]]
+                flags.append(ca.mmax(a) < ca.mmax(b))
+                lowest.append(ca.mmin(b))
+        return ca.vertcat(*flags), ca.vertcat(*lowest)
+
+    def __call__(self, w: np.ndarray, p: np.ndarray) -> Readout:
+        """Numbers at (w, p)."""
+        h, minus, left, right, X, Z, boundary, impacts, closed, low = (np.asarray(o.full()).T for o in self._function(w, p))
+        e, s = self._shape
+        return Readout(
+            h=h.reshape(-1),
+            x_minus=minus,
+            x_left=left,
+            x_right=right,
+            x_stages=X.reshape(e, s, -1),
+            z_stages=Z.reshape(e, s, -1) if Z.size else np.zeros((e, s, 0)),
+            boundary=boundary.reshape(e, -1) if boundary.size else np.zeros((e, 0)),
+            impacts=impacts.reshape(e, -1, 3) if impacts.size else np.zeros((e, 0, 3)),
+            closed=closed.reshape(e, -1) if closed.size else np.zeros((e, 0)),
+            b_lowest=low.reshape(e, -1) if low.size else np.zeros((e, 0)),
+        )
+
+
+def trajectory_fields(dcs: DCS, tableau: ButcherTableau, r: Readout, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
+    """Fields of a `Trajectory` (or of the trajectory part of a `Solution`).
+
+    Parameters
+    ----------
+    u : (N, n_u)
+        Controls, constant on the intervals of `u_grid` (N + 1,).
+    """
+    t_left = u_grid[0] + np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
+    t, x = nodes_of(t_left, r.h, r.x_minus[0], r.x_left, r.x_right)
+    interpolant = RungeKuttaInterpolant(
+        t_left=t_left, h=r.h, c=tableau.c, x_left=r.x_left, x_stages=r.x_stages, x_initial=r.x_minus[0]
+    )
+    return {
+        "t": t,
+        "x": x,
+        "state_names": dcs.x_names,
+        "u_grid": u_grid,
+        "u": u,
+        "control_names": dcs.u_names,
+        "interpolant": interpolant,
+        "events": find_events(dcs, r, t_left),
+        "series": _series(dcs, tableau, r, t_left),
+        "units": _units(dcs),
+    }
+
+
+def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> dict[str, Series]:
+    """Algebraic variables at the RK stages, boundary variables at the left boundaries."""
+    t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
+    labels = [c for v in dcs.variables for c in v.components]
+    z = r.z_stages.reshape(t_stages.size, -1)
+    found = {label: Series(t_stages, z[:, i]) for i, label in enumerate(labels)}
+    if dcs.jump is not None and r.boundary.shape[1]:
+        labels = [c for v in dcs.jump.variables for c in v.components]
+        found |= {label: Series(t_left, r.boundary[:, i]) for i, label in enumerate(labels)}
+    return found
+
+
+def _units(dcs: DCS) -> dict[str, str]:
+    """Units by the names of components; a unit given for a whole variable goes to each of its components."""
+    variables = (*dcs.variables, *(dcs.jump.variables if dcs.jump is not None else ()))
+    spread = {c: dcs.units[v.name] for v in variables if v.name in dcs.units for c in v.components}
+    return {**dcs.units, **spread}
+
+
+def find_events(dcs: DCS, r: Readout, t_left: np.ndarray) -> tuple[Event, ...]:
+    """Impacts, and the changes of the active sets of pairs that name events, in the order of time.
+
+    An impact needs an impulse, an approach before it, and a contact that was open: the position-level contact
+    conditions leave small normal velocities at element ends, whose projection is no impact, and in persistent contact
+    the impulse is a double root that relaxations leave at sqrt(sigma).
+    """
+    columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
+    column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
+    closed = r.closed.astype(bool)
+    events: list[Event] = []
+    for e, time in enumerate(t_left):
+        for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
+            impulse, before, after = r.impacts[e, i]
+            was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.name]]
+            if impulse > IMPULSE_TOLERANCE and before < -IMPULSE_TOLERANCE and was_open:
+                events.append(Event(time, impact.name, "impact", impulse, before, after))
+        for k, (pair, name) in enumerate(columns):
+            if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:
+                events.append(Event(time, name, pair.events[0 if closed[e, k] else 1]))
+    return tuple(events)

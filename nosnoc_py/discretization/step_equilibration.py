@@ -1,0 +1,107 @@
+"""Step equilibration: equal steps where nothing switches (FESD-J, Eqs. 26-30 and Remark 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.cross_complementarity import PairRows
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import ProgramBuilder
+from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
+
+Rows = Mapping[str, PairRows]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What step equilibration sees of one finite element: its relative length s = h / h0 and its rows."""
+
+    at: At
+    s: ca.SX
+    rows: Rows
+
+
+def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
+    """Evaluate an and/or tree: "and" is a product, "or" a sum, a leaf a sum of quantities."""
+    if isinstance(tree, Leaf):
+        return _leaf(tree, before, after, G, H)
+    parts = [indicator(part, before, after, G, H) for part in tree.parts]
+    if isinstance(tree, And):
+        return reduce(lambda x, y: x * y, parts, ca.SX(1))
+    return reduce(lambda x, y: x + y, parts, ca.SX(0))
+
+
+def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
+    values = {"a": G, "b": H}[leaf.side]
+    rows = (before if leaf.over == "backward" else after)[leaf.pair]
+    if leaf.over == "node":
+        chosen = rows.a_left[[leaf.component]]
+    elif leaf.side == "a":
+        chosen = np.append(rows.a[:, leaf.component], rows.a_left[leaf.component])
+    else:
+        chosen = rows.b[:, leaf.component]
+    return ca.sum1(values[[int(row) for row in np.unique(chosen)]])
+
+
+def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, options: FESDJ) -> None:
+    """Add the step equilibration of one control stage.
+
+    Whatever the mode, the exact equations (26) are handed over as switched equations: the active-set finish imposes
+    them, so the bias of a penalty does not survive it.
+    """
+    epsilon = options.equilibration_epsilon
+    etas = []
+    for before, after in zip(steps, steps[1:], strict=False):
+
+        def eta(G: ca.SX, H: ca.SX, b: Rows = before.rows, a: Rows = after.rows) -> ca.SX:
+            return ca.tanh(indicator(tree, b, a, G, H) / epsilon)
+
+        builder.switch("step_equilibration", after.at, after.s - before.s, eta)
+        etas.append(eta)
+    weight = options.equilibration_weight
+    builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
+
+
+Eta = Callable[[ca.SX, ca.SX], ca.SX]
+
+
+def _mean(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
+    return sum(((step.s - 1) ** 2 for step in steps), ca.SX(0))
+
+
+def _difference(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
+    return sum(((b.s - a.s) ** 2 for a, b in zip(steps, steps[1:], strict=False)), ca.SX(0))
+
+
+def _l2_relaxed(builder: ProgramBuilder, steps: list[Step], etas: list[Eta]) -> ca.SX:
+    G, H = builder.quantities()
+    terms = [(b.s - a.s) ** 2 * eta(G, H) for a, b, eta in zip(steps, steps[1:], etas, strict=False)]
+    return sum(terms, ca.SX(0))
+
+
+def _nothing(_: ProgramBuilder, __: list[Step], ___: list[Eta]) -> ca.SX:
+    return ca.SX(0)
+
+
+PENALTIES: dict[str, Callable[[ProgramBuilder, list[Step], list[Eta]], ca.SX]] = {
+    "heuristic_mean": _mean,
+    "heuristic_difference": _difference,
+    "l2_relaxed": _l2_relaxed,
+    "direct": _nothing,
+    "none": _nothing,
+}
+
+
+def step_bounds(options: FESDJ, default_gamma: float) -> tuple[float, float]:
+    """Bounds of s = h / h0."""
+    if not options.switch_detection:
+        return 1.0, 1.0
+    gamma = default_gamma if options.gamma_h is None else options.gamma_h
+    return 1.0 - gamma, math.inf if gamma >= 1 else 1.0 + gamma

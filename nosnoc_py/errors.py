@@ -1,0 +1,48 @@
+"""Errors: a user's mistake raises one of these at once and says what was given, what was expected, what to do.
+
+Numerical failure is not an error: it is a `nosnoc_py.status.Status` on the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class NosnocError(Exception):
+    """Root of all errors the library raises on purpose."""
+
+
+class ModelError(NosnocError, ValueError):
+    """A system or an optimal control problem is not well posed as written."""
+
+
+class OptionError(NosnocError, ValueError):
+    """An option does not exist, has a wrong type or value, or does not fit the problem."""
+
+
+class TranscriptionError(NosnocError, ValueError):
+    """A problem, a guess or a parameter value does not fit the discretisation."""
+
+
+class SolverError(NosnocError, RuntimeError):
+    """Raised only on request (`raise_for_status`): the solver stopped without a solution."""
+
+
+class UnknownNameError(NosnocError, KeyError):
+    """A lookup by name found nothing; the message names the nearest legal names."""
+
+    def __init__(self, given: str, legal: Iterable[str], what: str = "name") -> None:
+        self.given, self.legal = given, tuple(legal)
+        super().__init__(unknown_name(given, self.legal, what))
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+def unknown_name(given: object, legal: Iterable[str], what: str = "name") -> str:
+    """One sentence about an unknown name, with the nearest legal ones first."""
+    legal = tuple(legal)
+    near = get_close_matches(str(given), legal, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return f"unknown {what} {given!r}.{hint} Legal: {', '.join(legal) or 'none'}."

@@ -1,0 +1,125 @@
+"""IPOPT through CasADi: an NLP is built once and solved many times, with a deadline and plain statuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.relaxation import NLP
+
+SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
+
+DEFAULTS: Mapping[str, Any] = {
+    "print_level": 0,
+    "sb": "yes",
+    "tol": 1e-12,
+    "dual_inf_tol": 1e-12,
+    "compl_inf_tol": 1e-12,
+    "mu_target": 1e-12,
+    "max_iter": 500,
+    "mu_strategy": "adaptive",
+    "mu_oracle": "quality-function",
+    "bound_relax_factor": 0.0,
+    "acceptable_tol": 1e-9,
+    "acceptable_iter": 5,
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NLPResult:
+    """What IPOPT left behind; `solver_status` is its own word, never taken for success."""
+
+    x: np.ndarray
+    lam_x: np.ndarray
+    lam_g: np.ndarray
+    iterations: int
+    wall_seconds: float
+    solver_status: str
+
+    @property
+    def converged(self) -> bool:
+        """IPOPT reports convergence of this NLP."""
+        return self.solver_status in SUCCESS
+
+
+class _Deadline(ca.Callback):
+    """Asked by IPOPT after every iteration: stop now?"""
+
+    def __init__(self, n_x: int, n_g: int, n_p: int) -> None:
+        ca.Callback.__init__(self)
+        self._sizes = {"x": n_x, "f": 1, "g": n_g, "lam_x": n_x, "lam_g": n_g, "lam_p": n_p}
+        self.at = np.inf
+        self.construct("deadline", {})
+
+    def get_n_in(self) -> int:
+        return int(ca.nlpsol_n_out())
+
+    def get_n_out(self) -> int:
+        return 1
+
+    def get_sparsity_in(self, i: int) -> ca.Sparsity:
+        return ca.Sparsity.dense(self._sizes[ca.nlpsol_out(i)], 1)
+
+    def eval(self, _: Any) -> list[int]:
+        return [int(time.monotonic() > self.at)]
+
+
+class Ipopt:
+    """One NLP with its derivatives; `solve` may be called with changing bounds, parameters and starts."""
+
+    def __init__(self, nlp: NLP, options: Mapping[str, Any]) -> None:
+        self.nlp = nlp
+        self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
+        settings = {
+            "ipopt": {**DEFAULTS, **options},
+            "print_time": False,
+            "calc_lam_p": False,
+            "error_on_fail": False,
+            "show_eval_warnings": False,
+            "verbose_init": False,
+            "iteration_callback": self._deadline,
+        }
+        problem = {"x": nlp.x, "p": nlp.p, "f": nlp.f, "g": nlp.g}
+        try:
+            self._solver = ca.nlpsol("nlp", "ipopt", problem, settings)
+        except RuntimeError as error:
+            raise OptionError(f"IPOPT refused its options {dict(options)}: {str(error).splitlines()[-1]}") from None
+
+    def solve(
+        self,
+        x: np.ndarray,
+        p: np.ndarray,
+        *,
+        lbx: np.ndarray | None = None,
+        ubx: np.ndarray | None = None,
+        lbg: np.ndarray | None = None,
+        ubg: np.ndarray | None = None,
+        deadline: float = np.inf,
+    ) -> NLPResult:
+        """Solve from x; bounds default to the NLP's own; `deadline` is a time.monotonic() stamp."""
+        self._deadline.at = deadline
+        started = time.monotonic()
+        answer = self._solver(
+            x0=x,
+            p=p,
+            lbx=self.nlp.lbx if lbx is None else lbx,
+            ubx=self.nlp.ubx if ubx is None else ubx,
+            lbg=self.nlp.lbg if lbg is None else lbg,
+            ubg=self.nlp.ubg if ubg is None else ubg,
+        )
+        stats = self._solver.stats()
+        x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
+        return NLPResult(
+            x=x,
+            lam_x=lam_x,
+            lam_g=lam_g,
+            iterations=int(stats["iter_count"]),
+            wall_seconds=time.monotonic() - started,
+            solver_status=str(stats["return_status"]),
+        )

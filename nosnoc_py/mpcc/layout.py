@@ -1,0 +1,102 @@
+"""Where everything stands: name x control stage x finite element x RK stage -> rows of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nosnoc_py.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class At:
+    """A place on the grid; None where a coordinate has no meaning. Counted from zero."""
+
+    stage: int | None = None
+    element: int | None = None
+    rk: int | None = None
+
+    def __str__(self) -> str:
+        parts = (("control stage", self.stage), ("finite element", self.element), ("RK stage", self.rk))
+        return ", ".join(f"{what} {value}" for what, value in parts if value is not None) or "whole horizon"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of one named quantity at one place."""
+
+    name: str
+    at: At
+    start: int
+    components: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.components)
+
+    @property
+    def rows(self) -> slice:
+        """The rows as a slice."""
+        return slice(self.start, self.start + self.size)
+
+
+class Layout:
+    """An ordered list of blocks that covers a vector without gaps.
+
+    `layout["x", 3, 0, 1]` is the slice of "x" at control stage 3, finite element 0, RK stage 1 (missing coordinates
+    are None); `layout.blocks(name)` iterates over all blocks of a name; `layout.label(row)` says what a row is.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._index: dict[tuple[str, At], Block] = {}
+        self.size = 0
+
+    def add(self, name: str, at: At, components: tuple[str, ...]) -> slice:
+        """Append a block and return its rows."""
+        block = Block(name, at, self.size, components)
+        self._blocks.append(block)
+        self._index[name, at] = block
+        self.size += block.size
+        return block.rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All block names, in the order of their first appearance."""
+        return tuple(dict.fromkeys(block.name for block in self._blocks))
+
+    def blocks(self, name: str | None = None) -> Iterator[Block]:
+        """Iterate over the blocks of one name, or over all."""
+        if name is not None and name not in self.names:
+            raise UnknownNameError(name, self.names, "layout block")
+        return (block for block in self._blocks if name is None or block.name == name)
+
+    def __getitem__(self, key: str | tuple[str | int | None, ...]) -> slice:
+        name, *place = (key,) if isinstance(key, str) else key
+        at = At(*place)  # type: ignore[arg-type]
+        if (str(name), at) not in self._index:
+            raise UnknownNameError(f"{name} at {at}", (f"{b.name} at {b.at}" for b in self._blocks[:12]), "layout block")
+        return self._index[str(name), at].rows
+
+    def __len__(self) -> int:
+        return self.size
+
+    def find(self, row: int) -> tuple[Block, int]:
+        """Return the block that holds a row, and the component within it."""
+        starts = [block.start for block in self._blocks]
+        i = int(np.searchsorted(starts, row, side="right")) - 1
+        while self._blocks[i].size == 0:
+            i -= 1
+        return self._blocks[i], row - self._blocks[i].start
+
+    def label(self, row: int) -> tuple[str, str]:
+        """Return (name of the component, place in words) of a row."""
+        block, component = self.find(row)
+        return block.components[component], str(block.at)
+
+    def __repr__(self) -> str:
+        counts = {name: sum(b.size for b in self._blocks if b.name == name) for name in self.names}
+        return f"Layout: {self.size} rows: " + ", ".join(f"{name} ({count})" for name, count in counts.items())

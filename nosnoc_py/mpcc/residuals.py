@@ -1,0 +1,95 @@
+"""Honest residuals: of the unrelaxed problem, over the single products, in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.solution.records import Residual
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Values:
+    """The functions of an MPCC at a point (w, p)."""
+
+    w: np.ndarray
+    objective: float
+    penalty: float
+    g: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    r: np.ndarray
+
+
+class Evaluator:
+    """Evaluates an MPCC and its residuals; built once per program."""
+
+    def __init__(self, mpcc: MPCC) -> None:
+        self.mpcc = mpcc
+        outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r]
+        self._function = ca.Function("mpcc", [mpcc.w, mpcc.p], outputs)
+        self._pairs = mpcc.pairs()
+
+    def __call__(self, w: np.ndarray, p: np.ndarray) -> Values:
+        """Evaluate at (w, p)."""
+        f, penalty, *rest = self._function(w, p)
+        g, G, H, r = (np.asarray(value).reshape(-1) for value in rest)
+        return Values(w=np.asarray(w), objective=float(f), penalty=float(penalty), g=g, G=G, H=H, r=r)
+
+    def complementarity(self, at: Values) -> float:
+        """max |G_i H_j| / max(1, |G_i|, |H_j|) over all single products."""
+        return float(self._products(at).max(initial=0.0))
+
+    def complementarity_min(self, at: Values) -> float:
+        """max |min(G_i, H_j)| over all single products."""
+        i, j = self._pairs
+        return float(np.abs(np.minimum(at.G[i], at.H[j])).max(initial=0.0))
+
+    def infeasibility(self, at: Values) -> float:
+        """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
+        return float(np.concatenate([violation for _, _, violation in self._violations(at)]).max(initial=0.0))
+
+    def worst(self, at: Values, count: int = 5) -> tuple[Residual, ...]:
+        """The largest residuals, by name and place."""
+        found = []
+        for kind, layout, violation in self._violations(at):
+            for row in np.argsort(-violation)[:count]:
+                found.append(Residual(float(violation[row]), kind, *layout.label(int(row))))
+        products = self._products(at)
+        for k in np.argsort(-products)[:count]:
+            left = self.mpcc.left.label(int(self._pairs[0][k]))
+            right = self.mpcc.right.label(int(self._pairs[1][k]))
+            found.append(Residual(float(products[k]), "complementarity", f"{left[0]} * {right[0]}", right[1]))
+        found.sort(key=lambda item: -np.nan_to_num(item.value, nan=np.inf))
+        return tuple(item for item in found[:count] if not item.value <= 0.0)
+
+    def _products(self, at: Values) -> np.ndarray:
+        i, j = self._pairs
+        size = np.maximum(1.0, np.maximum(np.abs(at.G[i]), np.abs(at.H[j])))
+        return np.asarray(np.abs(at.G[i] * at.H[j]) / size)
+
+    def _violations(self, at: Values) -> list[tuple[str, Any, np.ndarray]]:
+        m = self.mpcc
+        found = [
+            ("bound", m.variables, outside(at.w, m.lbw, m.ubw)),
+            ("equation", m.constraints, outside(at.g, m.lbg, m.ubg)),
+            ("bound", m.left, outside(at.G, 0.0, np.inf)),
+            ("bound", m.right, outside(at.H, 0.0, np.inf)),
+        ]
+        if m.enforce_switched:
+            found.append(("equation", m.switched, np.abs(at.r * self.indicators(at))))
+        return found
+
+    def indicators(self, at: Values) -> np.ndarray:
+        """eta of every switched equation."""
+        return np.asarray(self.mpcc.indicator(at.G, at.H)).reshape(-1)
+
+
+def outside(value: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
+    """Distance of every entry to its interval; NaN counts as infinitely far."""
+    distance = np.maximum(np.maximum(lower - value, value - upper), 0.0)
+    return np.where(np.isnan(value), np.inf, distance)

@@ -1,0 +1,37 @@
+"""The base of all option objects: frozen pydantic models that refuse what they do not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nosnoc_py.errors import OptionError, unknown_name
+
+
+class Options(BaseModel):
+    """Frozen options; an unknown name or an ill-typed value raises `OptionError` and names the legal ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise OptionError(_explain(type(self), error)) from None
+
+    def replace(self, **changes: Any) -> Any:
+        """Return a copy with some options changed; the changes are validated like new options."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **changes})
+
+
+def _explain(options: type[Options], error: ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        name = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            lines.append(unknown_name(name, options.model_fields, "option"))
+        else:
+            lines.append(f"option {name!r}: {item['msg']}; given {item['input']!r}.")
+    return f"{options.__name__}: " + " ".join(lines)

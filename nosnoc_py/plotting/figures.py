@@ -1,0 +1,196 @@
+"""Figures of trajectories and of the way to a solution.
+
+Figures are built with matplotlib's objects, never with pyplot: no window, no display, no global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.plotting.panels import SMALLEST_IMPULSE, Kind, Panel, kind_of, panels_of
+from nosnoc_py.solution.solution import Solution
+from nosnoc_py.solution.trajectory import Trajectory
+
+Array = npt.NDArray[np.float64]
+Style = tuple[str, str]  # colour, dashes
+
+# Okabe and Ito's colours, told apart with any colour vision; yellow is left out, too faint on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", ":", "-.")
+GREY = "#8A8A8A"
+DOTS_PER_INCH = 150
+
+
+def plot(
+    trajectory: Trajectory,
+    names: Sequence[str | Sequence[str]] | None = None,
+    *,
+    path: str | Path | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw states, controls, contact forces and impulses over time, one panel per kind and unit.
+
+    Parameters
+    ----------
+    trajectory
+        A trajectory or a solution.
+    names
+        What to draw, everything when None. A sequence inside is one panel: `["u", ("x", "y")]`.
+    path
+        Where to save a PNG; folders are made.
+    title
+        Title of the figure.
+
+    Raises
+    ------
+    UnknownNameError
+        If a name is not one of the trajectory's quantities over time.
+    """
+    panels = panels_of(trajectory, names)
+    figure = _figure(8.0, 1.1 + 1.6 * len(panels))
+    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for panel, axes in zip(panels, rows, strict=True):
+        _draw_panel(axes, trajectory, panel)
+    _label_events(rows[0], trajectory)
+    rows[-1].set_xlabel(f"t [{trajectory.units.get('t', 's')}]")
+    margin = 0.01 * (trajectory.duration or 1.0)
+    rows[-1].set_xlim(trajectory.t[0] - margin, trajectory.t[-1] + margin)
+    figure.align_ylabels(list(rows))
+    return _finished(figure, title, path)
+
+
+def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
+    """Draw the residuals and the relaxation parameter sigma over the steps of the homotopy, on a logarithmic scale.
+
+    Raises
+    ------
+    OptionError
+        If the solution has no log.
+    """
+    if not solution.log:
+        raise OptionError(f"the solution has no log of steps to draw; its method ({solution.method}) keeps none.")
+    figure = _figure(7.0, 3.4)
+    axes = figure.subplots()
+    steps = [record.step for record in solution.log]
+    for name, colour, marker in zip(("complementarity", "infeasibility", "sigma"), COLOURS, "os^", strict=False):
+        # a residual of exactly zero has no logarithm: leave a gap
+        values = [getattr(record, name) or np.nan for record in solution.log]
+        axes.semilogy(steps, values, "--" if name == "sigma" else "-", color=colour, marker=marker, ms=4, label=name)
+    finish = [record.step for record in solution.log if record.label == "finish"]
+    for step in finish:
+        axes.axvspan(step - 0.5, step + 0.5, color=GREY, alpha=0.2, lw=0, label="finish" if step == finish[0] else None)
+    axes.set(xlabel="step", ylabel="residual, sigma")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _tidy(axes)
+    return _finished(figure, title, path)
+
+
+def dense_output(trajectory: Trajectory, points: int = 16) -> tuple[Array, Array]:
+    """Return times (m,) and states (m, n_x) dense enough to draw; a row of NaN separates the sides of a jump."""
+    left = np.flatnonzero(np.diff(trajectory.t) > 0.0)
+    if not left.size:
+        return trajectory.t, trajectory.x
+    t = np.linspace(trajectory.t[left], trajectory.t[left + 1], points, axis=1)
+    x = trajectory(t.ravel(), "+").reshape(*t.shape, -1)
+    x[:, -1] = trajectory(t[:, -1], "-")
+    # a repeated time between two intervals leaves a gap in the indices of their left nodes
+    jumps = (np.flatnonzero(np.diff(left) > 1) + 1) * points
+    times = np.insert(t.ravel(), jumps, t[jumps // points, 0])
+    return times, np.insert(x.reshape(t.size, -1), jumps, np.nan, axis=0)
+
+
+def _draw_panel(axes: Axes, trajectory: Trajectory, panel: Panel) -> None:
+    for time in {event.time for event in trajectory.events}:
+        axes.axvline(time, color=GREY, lw=0.6, alpha=0.6, zorder=0)
+    for k, name in enumerate(panel.names):
+        style = (COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)])
+        _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
+    axes.set_ylabel(panel.label, fontsize=9)
+    _tidy(axes, legend=len(panel.names) > 1)
+
+
+def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    column = trajectory.state_names.index(name)
+    t, x = dense_output(trajectory)
+    axes.plot(t, x[:, column], color=style[0], ls=style[1], lw=1.5, label=name)
+    jumps = np.flatnonzero(np.diff(trajectory.t) == 0.0)
+    for i in jumps:
+        both = slice(i, i + 2)
+        axes.plot(trajectory.t[both], trajectory.x[both, column], color=style[0], ls=":", lw=0.9)
+
+
+def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    axes.stairs(trajectory[name], trajectory.u_grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
+
+
+def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    t, values = trajectory.times(name), trajectory[name]
+    # a force may jump at an event, so the line is broken there
+    between = np.searchsorted(sorted(event.time for event in trajectory.events), t)
+    breaks = np.flatnonzero(np.diff(between)) + 1
+    t, values = np.insert(t, breaks, np.nan), np.insert(values, breaks, np.nan)
+    axes.plot(t, values, color=style[0], ls=style[1], lw=1.2, marker=".", ms=3.5, label=name)
+
+
+def _draw_impulse(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    acts = np.abs(trajectory[name]) > SMALLEST_IMPULSE
+    t, values = trajectory.times(name)[acts], trajectory[name][acts]
+    axes.axhline(0.0, color=GREY, lw=0.8)
+    axes.vlines(t, 0.0, values, color=style[0], ls=style[1], lw=1.5)
+    axes.plot(t, values, color=style[0], ls="none", marker="o", ms=4.5, label=name)
+
+
+_DRAW: dict[Kind, Callable[[Axes, Trajectory, str, Style], None]] = {
+    "state": _draw_state,
+    "control": _draw_control,
+    "force": _draw_series,
+    "series": _draw_series,
+    "impulse": _draw_impulse,
+}
+
+
+def _label_events(axes: Axes, trajectory: Trajectory) -> None:
+    """Write what happens above the first panel; events that would overprint the one before stay unlabelled."""
+    at: dict[float, list[str]] = {}
+    for event in trajectory.events:
+        at.setdefault(event.time, []).append(f"{event.kind.replace('_', ' ')} {event.name}")
+    last = -np.inf
+    for time, labels in sorted(at.items()):
+        if time - last > 0.022 * trajectory.duration:
+            place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+            text = ", ".join(dict.fromkeys(labels))
+            axes.annotate(text, (time, 1.0), xytext=(0, 3), **place, rotation=40, fontsize=7, color="#555555")
+            last = time
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _tidy(axes: Axes, legend: bool = True) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#E4E4E4", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+    if legend:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, handlelength=1.6)
+
+
+def _finished(figure: Figure, title: str | None, path: str | Path | None) -> Figure:
+    if title:
+        figure.suptitle(title)
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
+    return figure

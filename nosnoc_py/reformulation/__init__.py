@@ -1,0 +1,1 @@
+"""Reformulations: from a system to the one dynamic complementarity system (DCS)."""

@@ -1,0 +1,247 @@
+"""The dynamic complementarity system (DCS): one form for every nonsmooth system.
+
+x' = flow(x, z, u, p),  0 = equations(x, z, u, p),  0 <= a(x, z, u, p), b(x, z, u, p) >= 0, a b = 0 for every pair,
+and, where a jump law is given, equations and pairs between the left and the right limit of x at every node.
+Systems differ in these data only; the finite elements know nothing else about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import casadi as ca
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Variable:
+    """A named algebraic variable (one value per RK stage) or boundary variable (one value per node).
+
+    Attributes
+    ----------
+    name : str
+    symbol : SX (n,)
+    components : tuple of str
+        One label per row, such as "lambda_normal[ground]".
+    lower, upper, initial, scale : (n,)
+    estimate : SX (n,), optional
+        For boundary variables: a likely value when something happens at the node, from the left limit and p. A
+        simulator tries it as an initial guess.
+    rest : SX (n,), optional
+        For boundary variables: the value when nothing happens at the node, from the left limit; default `initial`.
+    """
+
+    name: str
+    symbol: ca.SX
+    components: tuple[str, ...]
+    lower: Any = -np.inf
+    upper: Any = np.inf
+    initial: Any = 0.0
+    scale: Any = 1.0
+    estimate: ca.SX | None = None
+    rest: ca.SX | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Equation:
+    """0 = expression, with a label per row."""
+
+    name: str
+    expression: ca.SX
+    components: tuple[str, ...]
+    scale: Any = 1.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pair:
+    """0 <= a, b >= 0, a b = 0 for every component, where a(t) is continuous along solutions and b(t) may jump.
+
+    Attributes
+    ----------
+    name : str
+    a, b : SX (n,)
+    a_labels, b_labels : tuple of str
+        Quantities with the same label and the same arguments are stored once, also across pairs.
+    left : {"state"}
+        What a is at the left boundary of an element: a function of the state there.
+    cross : {"left", "none"}
+        Which products an element forbids: all b at stages against all a at stages and at the left boundary (the rule
+        that detects switches), or only those at the same stage.
+    components : tuple of str
+        Names for events.
+    events : tuple (str, str), optional
+        Kinds of the events "a becomes zero" and "a leaves zero".
+    """
+
+    name: str
+    a: ca.SX
+    b: ca.SX
+    a_labels: tuple[str, ...]
+    b_labels: tuple[str, ...]
+    left: Literal["state"] = "state"
+    cross: Literal["left", "none"] = "left"
+    components: tuple[str, ...] = ()
+    events: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NodePair:
+    """Every a_i b_j vanishes, at one node: a and b are columns with a label per row."""
+
+    a: ca.SX
+    b: ca.SX
+    a_labels: tuple[str, ...]
+    b_labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Impact:
+    """What tells an impact: an impulse, and the velocity it acts on before and after."""
+
+    name: str
+    impulse: ca.SX
+    v_before: ca.SX
+    v_after: ca.SX
+    pair: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JumpLaw:
+    """Conditions between the left limit `x_minus` and the right limit `x_plus` of the state at a node.
+
+    Attributes
+    ----------
+    x_minus : SX (n_x,)
+        Symbols of the left limit.
+    h : SX
+        Symbol of the length of the finite element that begins at the node.
+    variables : tuple of Variable
+        Boundary variables: impulses, their multipliers, velocities after the jump.
+    x_plus : SX (n_x,)
+        Right limit, in x_minus and the boundary variables.
+    equations, pairs : tuple
+    inequalities : tuple of Equation
+        expression >= 0; may use h.
+    impacts : tuple of Impact
+    """
+
+    x_minus: ca.SX
+    h: ca.SX
+    variables: tuple[Variable, ...]
+    x_plus: ca.SX
+    equations: tuple[Equation, ...]
+    pairs: tuple[NodePair, ...]
+    inequalities: tuple[Equation, ...] = ()
+    impacts: tuple[Impact, ...] = ()
+
+    @property
+    def symbol(self) -> ca.SX:
+        """All boundary variables below each other."""
+        return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
+
+
+# --- step equilibration: a small and/or tree that is positive where no switch happens at a node ---
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A sum over one element, or the value at the node, of side "a" or "b" of one component of a pair.
+
+    `over` is "backward" (the element before the node), "forward" (the element after) or "node".
+    """
+
+    over: Literal["backward", "forward", "node"]
+    pair: str
+    side: Literal["a", "b"]
+    component: int
+
+
+@dataclass(frozen=True)
+class And:
+    """Positive where all parts are: their product."""
+
+    parts: tuple[Indicator, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """Positive where one part is: their sum."""
+
+    parts: tuple[Indicator, ...]
+
+
+Indicator = Leaf | And | Or
+
+
+def default_indicator(pairs: tuple[Pair, ...]) -> And:
+    """a(t_n) sum_B(a) sum_F(a) + sum_B(b) sum_F(b) for every component, the product over all (FESD-J, Eq. 28)."""
+
+    def component(pair: str, i: int) -> Or:
+        a_parts = (Leaf("node", pair, "a", i), Leaf("backward", pair, "a", i), Leaf("forward", pair, "a", i))
+        return Or((And(a_parts), And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "b", i)))))
+
+    return And(tuple(component(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DCS:
+    """A dynamic complementarity system with its running cost; see the module's docstring.
+
+    Attributes
+    ----------
+    x, u, p : SX
+    x_names, u_names, p_names : tuple of str
+    x_scale, u_scale : ndarray
+    variables : tuple of Variable
+        Algebraic variables, one value per RK stage.
+    flow : SX (n_x,)
+    running_cost : SX scalar
+    equations : tuple of Equation
+    pairs : tuple of Pair
+    jump : JumpLaw or None
+    switch_indicator : Indicator, optional
+        Default `default_indicator(pairs)`.
+    units : mapping
+        Units of named quantities, for labels.
+    """
+
+    x: ca.SX
+    u: ca.SX
+    p: ca.SX
+    x_names: tuple[str, ...]
+    u_names: tuple[str, ...]
+    p_names: tuple[str, ...]
+    x_scale: np.ndarray
+    u_scale: np.ndarray
+    variables: tuple[Variable, ...]
+    flow: ca.SX
+    running_cost: ca.SX
+    equations: tuple[Equation, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    jump: JumpLaw | None = None
+    switch_indicator: Indicator | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def z(self) -> ca.SX:
+        """All algebraic variables below each other."""
+        return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
+
+    @property
+    def indicator(self) -> Indicator:
+        """The step-equilibration tree."""
+        return self.switch_indicator or default_indicator(self.pairs)
+
+    def __repr__(self) -> str:
+        lines = [f"DCS: {self.x.numel()} states, {self.u.numel()} controls, {self.z.numel()} algebraic variables"]
+        lines += [f"  variable {v.name}: {', '.join(v.components)}" for v in self.variables]
+        lines += [f"  equation {e.name}: {', '.join(e.components)}" for e in self.equations]
+        lines += [f"  pair     {p.name}: {', '.join(p.a_labels)} with {', '.join(p.b_labels)}" for p in self.pairs]
+        if self.jump is not None:
+            names = [c for v in self.jump.variables for c in v.components]
+            lines += [f"  jump     {', '.join(names)}"]
+            for pair in self.jump.pairs:
+                lines += [f"    pair   {', '.join(pair.a_labels)} with {', '.join(pair.b_labels)}"]
+        return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Simulators: every method gives the same `Trajectory`."""

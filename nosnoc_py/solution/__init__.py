@@ -1,0 +1,23 @@
+"""Solutions and trajectories: numbers only, no symbols, no plots."""
+
+from nosnoc_py.solution.interpolant import INTERPOLANTS, Interpolant, RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.records import EVENT_KINDS, Event, Residual, Series, StepRecord
+from nosnoc_py.solution.solution import Solution
+from nosnoc_py.solution.storage import load, save
+from nosnoc_py.solution.trajectory import Trajectory
+
+__all__ = [
+    "EVENT_KINDS",
+    "INTERPOLANTS",
+    "Event",
+    "Interpolant",
+    "Residual",
+    "RungeKuttaInterpolant",
+    "Series",
+    "Solution",
+    "StepRecord",
+    "Trajectory",
+    "load",
+    "nodes_of",
+    "save",
+]

@@ -1,0 +1,66 @@
+"""Read-only arrays of a checked shape: what every number in a result is stored as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nosnoc_py.errors import TranscriptionError
+
+Array = npt.NDArray[np.float64]
+
+
+def read_only(value: npt.ArrayLike, name: str, *shape: int | str) -> Array:
+    """Copy a value into a read-only array of doubles and check its shape.
+
+    Parameters
+    ----------
+    value
+        Anything NumPy can convert.
+    name
+        Name of the field, for the message.
+    *shape
+        One entry per axis: a number is required, a word (the name of the axis) admits any length.
+
+    Raises
+    ------
+    TranscriptionError
+        If the shape differs.
+    """
+    array = np.array(value, dtype=float)
+    wanted = tuple(n if isinstance(s, str) else s for s, n in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or array.shape != wanted:
+        expected = ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "")
+        raise TranscriptionError(f"{name}: given an array of shape {array.shape}, expected ({expected}).")
+    array.setflags(write=False)
+    return array
+
+
+def assign(owner: object, **values: Any) -> None:
+    """Store normalised values in a frozen dataclass; for its `__post_init__` only."""
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)
+
+
+def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:
+    """Return times as a 1-D array clipped to [t_0, t_f]; refuse what lies outside by more than round-off.
+
+    Raises
+    ------
+    TranscriptionError
+        If a time is NaN or leaves the interval by more than 1e-9, relative to its larger end.
+    """
+    times = np.atleast_1d(np.asarray(t, dtype=float))
+    if times.ndim != 1:
+        raise TranscriptionError(f"t: given an array of shape {times.shape}, expected a scalar or (times,).")
+    slack = 1e-9 * max(abs(t_0), abs(t_f))
+    # asked this way round because every comparison with NaN is false
+    legal = (times >= t_0 - slack) & (times <= t_f + slack)
+    if not legal.all():
+        raise TranscriptionError(
+            f"t = {times[~legal][0]:g} lies outside of the trajectory's interval [{t_0:g}, {t_f:g}]."
+        )
+    clipped: Array = np.clip(times, t_0, t_f)
+    return clipped

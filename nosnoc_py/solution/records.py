@@ -1,0 +1,149 @@
+"""Small records that results are made of: events, series, steps of the homotopy, residuals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from nosnoc_py.errors import TranscriptionError, unknown_name
+from nosnoc_py.solution.arrays import Array, assign, read_only
+
+EVENT_KINDS = (
+    "impact",
+    "contact",
+    "release",
+    "slip",
+    "stick",
+    "reversal",
+    "switch",
+    "enter_sliding",
+    "leave_sliding",
+)
+RESIDUAL_KINDS = ("complementarity", "equation", "bound")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One detected switch or impact.
+
+    Parameters
+    ----------
+    time
+        When it happens [s].
+    name
+        Name of the contact or of the switching function.
+    kind
+        One of `EVENT_KINDS`.
+    impulse
+        The contact impulse of an impact in N s.
+    v_before, v_after
+        The normal velocity (tangential for slip, stick and reversal) just before and just after, in m/s.
+    """
+
+    time: float
+    name: str
+    kind: str
+    impulse: float | None = None
+    v_before: float | None = None
+    v_after: float | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.kind, EVENT_KINDS, "kind of event")
+        for name in ("time", "impulse", "v_before", "v_after"):
+            value = getattr(self, name)
+            assign(self, **{name: None if value is None else float(value)})
+
+    def to_dict(self) -> dict[str, float | str | None]:
+        """Return the fields by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        text = f"{self.kind} {self.name} at {self.time:.6g}"
+        if self.impulse is not None:
+            text += f", impulse {self.impulse:.4g} N s"
+        if self.v_before is not None and self.v_after is not None:
+            text += f", velocity {self.v_before:.4g} -> {self.v_after:.4g}"
+        return text
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A scalar quantity with its own times, e.g. a contact force at the RK stages.
+
+    Parameters
+    ----------
+    t : (times,)
+        Times [s].
+    values : (times,)
+        Values at these times.
+    """
+
+    t: Array
+    values: Array
+
+    def __post_init__(self) -> None:
+        t = read_only(self.t, "t of a series", "times")
+        assign(self, t=t, values=read_only(self.values, "values of a series", t.size))
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Series: empty"
+        low, high = np.min(self.values), np.max(self.values)
+        return f"Series: {len(self)} values in [{low:.4g}, {high:.4g}], t = {self.t[0]:g} .. {self.t[-1]:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One line in the log of a solver: one relaxed problem of the homotopy, or the finish on an active set.
+
+    Residuals are those of the unrelaxed problem in the user's units, `label` is "homotopy" or "finish".
+    """
+
+    step: int
+    label: str
+    sigma: float
+    objective: float
+    complementarity: float
+    infeasibility: float
+    iterations: int
+    wall_seconds: float
+    solver_status: str
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One violated condition and where it stands.
+
+    Parameters
+    ----------
+    value
+        Size of the violation, in the user's units.
+    kind
+        One of "complementarity", "equation", "bound".
+    name
+        Name of the pair, the equation or the variable.
+    where
+        The place in words, e.g. "control stage 3, finite element 1, RK stage 2".
+    """
+
+    value: float
+    kind: str
+    name: str
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        _require(self.kind, RESIDUAL_KINDS, "kind of residual")
+        assign(self, value=float(self.value))
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.value:.2e} {self.kind} {self.name}{place}"
+
+
+def _require(given: str, legal: tuple[str, ...], what: str) -> None:
+    if given not in legal:
+        raise TranscriptionError(unknown_name(given, legal, what))

@@ -1,0 +1,132 @@
+"""The solution of an optimal control problem: a trajectory with residuals, multipliers and the way it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.records import Residual, Series, StepRecord
+from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.status import Stationarity
+
+__all__ = ["Residual", "Solution", "StepRecord"]
+
+
+def _empty() -> Array:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Solution(Trajectory):
+    """A trajectory that was optimised.
+
+    Parameters
+    ----------
+    objective
+        The user's objective, without penalties.
+    complementarity, complementarity_min, infeasibility
+        Residuals of the unrelaxed problem in the user's units: max |G H| / max(1, |G|, |H|), max |min(G, H)|, and the
+        largest violated bound or equation.
+    x0 : (n_x,)
+        Initial state.
+    p : (n_p,)
+        Parameters.
+    horizon
+        Length of the interval [s], also when it was free.
+    penalty
+        Step equilibration and elastic penalties.
+    stationarity
+        Kind of stationary point, `UNKNOWN` until certified.
+    iterations, wall_seconds
+        The whole effort.
+    log
+        One record per step of the homotopy.
+    multipliers
+        Values by name of the constraint. The Lagrangian is f + lambda' g: a multiplier is positive where the upper
+        bound is active, negative at the lower, as in CasADi and IPOPT.
+    worst
+        The worst residuals, largest first.
+    w : (n_w,)
+        Raw iterate of the MPCC.
+    layout_key
+        Fingerprint of the transcription that `w` belongs to.
+    method, solver
+        Representations of the options.
+    """
+
+    objective: float
+    complementarity: float
+    complementarity_min: float
+    infeasibility: float
+    x0: Array
+    p: Array = field(default_factory=_empty)
+    horizon: float
+    penalty: float = 0.0
+    stationarity: Stationarity = Stationarity.UNKNOWN
+    iterations: int = 0
+    wall_seconds: float = 0.0
+    log: tuple[StepRecord, ...] = ()
+    multipliers: Mapping[str, Series] = field(default_factory=dict)
+    worst: tuple[Residual, ...] = ()
+    w: Array = field(default_factory=_empty)
+    layout_key: str = ""
+    method: str = ""
+    solver: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbers = ("objective", "penalty", "complementarity", "complementarity_min", "infeasibility", "horizon")
+        assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
+        assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
+        assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
+        assign(self, log=tuple(self.log), worst=tuple(self.worst), multipliers=dict(self.multipliers))
+
+    def summary(self) -> str:
+        """Return a report of a few lines: objective, residuals, effort, events and, after a failure, what to try."""
+        said = f" ({self.message})" if self.message else ""
+        lines = [f"{self.status}{said}, stationarity: {self.stationarity.value}"]
+        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort())]
+        lines += [f"  {event}" for event in self.events] or ["  no events"]
+        if not self.success:
+            lines += [f"  {residual}" for residual in self.worst]
+            lines += [f"What to try: {self.status.remedy}"]
+        return "\n".join(lines)
+
+    def _summary_fields(self) -> dict[str, Any]:
+        return {
+            "objective": self.objective,
+            "penalty": self.penalty,
+            "complementarity": self.complementarity,
+            "complementarity_min": self.complementarity_min,
+            "infeasibility": self.infeasibility,
+            "stationarity": self.stationarity.value,
+            "iterations": self.iterations,
+            "wall_seconds": self.wall_seconds,
+            "homotopy_steps": len(self.log),
+            "horizon": self.horizon,
+            "method": self.method,
+            "solver": self.solver,
+            "worst": [str(residual) for residual in self.worst],
+            **super()._summary_fields(),
+        }
+
+    def _branches(self) -> list[str]:
+        return [self._cost(), self._residuals(), self._effort(), *super()._branches()]
+
+    def _cost(self) -> str:
+        penalty = f" (penalty {self.penalty:.2g} apart)" if self.penalty else ""
+        return f"objective: {self.objective:.8g}{penalty}"
+
+    def _residuals(self) -> str:
+        return (
+            f"residuals: complementarity {self.complementarity:.1e} (min {self.complementarity_min:.1e}), "
+            f"infeasibility {self.infeasibility:.1e}"
+        )
+
+    def _effort(self) -> str:
+        steps = f" in {len(self.log)} steps" if self.log else ""
+        return f"effort: {self.iterations} iterations{steps}, {self.wall_seconds:.2f} s"

@@ -1,0 +1,174 @@
+"""Trajectories on disk: one netCDF-3 file that xarray opens and that `load` reads back to the bit.
+
+Arrays are netCDF variables; everything else is one JSON attribute. JSON escapes what is not ASCII and Python's JSON
+writes shortest round-trip decimals, so names and numbers come back as they went.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.solution.arrays import Array
+from nosnoc_py.solution.interpolant import INTERPOLANTS
+from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
+from nosnoc_py.solution.solution import Solution
+from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.status import Stationarity, Status
+
+FORMAT_VERSION = 1
+
+_ATTRIBUTE = "nosnoc_py"
+_CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution}
+_ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
+_SERIES = ("series", "multipliers")
+_RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
+_ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
+_DIMENSIONS = {
+    "t": ("node",),
+    "x": ("node", "state"),
+    "u_grid": ("control_edge",),
+    "u": ("control_stage", "control"),
+}
+
+
+def save(trajectory: Trajectory, path: str | Path) -> Path:
+    """Write a `Trajectory` or a `Solution` to one file, entirely or not at all.
+
+    Returns
+    -------
+    Path
+        The path written.
+    """
+    path = Path(path)
+    arrays: dict[str, Array] = {}
+    values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
+    meta = {"format_version": FORMAT_VERSION, "class": type(trajectory).__name__, "fields": values}
+    _write_atomically(path, _to_netcdf(meta, arrays))
+    return path
+
+
+def load(path: str | Path) -> Trajectory:
+    """Read what `save` wrote: a `Trajectory`, or a `Solution` if it was one.
+
+    Raises
+    ------
+    TranscriptionError
+        If the file is damaged, was not written by `save`, or has another format version.
+    """
+    data = Path(path).read_bytes()
+    try:
+        meta, arrays = _from_netcdf(data)
+    except Exception as error:  # whatever scipy's parser trips over in foreign bytes
+        raise _damaged(path, error) from error
+    if meta.get("format_version") != FORMAT_VERSION:
+        raise TranscriptionError(
+            f"{path}: given format_version {meta.get('format_version')}, expected {FORMAT_VERSION}; "
+            "read it with the version of nosnoc_py that wrote it, or make it again."
+        )
+    try:
+        values = {name: _unpack(name, value, arrays) for name, value in meta["fields"].items()}
+        return _CLASSES[meta["class"]](**values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str | Path, error: Exception) -> TranscriptionError:
+    return TranscriptionError(
+        f"{path}: expected a complete netCDF-3 file written by nosnoc_py (format_version {FORMAT_VERSION}); "
+        f"the file is damaged or of another origin ({type(error).__name__}: {error})."
+    )
+
+
+def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
+    """Move the arrays of a field to `arrays` and return the rest as JSON."""
+    if name in _ARRAYS:
+        arrays[name] = value
+        return None
+    if name in _SERIES:
+        for k, series in enumerate(value.values()):
+            arrays |= {f"{name}_{k}_t": series.t, f"{name}_{k}_values": series.values}
+        return list(value)
+    if name in _RECORDS:
+        return [asdict(record) for record in value]
+    if name in _ENUMS:
+        return value.value
+    if name == "interpolant" and value is not None:
+        parts = value.to_arrays()
+        arrays |= {f"interpolant_{part}": array for part, array in parts.items()}
+        return {"kind": value.kind, "parts": list(parts)}
+    return value
+
+
+def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
+    """Undo `_pack`."""
+    if name in _ARRAYS:
+        return arrays[name]
+    if name in _SERIES:
+        return {key: Series(arrays[f"{name}_{k}_t"], arrays[f"{name}_{k}_values"]) for k, key in enumerate(value)}
+    if name in _RECORDS:
+        return tuple(_RECORDS[name](**record) for record in value)
+    if name in _ENUMS:
+        return _ENUMS[name](value)
+    if name == "interpolant" and value is not None:
+        parts = {part: arrays[f"interpolant_{part}"] for part in value["parts"]}
+        return INTERPOLANTS[value["kind"]].from_arrays(parts)
+    return value
+
+
+def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
+    from scipy.io import netcdf_file
+
+    # netCDF-3 reads a dimension of length zero as unlimited: empty arrays live in their shape alone
+    meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
+    buffer = io.BytesIO()
+    with netcdf_file(buffer, "w", version=2) as file:
+        setattr(file, _ATTRIBUTE, json.dumps(meta))
+        for name, array in arrays.items():
+            if array.size:
+                _write_variable(file, name, array)
+        file.flush()
+        return buffer.getvalue()
+
+
+def _write_variable(file: Any, name: str, array: Array) -> None:
+    dimensions = _DIMENSIONS.get(name) or tuple(f"{name}_{axis}" for axis in range(array.ndim))
+    for dimension, length in zip(dimensions, array.shape, strict=True):
+        if dimension not in file.dimensions:
+            file.createDimension(dimension, length)
+    file.createVariable(name, "f8", dimensions)[...] = array
+
+
+def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    from scipy.io import netcdf_file
+
+    with netcdf_file(io.BytesIO(data), "r", mmap=False) as file:
+        meta = json.loads(getattr(file, _ATTRIBUTE))
+        arrays = {
+            name: np.array(file.variables[name][...], dtype=float) if np.prod(shape) else np.empty(shape)
+            for name, shape in meta.get("shapes", {}).items()
+        }
+    return meta, arrays
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """Write beside the target and rename: a reader sees the old file or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

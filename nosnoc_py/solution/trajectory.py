@@ -1,0 +1,251 @@
+"""A trajectory: what every simulator returns, with names, events and dense output."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nosnoc_py.errors import SolverError, TranscriptionError, UnknownNameError
+from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.interpolant import (
+    INTERPOLANTS,
+    SNAP,
+    Interpolant,
+    RungeKuttaInterpolant,
+    Side,
+    nodes_of,
+)
+from nosnoc_py.solution.records import EVENT_KINDS, Event, Series
+from nosnoc_py.status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = [
+    "EVENT_KINDS",
+    "INTERPOLANTS",
+    "Event",
+    "Interpolant",
+    "RungeKuttaInterpolant",
+    "Series",
+    "Trajectory",
+    "nodes_of",
+]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Trajectory:
+    """States, controls and contact quantities over time.
+
+    Parameters
+    ----------
+    t : (nodes,)
+        Times [s]; at an impact the time appears twice.
+    x : (nodes, n_x)
+        States; at an impact the left limit first.
+    state_names : n_x names
+    u_grid : (N + 1,)
+        Boundaries of the N control stages [s].
+    u : (N, n_u)
+        Piecewise constant control.
+    control_names : n_u names
+    interpolant
+        Dense output; straight lines between the nodes when None.
+    events
+        Switches and impacts in the order of time.
+    series
+        Scalar quantities with their own times, by name.
+    parameters
+        Values of the parameters, by name.
+    status, message
+        Why the work ended, and what the solver said.
+    units
+        Units by name, for the labels of axes.
+
+    Raises
+    ------
+    TranscriptionError
+        If shapes do not fit or a name stands for two things.
+    """
+
+    t: Array
+    x: Array
+    state_names: tuple[str, ...]
+    u_grid: Array
+    u: Array
+    control_names: tuple[str, ...]
+    interpolant: Interpolant | None = None
+    events: tuple[Event, ...] = ()
+    series: Mapping[str, Series] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    status: Status = Status.SOLVED
+    message: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))
+        t, u_grid = read_only(self.t, "t", "nodes"), read_only(self.u_grid, "u_grid", "control stages + 1")
+        if not t.size or not u_grid.size:
+            raise TranscriptionError(f"given {t.size} nodes and {u_grid.size} times in u_grid, expected at least 1.")
+        x = read_only(self.x, "x (nodes, n_x)", t.size, len(self.state_names))
+        u = read_only(self.u, "u (control stages, n_u)", u_grid.size - 1, len(self.control_names))
+        assign(self, t=t, u_grid=u_grid, x=x, u=u, events=tuple(self.events))
+        # plain copies, because a mapping proxy could not travel to and from a worker process
+        parameters = {name: float(value) for name, value in self.parameters.items()}
+        assign(self, series=dict(self.series), parameters=parameters, units=dict(self.units))
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise TranscriptionError(f"names must be unique over states, controls, series and parameters: {twice}.")
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""
+        if name in self.state_names:
+            return self.x[:, self.state_names.index(name)]
+        if name in self.control_names:
+            return self.u[:, self.control_names.index(name)]
+        if name in self.series:
+            return self.series[name].values
+        if name in self.parameters:
+            return self.parameters[name]
+        raise UnknownNameError(name, self.names)
+
+    def times(self, name: str) -> Array:
+        """Return the times [s] of `self[name]`; for a control the starts of its stages."""
+        if name in self.state_names:
+            return self.t
+        if name in self.control_names:
+            return self.u_grid[:-1]
+        if name in self.series:
+            return self.series[name].t
+        legal = (*self.state_names, *self.control_names, *self.series)
+        raise UnknownNameError(name, legal, "quantity over time")
+
+    def __call__(self, t: npt.ArrayLike, side: Side = "+") -> Array:
+        """Return the state at t, (n_x,) or (times, n_x); `side` is the limit to take where it jumps."""
+        interpolant = self.interpolant or RungeKuttaInterpolant.linear(self.t, self.x)
+        return interpolant(t, side)
+
+    def control(self, t: npt.ArrayLike) -> Array:
+        """Return the control at t, (n_u,) or (times, n_u): right-continuous, at the end the last value."""
+        if not len(self.u):
+            raise TranscriptionError("the trajectory has no control stages, so there is no control to evaluate.")
+        times = inside(t, self.u_grid[0], self.u_grid[-1])
+        snap = SNAP * np.abs(self.u_grid[[0, -1]]).max()
+        stage = np.searchsorted(self.u_grid, times + snap, "right") - 1
+        u: Array = self.u[np.minimum(stage, len(self.u) - 1)]
+        return u if np.ndim(t) else u.reshape(-1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All legal names: states, controls, series, parameters."""
+        return (*self.state_names, *self.control_names, *self.series, *self.parameters)
+
+    @property
+    def success(self) -> bool:
+        """True if the work ended as it should."""
+        return self.status.success
+
+    @property
+    def t0(self) -> float:
+        """First time [s]."""
+        return float(self.t[0])
+
+    @property
+    def duration(self) -> float:
+        """Length of the interval [s]."""
+        return float(self.t[-1] - self.t[0])
+
+    @property
+    def final_state(self) -> Array:
+        """State at the end, after a jump there, (n_x,)."""
+        x: Array = self.x[-1]
+        return x
+
+    @property
+    def impacts(self) -> tuple[Event, ...]:
+        """The events of kind "impact"."""
+        return tuple(event for event in self.events if event.kind == "impact")
+
+    def raise_for_status(self) -> None:
+        """Raise a `SolverError` with status, message and remedy unless the work succeeded."""
+        if not self.success:
+            said = f" ({self.message})" if self.message else ""
+            raise SolverError(f"{self.status}{said}. {self.status.remedy}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None."""
+        return {name: jsonable(value) for name, value in self._summary_fields().items()}
+
+    def _summary_fields(self) -> dict[str, Any]:
+        return {
+            "status": self.status.value,
+            "message": self.message,
+            "t0": self.t0,
+            "duration": self.duration,
+            "events": [event.to_dict() for event in self.events],
+            "state_names": self.state_names,
+            "final_state": self.final_state,
+            "parameters": self.parameters,
+        }
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return an xarray Dataset with dimensions node, control_stage and one per time grid of the series."""
+        from nosnoc_py.solution.tables import to_xarray
+
+        return to_xarray(self)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a pandas DataFrame of the states over the nodes, with the time in the column `t`."""
+        from nosnoc_py.solution.tables import to_dataframe
+
+        return to_dataframe(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to one netCDF file; `nosnoc_py.solution.load` reads it back to the bit."""
+        from nosnoc_py.solution.storage import save
+
+        return save(self, path)
+
+    def __repr__(self) -> str:
+        span = f"t = {self.t0:g} .. {self.t[-1]:g} s, {len(self.t)} nodes"
+        branches = self._branches()
+        stems = ["├── "] * (len(branches) - 1) + ["└── "]
+        lines = [stem + branch for stem, branch in zip(stems, branches, strict=True)]
+        return "\n".join([f"{type(self).__name__}: {self.status}, {span}", *lines])
+
+    def _branches(self) -> list[str]:
+        """Return the lines of the tree that `repr` draws."""
+        parts = {
+            f"states ({len(self.state_names)})": self.state_names,
+            f"controls ({len(self.control_names)} on {len(self.u)} stages)": self.control_names,
+            f"series ({len(self.series)})": self.series,
+            f"parameters ({len(self.parameters)})": [f"{name} = {v:g}" for name, v in self.parameters.items()],
+            f"events ({len(self.events)})": [f"{e.kind} {e.name} at {e.time:.4g}" for e in self.events],
+        }
+        return [f"{title}: {enumerate_some(items)}" for title, items in parts.items() if items]
+
+
+def enumerate_some(items: Iterable[str], most: int = 6) -> str:
+    """Join items by commas; of a long list the first few."""
+    items = list(items)
+    return ", ".join(items[:most]) + (", ..." if len(items) > most else "")
+
+
+def jsonable(value: Any) -> Any:
+    """Return nested mappings, sequences and arrays as dicts, lists and numbers; NaN and infinity as None."""
+    if isinstance(value, Mapping):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if np.isfinite(value) else None
+    return value

@@ -1,0 +1,72 @@
+"""Why a solver stopped, and what kind of point it stopped at: two separate answers."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Status(Enum):
+    """Why the work ended. `remedy` says what to try next."""
+
+    SOLVED = "solved"
+    NOT_COMPLEMENTARY = "not complementary"
+    INFEASIBLE = "infeasible"
+    ITERATION_LIMIT = "iteration limit"
+    TIME_LIMIT = "time limit"
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped by callback"
+    NUMERICAL_ERROR = "numerical error"
+    STEP_FAILED = "simulation step failed"
+
+    @property
+    def success(self) -> bool:
+        """True only for `SOLVED`: the unrelaxed problem is feasible and complementary."""
+        return self is Status.SOLVED
+
+    @property
+    def remedy(self) -> str:
+        """What to try, in one sentence."""
+        return _REMEDIES[self]
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_REMEDIES = {
+    Status.SOLVED: "Nothing to do; certify the result by an independent simulation if it matters.",
+    Status.NOT_COMPLEMENTARY: (
+        "The smallest relaxation still leaves complementarity residuals: lower sigma_min, try steering='l_inf', "
+        "another guess, or more finite elements where several switches fall into one control stage."
+    ),
+    Status.INFEASIBLE: (
+        "The relaxed problem is locally infeasible: look at solution.worst, check bounds and horizon, start from "
+        "another guess, use a larger sigma_0 or a slower kappa, or more finite elements per control stage."
+    ),
+    Status.ITERATION_LIMIT: "Raise max_iterations or max_steps, or start from a better guess.",
+    Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",
+    Status.INTERRUPTED: "The last iterate is kept: continue from it with guess=solution.",
+    Status.STOPPED: "The last iterate is kept: continue from it with guess=solution.",
+    Status.NUMERICAL_ERROR: (
+        "A function returned NaN or infinity: look for divisions by zero and square roots at zero in the model, "
+        "regularise them, and give nominal values or bounds that keep iterates away."
+    ),
+    Status.STEP_FAILED: (
+        "A simulation step found no solution from any initial guess: use smaller steps or more finite elements "
+        "(several events in one step need one element each); the trajectory up to this step is kept."
+    ),
+}
+
+
+class Stationarity(Enum):
+    """Kind of stationary point of an MPCC, strongest first; `UNKNOWN` until it is certified."""
+
+    S = "S"
+    M = "M"
+    C = "C"
+    W = "W"
+    B = "B"
+    UNKNOWN = "unknown"
+
+
+class Stop:
+    """A callback returns `ns.Stop` (the class or an instance) to end the work; the last iterate is returned."""

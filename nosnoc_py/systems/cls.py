@@ -1,0 +1,254 @@
+"""Complementarity Lagrangian systems: rigid bodies with unilateral contacts (FESD-J, Eq. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.symbols import (
+    check_distinct,
+    check_free,
+    check_keys,
+    column,
+    component_names,
+    numbers,
+    symbols,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Contact:
+    """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force.
+
+    Parameters
+    ----------
+    name : str
+        Name of the contact; forces, impulses and events carry it.
+    gap : SX scalar
+        Signed distance f_c(q) [m]; any smooth function that is positive when open will do, the normal force then has
+        the unit that makes normal * force a generalised force.
+    normal : SX (n_q,), optional
+        Direction J_n(q) of the normal force in generalised coordinates; default: the gradient of the gap.
+    restitution : float
+        Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-).
+
+    Raises
+    ------
+    ModelError
+        If the name is empty, the gap is no scalar, or the restitution lies outside [0, 1].
+    """
+
+    name: str
+    gap: Any = field(kw_only=True)
+    normal: Any = field(default=None, kw_only=True)
+    restitution: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"Contact: the name has to be a non-empty string, given {self.name!r}.")
+        object.__setattr__(self, "gap", column(self.gap, f"contact {self.name!r}: gap", 1))
+        if not np.isscalar(self.restitution) or not 0.0 <= float(self.restitution) <= 1.0:
+            raise ModelError(
+                f"contact {self.name!r}: restitution has to lie in [0, 1], given {self.restitution!r} "
+                "(0 is inelastic, 1 elastic)."
+            )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CLS:
+    """Complementarity Lagrangian system (FESD-J, Eq. 1, without friction).
+
+    q' = v,  M(q) v' = f_v(q, v, u) + sum_l n_l(q) lambda_l,  0 <= lambda_l, f_l(q) >= 0, lambda_l f_l(q) = 0, and
+    at an impact of contact l Newton's law n_l'(v+ + e_l v-) = 0.
+
+    Parameters
+    ----------
+    q, v : SX (n_q,)
+        Generalised coordinates and velocities.
+    u : SX (n_u,), optional
+        Controls.
+    p : SX (n_p,), optional
+        Parameters; values are given to `solve` and `simulate`, defaults in `nominal_p`.
+    mass_matrix : SX or DM (n_q, n_q)
+        M(q), symmetric positive definite.
+    force : SX (n_q,)
+        f_v(q, v, u, p): every force but the contact forces.
+    contacts : sequence of Contact
+    names : mapping, optional
+        Component names for "q", "v", "u", "p".
+    units : mapping, optional
+        Unit of any named component, for labels ("m", "m/s", "N").
+    nominal : mapping, optional
+        Typical magnitudes for "q", "v", "u" and "force" (contact forces): they scale the program, results stay in
+        the user's units.
+    p_default : sequence of float, optional
+        Default values of the parameters.
+
+    Attributes
+    ----------
+    x_initial : SX (2 n_q,)
+        Symbols of the state at t = 0, for terminal costs and constraints that tie x(T) to x(0).
+
+    Raises
+    ------
+    ModelError
+        For wrong shapes, foreign symbols, duplicate names, non-positive nominal values, unknown keys.
+    """
+
+    q: Any
+    v: Any
+    u: Any = None
+    p: Any = None
+    mass_matrix: Any
+    force: Any
+    contacts: Sequence[Contact] = ()
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("q", "v", "u", "p"):
+            self._set(name, symbols(getattr(self, name), f"CLS: {name}"))
+        n_q = self.q.shape[0]
+        if n_q == 0 or self.v.shape != self.q.shape:
+            raise ModelError(f"CLS: q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
+        check_distinct({"q": self.q, "v": self.v, "u": self.u, "p": self.p})
+        self._set("force", column(self.force, "CLS: force", n_q))
+        self._set("contacts", tuple(self.contacts))
+        self._check_mass_matrix()
+        self._check_contacts()
+        self._check_names()
+        self._check_nominal()
+        check_free(self.force, {"q": self.q, "v": self.v, "u": self.u, "p": self.p}, "CLS: force")
+        given = np.zeros(self.n_p) if self.p_default is None else self.p_default
+        self._set("p_default", numbers(given, "CLS: p_default", self.n_p))
+        self._set("x_initial", ca.SX.sym("x_initial", 2 * n_q))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_mass_matrix(self) -> None:
+        matrix = ca.SX(self.mass_matrix)
+        n_q = self.q.shape[0]
+        if matrix.shape != (n_q, n_q):
+            raise ModelError(f"CLS: mass_matrix has to be ({n_q}, {n_q}), given {matrix.shape}.")
+        check_free(matrix, {"q": self.q, "p": self.p}, "CLS: mass_matrix")
+        if matrix.is_constant():
+            values = np.array(ca.DM(matrix))
+            symmetric = np.isfinite(values).all() and np.allclose(values, values.T)
+            if not symmetric or np.linalg.eigvalsh(values).min() <= 0:
+                raise ModelError("CLS: mass_matrix has to be finite, symmetric and positive definite; check its entries.")
+        self._set("mass_matrix", matrix)
+
+    def _check_contacts(self) -> None:
+        seen: set[str] = set()
+        for contact in self.contacts:
+            if not isinstance(contact, Contact):
+                raise ModelError(f"CLS: contacts have to be ns.Contact objects, given {type(contact).__name__}.")
+            if contact.name in seen:
+                raise ModelError(f"CLS: two contacts are named {contact.name!r}; give each a name of its own.")
+            seen.add(contact.name)
+            check_free(contact.gap, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: gap")
+            if contact.normal is not None:
+                normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
+                check_free(normal, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: normal")
+
+    def _check_names(self) -> None:
+        check_keys(self.names, ("q", "v", "u", "p"), "key of names")
+        resolved = {k: component_names(self.names.get(k), k, getattr(self, k).shape[0]) for k in ("q", "v", "u", "p")}
+        every = [name for group in resolved.values() for name in group]
+        double = sorted({name for name in every if every.count(name) > 1})
+        if double:
+            raise ModelError(f"CLS: the names {', '.join(double)} are used twice.")
+        self._set("names", resolved)
+        check_keys(self.units, every, "name in units")
+
+    def _check_nominal(self) -> None:
+        check_keys(self.nominal, ("q", "v", "u", "force"), "key of nominal")
+        sizes = {"q": self.n_q, "v": self.n_q, "u": self.n_u, "force": len(self.contacts)}
+        resolved = {k: numbers(self.nominal.get(k, 1.0), f"CLS: nominal {k}", n) for k, n in sizes.items()}
+        for key, values in resolved.items():
+            if (values <= 0).any() or not np.isfinite(values).all():
+                raise ModelError(f"CLS: nominal values of {key} have to be positive and finite, given {values}.")
+        self._set("nominal", resolved)
+
+    @property
+    def n_q(self) -> int:
+        """Number of generalised coordinates."""
+        return int(self.q.shape[0])
+
+    @property
+    def n_u(self) -> int:
+        """Number of controls."""
+        return int(self.u.shape[0])
+
+    @property
+    def n_p(self) -> int:
+        """Number of parameters."""
+        return int(self.p.shape[0])
+
+    @property
+    def x(self) -> ca.SX:
+        """State x = (q, v)."""
+        return ca.vertcat(self.q, self.v)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the components of x."""
+        return (*self.names["q"], *self.names["v"])
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the components of u."""
+        return tuple(self.names["u"])
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the components of p."""
+        return tuple(self.names["p"])
+
+    @property
+    def x_nominal(self) -> np.ndarray:
+        """Typical magnitude of every state."""
+        return np.concatenate([self.nominal["q"], self.nominal["v"]])
+
+    @property
+    def u_nominal(self) -> np.ndarray:
+        """Typical magnitude of every control."""
+        return np.asarray(self.nominal["u"])
+
+    def normal(self, contact: Contact) -> ca.SX:
+        """Normal direction of a contact, by default the gradient of its gap (n_q,)."""
+        if contact.normal is not None:
+            return column(contact.normal, "normal", self.n_q)
+        return ca.gradient(contact.gap, self.q)
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
+        """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
+        state = numbers(x, what, 2 * self.n_q)
+        if not np.isfinite(state).all():
+            raise ModelError(f"{what}: every component has to be finite, given {state}.")
+        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        gaps = ca.Function("gaps", [self.q, self.p], [ca.vertcat(*[c.gap for c in self.contacts])])
+        values = np.array(gaps(state[: self.n_q], parameters)).reshape(-1)
+        for contact, value in zip(self.contacts, values, strict=True):
+            if not value >= -tolerance:
+                raise ModelError(
+                    f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
+                    "move the bodies apart."
+                )
+        return state
+
+    def __repr__(self) -> str:
+        lines = [f"CLS: {self.n_q} coordinates, {self.n_u} controls, {self.n_p} parameters"]
+        lines += [f"  states   {', '.join(self.state_names)}"]
+        lines += [f"  controls {', '.join(self.control_names)}"] if self.n_u else []
+        lines += [f"  contact  {c.name}: gap {c.gap}, restitution {c.restitution:g}" for c in self.contacts]
+        return "\n".join(lines)

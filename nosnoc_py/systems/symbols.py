@@ -1,0 +1,96 @@
+"""Small checks shared by everything that holds CasADi expressions: shapes, free symbols, names, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError, unknown_name
+
+
+def column(value: Any, what: str, length: int | None = None) -> ca.SX:
+    """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
+    try:
+        expression = ca.SX(value) if not isinstance(value, (list, tuple)) else ca.vertcat(*value)
+        expression = ca.SX(expression)
+    except (NotImplementedError, TypeError, RuntimeError):
+        raise ModelError(f"{what}: expected numbers or CasADi SX, given {type(value).__name__}; write it in SX.") from None
+    if expression.is_empty():
+        expression = ca.SX(0, 1)
+    if expression.shape[1] != 1:
+        raise ModelError(f"{what}: expected a column vector, given shape {expression.shape}.")
+    if length is not None and expression.shape[0] != length:
+        raise ModelError(f"{what}: expected {length} rows, given {expression.shape[0]}.")
+    return _finite(expression, what)
+
+
+def symbols(value: Any, what: str) -> ca.SX:
+    """Return `value` as a column of distinct symbolic primitives (an empty column for None)."""
+    if value is None:
+        return ca.SX(0, 1)
+    expression = column(value, what)
+    if not expression.is_valid_input():
+        raise ModelError(f"{what}: expected symbols made by ca.SX.sym, given the expression {expression}.")
+    return expression
+
+
+def _finite(expression: ca.SX, what: str) -> ca.SX:
+    for element in expression.nonzeros():
+        if element.is_constant() and not np.isfinite(float(element)):
+            raise ModelError(f"{what}: contains {float(element)}; every number in a model has to be finite.")
+    return expression
+
+
+def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> None:
+    """Raise `ModelError` when `expression` depends on a symbol that is not in `allowed` (label -> symbols)."""
+    known = {s.element_hash() for group in allowed.values() for s in ca.symvar(group)}
+    foreign = [s.name() for s in ca.symvar(expression) if s.element_hash() not in known]
+    if foreign:
+        raise ModelError(
+            f"{what} depends on {', '.join(sorted(set(foreign)))}, which is not among {', '.join(allowed)}; "
+            "pass the symbols the system was written with."
+        )
+
+
+def check_distinct(groups: Mapping[str, ca.SX]) -> None:
+    """Raise `ModelError` when one symbol is used twice among the groups."""
+    seen: dict[int, str] = {}
+    for label, group in groups.items():
+        for s in ca.symvar(group):
+            other = seen.setdefault(s.element_hash(), label)
+            if other != label:
+                raise ModelError(f"symbol {s.name()} is used in both {other} and {label}; make a symbol for each.")
+
+
+def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
+    """Names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
+    if given is None:
+        return tuple(f"{prefix}_{i}" for i in range(count))
+    if isinstance(given, str) or len(given) != count:
+        raise ModelError(f"names of {prefix}: expected {count} names, given {given!r}.")
+    return tuple(str(name) for name in given)
+
+
+def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
+    """Raise `ModelError` for the first key that is not legal."""
+    legal = tuple(legal)
+    for key in given:
+        if key not in legal:
+            raise ModelError(unknown_name(key, legal, what))
+
+
+def numbers(value: Any, what: str, length: int) -> np.ndarray:
+    """Return `value` as a finite or infinite float vector (a scalar is repeated); NaN raises `ModelError`."""
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what}: expected {length} numbers, given {value!r}.") from None
+    array = np.full(length, float(array)) if array.ndim == 0 else array.reshape(-1)
+    if array.shape != (length,):
+        raise ModelError(f"{what}: expected {length} numbers, given {array.size}.")
+    if np.isnan(array).any():
+        raise ModelError(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
+    return array

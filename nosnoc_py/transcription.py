@@ -1,0 +1,355 @@
+"""OCP + method -> Transcription: every intermediate as a value, and the way back to a `Solution`."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau, tableau
+from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
+from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.discretization.guess import Places, boundary_values, control_guess, fill, trajectory_series
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
+from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, Solvers
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
+from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.reformulation.contact import contact_dcs
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.solution import Series, Solution, Trajectory
+from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.symbols import numbers
+
+OCP_GAMMA = 0.9
+SIMULATION_GAMMA = 0.9999
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Transcription:
+    """A discretised optimal control problem.
+
+    Attributes
+    ----------
+    ocp : OCP
+    method : FESDJ
+    dcs : DCS
+    grid : Grid
+    tableau : ButcherTableau
+    mpcc : MPCC
+        Its parameters are x0 (when fixed), p, horizon and, in a simulation, u: re-solving needs no new transcription.
+    elements : tuple of Element
+    """
+
+    ocp: OCP
+    method: FESDJ
+    dcs: DCS
+    grid: Grid
+    tableau: ButcherTableau
+    mpcc: MPCC
+    elements: tuple[Element, ...]
+    reader: Reader
+    _solvers: dict[str, Solvers] = field(default_factory=dict, repr=False)
+
+    @property
+    def layout_key(self) -> str:
+        """Fingerprint of the variables: iterates may be passed between transcriptions with the same key."""
+        text = ";".join(f"{b.name}{b.at}{b.components}" for b in self.mpcc.variables.blocks())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def guess(self) -> np.ndarray:
+        """The default initial guess: every state at x0, everything else at rest or zero (the paper's cold start)."""
+        return self.initial_guess(None)
+
+    def parameters(self, x0: Any = None, p: Any = None, horizon: float | None = None, u: Any = None) -> np.ndarray:
+        """Parameter vector of the MPCC; what is not given is the OCP's own.
+
+        Raises
+        ------
+        ModelError, TranscriptionError
+            For wrong lengths, NaN, an x0 that penetrates, or an x0 where the OCP leaves it free.
+        """
+        ocp, layout = self.ocp, self.mpcc.parameters
+        values = self.mpcc.p0.copy()
+        if p is not None:
+            values[layout["p"]] = numbers(p, "p", ocp.system.n_p)
+        if x0 is not None:
+            if ocp.x0 is None:
+                raise TranscriptionError("x0 was given, but the OCP leaves the initial state free; fix it in the OCP.")
+            values[layout["x0"]] = ocp.system.check_state(x0, values[layout["p"]])
+        if horizon is not None:
+            if not 0 < float(horizon) < np.inf:
+                raise TranscriptionError(f"horizon: expected a positive finite number, given {horizon!r}.")
+            values[layout["horizon"]] = float(horizon)
+        if u is not None:
+            values[layout["u"]] = numbers(u, "u", ocp.system.n_u)
+        return values
+
+    def initial_guess(
+        self, guess: Any = None, parameters: np.ndarray | None = None, *, boundary: str = "rest"
+    ) -> np.ndarray:
+        """Return w from a guess: None, a control (constant, function, rows), a Trajectory or a Solution.
+
+        `boundary="estimate"` sets the boundary variables to what they would be if something happened at every node.
+        """
+        values = self.mpcc.p0 if parameters is None else parameters
+        horizon = float(values[self.mpcc.parameters["horizon"]][0])
+        p = values[self.mpcc.parameters["p"]]
+        places = Places(self.grid, self.tableau.c, horizon)
+        at_nodes = boundary_values(self.dcs, boundary)
+        if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
+            return np.array(guess.w)
+        if isinstance(guess, Trajectory):
+            return self._from_trajectory(guess, places, p)
+        start = self._start_state(values)
+        control = None if guess is None else control_guess(guess, self.ocp.system.n_u, horizon)
+        return fill(self.mpcc, self.dcs, places, p, lambda t, side: start, control, boundary=at_nodes)
+
+    def _start_state(self, values: np.ndarray) -> np.ndarray:
+        if self.ocp.x0 is not None:
+            return np.asarray(values[self.mpcc.parameters["x0"]])
+        lower, upper = self.ocp.x_bounds
+        return np.clip(np.zeros(lower.size), lower, upper)
+
+    def _from_trajectory(self, guess: Trajectory, places: Places, p: np.ndarray) -> np.ndarray:
+        if guess.state_names != self.dcs.x_names:
+            raise TranscriptionError(
+                f"guess: expected the states {', '.join(self.dcs.x_names)}, given {', '.join(guess.state_names)}."
+            )
+        if not np.isfinite(guess.x).all():
+            raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
+        end = guess.t0 + guess.duration
+
+        def clip(t: float) -> float:
+            return min(max(t + guess.t0, guess.t0), end)
+
+        look = trajectory_series(guess)
+        has_control = guess.control_names == self.dcs.u_names and len(guess.u) > 0
+        return fill(
+            self.mpcc,
+            self.dcs,
+            places,
+            p,
+            lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
+            (lambda t: guess.control(clip(t))) if has_control else None,
+            lambda name, t: look(name, clip(t)),
+        )
+
+    def solvers(self, solver: Homotopy) -> Solvers:
+        """The built functions and solvers for one set of options, built on first use and kept."""
+        key = repr(solver)
+        if key not in self._solvers:
+            self._solvers[key] = solver.build(self.mpcc)
+        return self._solvers[key]
+
+    def solve(
+        self,
+        solver: Homotopy | None = None,
+        *,
+        x0: Any = None,
+        p: Any = None,
+        horizon: float | None = None,
+        guess: Any = None,
+        callback: Callable[[HomotopyState], Any] | None = None,
+        time_limit: float | None = None,
+    ) -> Solution:
+        """Solve, or solve again with other x0, p, horizon, without a new transcription."""
+        solver = Homotopy() if solver is None else solver
+        started = time.monotonic()
+        values = self.parameters(x0, p, horizon)
+        w = self.initial_guess(guess, values)
+        state = solver.run(
+            self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=self.solvers(solver)
+        )
+        return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
+
+    def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
+        """Numbers of all finite elements at an iterate."""
+        return self.reader(w, values)
+
+    def controls(self, w: np.ndarray) -> np.ndarray:
+        """Controls (N, n_u) of an iterate."""
+        rows = [w[b.rows] for b in self.mpcc.variables.blocks("u")] if "u" in self.mpcc.variables.names else []
+        return np.array(rows).reshape(self.grid.control_stages, -1)
+
+    def solution(self, state: HomotopyState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
+        """Return the solution that a state of the homotopy stands for, whatever its status."""
+        layout = self.mpcc.parameters
+        horizon = float(state.p[layout["horizon"]][0])
+        readout = self.read(state.w, state.p)
+        u_grid = np.linspace(0.0, horizon, self.grid.control_stages + 1)
+        evaluator = state.solvers.evaluator
+        status = state.status or (Status.SOLVED if state.finished else Status.STOPPED)
+        seconds = sum(record.wall_seconds for record in state.records)
+        return Solution(
+            **trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid),
+            parameters=dict(zip(self.dcs.p_names, state.p[layout["p"]], strict=True)),
+            status=status,
+            objective=state.values.objective,
+            penalty=state.values.penalty,
+            complementarity=state.complementarity,
+            complementarity_min=state.complementarity_min,
+            infeasibility=state.infeasibility,
+            iterations=sum(record.iterations for record in state.records),
+            wall_seconds=seconds if wall_seconds is None else wall_seconds,
+            log=state.records,
+            multipliers=self._multipliers(state, horizon),
+            worst=evaluator.worst(state.values),
+            w=state.w,
+            layout_key=self.layout_key,
+            x0=readout.x_minus[0],
+            p=state.p[layout["p"]],
+            horizon=horizon,
+            method=repr(self.method),
+            solver=solver,
+        )
+
+    def _multipliers(self, state: HomotopyState, horizon: float) -> dict[str, Series]:
+        if state.multipliers is None:
+            return {}
+        ocp = self.ocp
+        names = [c.name for c in (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)]
+        places = Places(self.grid, self.tableau.c, horizon)
+        found: dict[str, Series] = {}
+        for name in names:
+            blocks = list(self.mpcc.constraints.blocks(str(name)))
+            times = np.array([horizon if b.at == At() else places.time("x_right", b.at) for b in blocks])
+            for i, component in enumerate(blocks[0].components):
+                found[component] = Series(times, np.array([state.multipliers[b.start + i] for b in blocks]))
+        return found
+
+    def __repr__(self) -> str:
+        parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
+        return "Transcription\n  " + "\n  ".join(parts)
+
+
+def transcribe(ocp: OCP, method: FESDJ) -> Transcription:
+    """Discretise an OCP: reformulate its system as a DCS, lay finite elements over the horizon, collect the MPCC.
+
+    Raises
+    ------
+    OptionError
+        If the method does not fit the system.
+    """
+    return _transcribe(ocp, method, OCP_GAMMA, controls_are_parameters=False)
+
+
+def transcribe_step(system: CLS, method: FESDJ) -> Transcription:
+    """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
+    at_rest = _feasible_placeholder(system)
+    one = method.replace(control_stages=1, finite_elements=_one_stage(method))
+    return _transcribe(at_rest, one, SIMULATION_GAMMA, controls_are_parameters=True)
+
+
+def _one_stage(method: FESDJ) -> int:
+    if isinstance(method.finite_elements, tuple):
+        raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
+    return method.finite_elements
+
+
+def _feasible_placeholder(system: CLS) -> OCP:
+    ocp = OCP(system, horizon=1.0)
+    object.__setattr__(ocp, "x0", np.zeros(system.x.numel()))
+    return ocp
+
+
+def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, controls_are_parameters: bool) -> Transcription:
+    system = ocp.system
+    if not isinstance(system, CLS):
+        raise OptionError(f"{type(method).__name__} needs a CLS, given {type(system).__name__}.")
+    dcs = contact_dcs(
+        system,
+        running_cost=ocp.stage_cost,
+        impulse_form=method.impulse_form,
+        lift_acceleration=method.lift_acceleration,
+        epsilon_c=method.epsilon_c,
+    )
+    scheme = tableau(method.scheme, method.rk_stages)
+    builder = ProgramBuilder()
+    x_initial, p, horizon = _parameters(builder, ocp)
+    grid = Grid.equal(horizon, method.elements_per_stage, method.control_stages)
+    if controls_are_parameters:
+        controls = [builder.parameter("u", dcs.u_names, 0.0)] * method.control_stages
+    else:
+        lower, upper = ocp.u_bounds
+        initial = np.clip(0.0, lower, upper)
+        controls = [
+            builder.variable("u", At(k), dcs.u_names, lower, upper, initial, dcs.u_scale)
+            for k in range(method.control_stages)
+        ]
+    lower, upper = ocp.x_bounds
+    start = np.clip(np.zeros(lower.size) if ocp.x0 is None else ocp.x0, lower, upper)
+    engine = FiniteElements(
+        builder=builder,
+        dcs=dcs,
+        tableau=scheme,
+        options=method,
+        bounds=StateBounds(lower=lower, upper=upper, initial=start),
+        p=p,
+        default_gamma=gamma,
+    )
+    elements = engine.write(grid, controls, x_initial)
+    _add_costs_and_constraints(builder, ocp, elements, controls, x_initial, p)
+    mpcc = builder.build(
+        aggregation=method.cross_complementarity, enforce_switched=method.step_equilibration == "direct"
+    )
+    return Transcription(
+        ocp=ocp,
+        method=method,
+        dcs=dcs,
+        grid=grid,
+        tableau=scheme,
+        mpcc=mpcc,
+        elements=elements,
+        reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
+    )
+
+
+def _parameters(builder: ProgramBuilder, ocp: OCP) -> tuple[ca.SX, ca.SX, ca.SX]:
+    """x0 (parameter, or variable when free), p and the horizon."""
+    system = ocp.system
+    p = builder.parameter("p", system.parameter_names, ocp.p)
+    horizon = builder.parameter("horizon", ("horizon",), ocp.horizon)
+    if ocp.x0 is not None:
+        return builder.parameter("x0", system.state_names, ocp.x0), p, horizon
+    lower, upper = ocp.x_bounds
+    initial = np.clip(np.zeros(lower.size), lower, upper)
+    x0 = builder.variable("x_initial", At(), system.state_names, lower, upper, initial, system.x_nominal)
+    return x0, p, horizon
+
+
+def _add_costs_and_constraints(
+    builder: ProgramBuilder,
+    ocp: OCP,
+    elements: Sequence[Element],
+    controls: Sequence[ca.SX],
+    x_initial: ca.SX,
+    p: ca.SX,
+) -> None:
+    s = ocp.system
+    end = elements[-1].x_right
+    at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
+    builder.objective += at_end(end, x_initial, p)
+    for c in ocp.path_constraints:
+        function = ca.Function("path", [s.x, s.u, s.p], [c.expression])
+        for at, state, e in place_constraints(elements, c.at):
+            _constrain(builder, c, at, function(state(e), controls[e.at.stage or 0], p))
+    for c in ocp.initial_constraints:
+        function = ca.Function("initial", [s.x, s.p], [c.expression])
+        _constrain(builder, c, At(0), function(x_initial, p))
+    for c in ocp.terminal_constraints:
+        function = ca.Function("terminal", [s.x, s.x_initial, s.p], [c.expression])
+        _constrain(builder, c, At(), function(end, x_initial, p))
+
+
+def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:
+    builder.constraint(str(c.name), at, value, None, c.lower, c.upper)

@@ -1,0 +1,142 @@
+"""The package as a whole: cheap to import, documented, and true to its README."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nosnoc_py import errors
+from nosnoc_py.options import Options
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("scipy.optimize", "matplotlib", "rich", "xarray", "pandas")
+
+
+def run(code: str, folder: Path | None = None) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        cwd=folder or ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def imported_by(statement: str) -> set[str]:
+    return set(json.loads(run(f"import json\n{statement}\nprint(json.dumps(sorted(sys.modules)))").splitlines()[-1]))
+
+
+def test_import_is_cheap():
+    loaded = imported_by("import nosnoc_py")
+    assert "casadi" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_import_costs_only_casadi_numpy_and_pydantic():
+    def outside(statement):
+        roots = {name.partition(".")[0] for name in imported_by(statement)}
+        return {root for root in roots if not root.startswith("_")} - set(sys.stdlib_module_names) - {"nosnoc_py"}
+
+    price = "import casadi, numpy, pydantic\nclass Model(pydantic.BaseModel):\n    n: int = pydantic.Field(ge=0)"
+    assert not outside("import nosnoc_py") - outside(price)
+
+
+def test_solution_works_without_the_heavy_packages():
+    assert not imported_by("import nosnoc_py.solution") & set(HEAVY)
+
+
+def test_import_is_silent():
+    assert run("import nosnoc_py") == ""
+
+
+def test_public_names_resolve_and_are_documented():
+    import nosnoc_py
+
+    assert nosnoc_py.__all__, "the public names are listed in __all__"
+    assert len(set(nosnoc_py.__all__)) == len(nosnoc_py.__all__)
+    public = {name: getattr(nosnoc_py, name) for name in nosnoc_py.__all__ if not name.startswith("__")}
+    undocumented = [name for name, value in public.items() if not (own_doc(value) or "").strip()]
+    assert not undocumented
+
+
+def own_doc(value: object) -> str | None:
+    """Return the docstring of a thing itself: a class that only inherits one, or was given one, has none."""
+    if not inspect.isclass(value):
+        return inspect.getdoc(value)
+    doc = value.__dict__.get("__doc__")
+    return None if doc and doc.startswith(f"{value.__name__}(") else doc  # what @dataclass writes
+
+
+def test_readme_example_runs(tmp_path):
+    example = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert example, "README.md has no ```python block"
+    run(example[1], folder=tmp_path)
+
+
+def test_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (errors.ModelError, ValueError),
+        (errors.OptionError, ValueError),
+        (errors.TranscriptionError, ValueError),
+        (errors.SolverError, RuntimeError),
+        (errors.UnknownNameError, KeyError),
+    ],
+)
+def test_errors_have_one_root_and_a_builtin_kind(error, builtin):
+    assert issubclass(error, errors.NosnocError)
+    assert issubclass(error, builtin)
+
+
+def test_unknown_name_error_names_the_nearest():
+    error = errors.UnknownNameError("v_z", ["v_x", "v_y", "thrust"], "state")
+    assert str(error).startswith("unknown state 'v_z'. Did you mean 'v_")
+    assert "thrust" in str(error)
+
+
+class Example(Options):
+    rk_stages: int = 2
+    tolerance: float = 1e-8
+
+
+def test_unknown_option_names_the_nearest_and_all_legal_ones():
+    with pytest.raises(
+        errors.OptionError, match=r"Example: unknown option 'rk_stage'. Did you mean 'rk_stages'\?"
+    ) as info:
+        Example(rk_stage=3)
+    assert "tolerance" in str(info.value)
+
+
+@pytest.mark.parametrize("bad", ["many", 2.5, None])
+def test_ill_typed_option_says_what_was_given(bad):
+    with pytest.raises(errors.OptionError, match=f"'rk_stages'.*given {bad!r}"):
+        Example(rk_stages=bad)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_option_must_be_finite(bad):
+    with pytest.raises(errors.OptionError, match="'tolerance'"):
+        Example(tolerance=bad)
+
+
+def test_options_are_frozen_and_replace_validates():
+    options = Example(rk_stages=3)
+    with pytest.raises(ValueError, match="frozen"):
+        options.rk_stages = 4
+    assert options.replace(tolerance=1e-6) == Example(rk_stages=3, tolerance=1e-6)
+    assert options == Example(rk_stages=3)
+    with pytest.raises(errors.OptionError, match="unknown option"):
+        options.replace(rk_stage=1)
