@@ -87,6 +87,7 @@ class BranchFinish:
             "compl_inf_tol": 1e-10,
             "constr_viol_tol": 1e-10,
             "mu_target": 0.0,
+            "acceptable_tol": 1e-10,
             "mu_strategy": "monotone",
             "mu_init": 1e-4,
             "bound_push": 1e-6,

@@ -97,10 +97,10 @@ class Homotopy(Options):
 
     Parameters
     ----------
-    relaxation : {"scholtes", "scholtes_equality", "fischer_burmeister", "fischer_burmeister_equality"}
+    relaxation : {"scholtes", "scholtes_equality", "fischer_burmeister"}
         Equalities suit simulation with isolated impacts and cross complementarity "fe_fe"; inequalities everything.
     steering : {"direct", "l_inf", "l1"}
-        Relax by sigma itself, or by penalised elastic slacks.
+        Relax by sigma itself, or by elastic slacks (one for all products, one for each) with penalty 1/sigma.
     sigma_0, kappa, sigma_min : float
         Relaxation parameters sigma_0 kappa^i down to sigma_min.
     complementarity_tolerance, infeasibility_tolerance : float
@@ -116,8 +116,8 @@ class Homotopy(Options):
         Further options of IPOPT by their own names.
     """
 
-    relaxation: Literal["scholtes", "scholtes_equality", "fischer_burmeister", "fischer_burmeister_equality"] = "scholtes"
-    steering: Literal["direct", "l_inf", "l1"] = "direct"
+    relaxation: Literal["scholtes", "scholtes_equality", "fischer_burmeister"] = "scholtes"
+    steering: Literal["direct", "l_inf", "l1"] = "l_inf"
     sigma_0: float = Field(default=1.0, gt=0)
     kappa: float = Field(default=0.1, gt=0, lt=1)
     sigma_min: float = Field(default=1e-9, gt=0)
@@ -148,9 +148,10 @@ class Homotopy(Options):
         lbw: np.ndarray | None = None,
         ubw: np.ndarray | None = None,
         solvers: Solvers | None = None,
+        sigma: float | None = None,
         clip: bool = True,
     ) -> HomotopyState:
-        """Return the state before the first NLP; `clip` moves the guess inside its bounds.
+        """Return the state before the first NLP; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0.
 
         Raises
         ------
@@ -162,9 +163,9 @@ class Homotopy(Options):
         p = _checked(mpcc.p0 if p is None else p, mpcc.p0.size, "parameters p")
         lbw, ubw = (mpcc.lbw if lbw is None else lbw), (mpcc.ubw if ubw is None else ubw)
         w = np.clip(w, lbw, ubw) if clip else w
-        return HomotopyState(
-            solvers=solvers, w=w, p=p, lbw=lbw, ubw=ubw, sigma=self.sigma_0, **_measure(solvers.evaluator, w, p)
-        )
+        first = self.sigma_0 if sigma is None else sigma
+        measured = _measure(solvers.evaluator, w, p)
+        return HomotopyState(solvers=solvers, w=w, p=p, lbw=lbw, ubw=ubw, sigma=first, **measured)
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
@@ -196,11 +197,12 @@ class Homotopy(Options):
         solvers: Solvers | None = None,
         lbw: np.ndarray | None = None,
         ubw: np.ndarray | None = None,
+        sigma: float | None = None,
     ) -> HomotopyState:
         """init, then step until terminate; the returned state has a status."""
         started = time.monotonic()
         limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
-        state = self.init(mpcc, guess, p, solvers=solvers, lbw=lbw, ubw=ubw)
+        state = self.init(mpcc, guess, p, solvers=solvers, lbw=lbw, ubw=ubw, sigma=sigma)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
                 return replace(state, status=Status.TIME_LIMIT)

@@ -15,20 +15,30 @@ from nosnoc_py.mpcc.relaxation import NLP
 
 SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
-DEFAULTS: Mapping[str, Any] = {
+COMMON: Mapping[str, Any] = {
     "print_level": 0,
     "sb": "yes",
+    "mu_strategy": "adaptive",
+    "mu_oracle": "quality-function",
+    "bound_relax_factor": 0.0,
+}
+TIGHT: Mapping[str, Any] = {
     "tol": 1e-12,
     "dual_inf_tol": 1e-12,
     "compl_inf_tol": 1e-12,
     "mu_target": 1e-12,
-    "max_iter": 500,
-    "mu_strategy": "adaptive",
-    "mu_oracle": "quality-function",
-    "bound_relax_factor": 0.0,
     "acceptable_tol": 1e-9,
     "acceptable_iter": 5,
 }
+# Large programs spend most of their iterations on the last digits of the dual infeasibility, which the active-set
+# finish gives for nothing.
+LOOSE: Mapping[str, Any] = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8}
+LARGE = 600
+
+
+def defaults(variables: int) -> dict[str, Any]:
+    """IPOPT's options for a program of this size."""
+    return {**COMMON, **(TIGHT if variables <= LARGE else LOOSE)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +87,7 @@ class Ipopt:
         self.nlp = nlp
         self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
         settings = {
-            "ipopt": {**DEFAULTS, **options},
+            "ipopt": {**defaults(nlp.x.numel()), **options},
             "print_time": False,
             "calc_lam_p": False,
             "error_on_fail": False,
@@ -85,11 +95,12 @@ class Ipopt:
             "verbose_init": False,
             "iteration_callback": self._deadline,
         }
-        problem = {"x": nlp.x, "p": nlp.p, "f": nlp.f, "g": nlp.g}
+        problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
+        _check_freedom(nlp)
         try:
             self._solver = ca.nlpsol("nlp", "ipopt", problem, settings)
         except RuntimeError as error:
-            raise OptionError(f"IPOPT refused its options {dict(options)}: {str(error).splitlines()[-1]}") from None
+            raise OptionError(f"IPOPT refused its options {dict(options)}: {str(error)[:1500]}") from None
 
     def solve(
         self,
@@ -122,4 +133,13 @@ class Ipopt:
             iterations=int(stats["iter_count"]),
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),
+        )
+
+
+def _check_freedom(nlp: NLP) -> None:
+    equations, free = int((nlp.lbg == nlp.ubg).sum()), int((nlp.lbx < nlp.ubx).sum())
+    if equations > free:
+        raise OptionError(
+            f"the relaxed program has {equations} equations for {free} free variables: an equality relaxation needs "
+            "cross_complementarity='fe_fe' (one product per element), or use an inequality relaxation."
         )

@@ -23,10 +23,14 @@ AGGREGATIONS = ("stage_stage", "stage_fe", "fe_stage", "fe_fe")
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Rows of G and of H such that every product of one of each vanishes."""
+    """Rows of G and of H such that every product of one of each vanishes.
+
+    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation.
+    """
 
     left: np.ndarray
     right: np.ndarray
+    summed: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,7 +92,8 @@ class MPCC:
         """The two factors of the aggregated products, as a solver sees them."""
         lefts, rights = [], []
         for group in self.groups:
-            for rows_left, rows_right in AGGREGATE[self.aggregation](group.left, group.right):
+            aggregate = AGGREGATE["fe_fe" if group.summed else self.aggregation]
+            for rows_left, rows_right in aggregate(group.left, group.right):
                 lefts.append(ca.sum1(self.G[rows_left]))
                 rights.append(ca.sum1(self.H[rows_right]))
         return ca.vertcat(*lefts), ca.vertcat(*rights)
@@ -205,10 +210,10 @@ class ProgramBuilder:
         for key, value in (("lbg", lower), ("ubg", upper), ("g_scale", scale)):
             self._rows[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
 
-    def group(self, left: np.ndarray, right: np.ndarray) -> None:
+    def group(self, left: np.ndarray, right: np.ndarray, *, summed: bool = False) -> None:
         """Every product of a left and a right row vanishes."""
         if len(left) and len(right):
-            self.groups.append(Group(np.unique(left), np.unique(right)))
+            self.groups.append(Group(np.unique(left), np.unique(right), summed))
 
     def switch(self, name: str, at: At, residual: ca.SX, indicator: Callable[[ca.SX, ca.SX], ca.SX]) -> None:
         """residual = 0 wherever indicator(G, H) is positive."""

@@ -41,7 +41,6 @@ RELAXATIONS: dict[str, Relaxation] = {
     "scholtes": Relaxation(_scholtes, equality=False),
     "scholtes_equality": Relaxation(_scholtes, equality=True),
     "fischer_burmeister": Relaxation(_fischer_burmeister, equality=False),
-    "fischer_burmeister_equality": Relaxation(_fischer_burmeister, equality=True),
 }
 
 

@@ -51,9 +51,10 @@ def contact_dcs(
     system : CLS
     running_cost : SX scalar
     impulse_form : {"sum", "product"}
-        "sum": Appendix A.2, Lambda against gap + Y+ + Y- and Y+ against Y-. "product": Eq. 17, Lambda against the gap,
-        and 0 = Lambda n'(v+ + e v-) written as Lambda against Y+ and against Y-, because as an equation it has no
-        gradient where Lambda = 0 and v_n = 0.
+        "sum": Appendix A.2, Lambda against gap + Y+ + Y-. "product": Eq. 17, Lambda against the gap, and
+        0 = Lambda n'(v+ + e v-) written as Lambda against Y+ and against Y-, because as an equation it has no gradient
+        where Lambda = 0 and v_n = 0. Both have Y+ - Y- = n'(v+ + e v-) and Y+ against Y-; without the last, Y+ and Y-
+        are not unique where Lambda = 0 and an interior-point method lets them grow without limit.
     lift_acceleration : bool, optional
         Make the acceleration an algebraic variable with M(q) a = f_v + sum n lambda (Section 2.2), so that M is never
         inverted. Default: only when M depends on q.
@@ -132,6 +133,9 @@ def _impact_law(system: CLS, contacts: _Contacts, form: ImpulseForm, epsilon_c: 
     mass, gap, normal = (ca.substitute(e, system.q, q) for e in (system.mass_matrix, contacts.gap, contacts.normal))
     approach, rebound = normal.T @ v_minus, normal.T @ v_plus
     restitution = rebound + contacts.restitution * approach
+    hit = _estimate(contacts, mass, normal, approach)
+    v_hit = v_minus + ca.solve(mass, normal @ hit)
+    r_rest, r_hit = (1 + contacts.restitution) * approach, normal.T @ v_hit + contacts.restitution * approach
     variables = (
         Variable(
             name="v_plus",
@@ -139,17 +143,31 @@ def _impact_law(system: CLS, contacts: _Contacts, form: ImpulseForm, epsilon_c: 
             components=tuple(f"{name}(+)" for name in system.names["v"]),
             scale=system.nominal["v"],
             rest=v_minus,
-            estimate=v_minus + ca.solve(mass, normal @ _estimate(contacts, mass, normal, approach)),
+            estimate=v_hit,
         ),
         Variable(
             name="Lambda_normal",
             symbol=impulse,
             components=contacts.labels("Lambda_normal"),
             lower=0.0,
-            estimate=_estimate(contacts, mass, normal, approach),
+            estimate=hit,
         ),
-        Variable(name="Y_plus", symbol=y_plus, components=contacts.labels("Y_plus"), lower=0.0),
-        Variable(name="Y_minus", symbol=y_minus, components=contacts.labels("Y_minus"), lower=0.0),
+        Variable(
+            name="Y_plus",
+            symbol=y_plus,
+            components=contacts.labels("Y_plus"),
+            lower=0.0,
+            rest=ca.fmax(0, r_rest),
+            estimate=ca.fmax(0, r_hit),
+        ),
+        Variable(
+            name="Y_minus",
+            symbol=y_minus,
+            components=contacts.labels("Y_minus"),
+            lower=0.0,
+            rest=ca.fmax(0, -r_rest),
+            estimate=ca.fmax(0, -r_hit),
+        ),
     )
     momentum = tuple(f"impulse balance[{name}]" for name in system.names["v"])
     equations = (
@@ -190,7 +208,7 @@ def _impulse_pairs(
             pairs += [NodePair(a=a, a_labels=(label,), **one) for a, label in zip(values, labels, strict=True)]
         else:
             pairs.append(NodePair(a=ca.vertcat(*values), a_labels=labels, **one))
-            pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:]))
+        pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:]))
     return tuple(pairs)
 
 

@@ -88,7 +88,10 @@ class Pair:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodePair:
-    """Every a_i b_j vanishes, at one node: a and b are columns with a label per row."""
+    """Every a_i b_j vanishes, at one node: a and b are columns with a label per row.
+
+    Solvers see one product, (sum of a) * (sum of b).
+    """
 
     a: ca.SX
     b: ca.SX

@@ -22,7 +22,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import transcribe_step
 
-SIMULATION_SOLVER = Homotopy(sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9)
+SIMULATION_SOLVER = Homotopy(steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,8 +99,8 @@ class Simulator:
                 return self._advance(state, found, 0, 0)
         best: HomotopyState | None = None
         iterations = 0
-        for attempt, w in enumerate(self._guesses(state, values, guesses), start=1):
-            found = self.solver.run(self.problem.mpcc, w, values, solvers=self._solvers)
+        for attempt, (w, sigma) in enumerate(self._guesses(state, values, guesses), start=1):
+            found = self.solver.run(self.problem.mpcc, w, values, solvers=self._solvers, sigma=sigma)
             iterations += sum(record.iterations for record in found.records)
             if found.status is Status.SOLVED or found.status is Status.INTERRUPTED:
                 return self._advance(state, found, attempt, iterations)
@@ -138,14 +138,23 @@ class Simulator:
         values[layout["u"]] = numbers(0.0 if u is None else u, "u", self.system.n_u)
         return values
 
-    def _guesses(self, state: SimulatorState, values: np.ndarray, predicted: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Initial guesses: the predictions, the latest first, then states at x0 with zeros, then with ones."""
+    def _guesses(
+        self, state: SimulatorState, values: np.ndarray, predicted: list[np.ndarray]
+    ) -> Iterator[tuple[np.ndarray, float]]:
+        """Initial guesses and first relaxation parameters.
+
+        The predictions, the latest first, from a small sigma (a large one forgets them) and from sigma_0, then states
+        at x0 with zeros and with ones.
+        """
         if not predicted:
             self._by_newton(state, values, predicted)
-        yield from reversed(predicted)
+        sigma = self.solver.sigma_0
+        for w in reversed(predicted):
+            yield w, max(1e-2 * sigma, self.solver.sigma_min)
+            yield w, sigma
         rest = self.problem.initial_guess(None, values)
-        yield rest
-        yield np.where(self.problem.mpcc.w0 == 0.0, 1.0, rest)
+        yield rest, sigma
+        yield np.where(self.problem.mpcc.w0 == 0.0, 1.0, rest), sigma
 
     def _advance(self, state: SimulatorState, found: HomotopyState, attempts: int, iterations: int) -> SimulatorState:
         readout = self.problem.read(found.w, found.p)
