@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from nosnoc_py.api import simulate, solve, transcribe
@@ -13,6 +14,7 @@ from nosnoc_py.errors import (
     SolverError,
     TranscriptionError,
     UnknownNameError,
+    unknown_name,
 )
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.ocp import OCP, Bounds, Constraint
@@ -23,6 +25,24 @@ from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"
+
+# Names that would make the import heavy (matplotlib, rich) are loaded on first use.
+_LAZY = {
+    "Progress": "nosnoc_py.progress",
+    "plot": "nosnoc_py.plotting",
+    "plot_homotopy": "nosnoc_py.plotting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'nosnoc_py': {unknown_name(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "CLS",
@@ -36,6 +56,7 @@ __all__ = [
     "ModelError",
     "NosnocError",
     "OptionError",
+    "Progress",
     "SolverError",
     "Simulator",
     "Solution",
@@ -47,6 +68,8 @@ __all__ = [
     "TranscriptionError",
     "UnknownNameError",
     "load",
+    "plot",
+    "plot_homotopy",
     "simulate",
     "solve",
     "transcribe",

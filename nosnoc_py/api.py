@@ -8,7 +8,7 @@ from typing import Any
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.fesd import Simulator, run
+from nosnoc_py.simulation.fesd import run
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import transcribe
@@ -74,8 +74,8 @@ def simulate(
     steps : int, optional
         Number of steps of equal length; default 50 per second, at least 20.
     u : optional
-        Control: a constant (n_u,), rows (one per equal interval; the number of steps is a multiple of it), a function of
-        t or of (t, x), or a `Solution`; constant within a step.
+        Control, constant within a step: a constant (n_u,), rows (one per equal interval), a function of t or of
+        (t, x), or a `Solution`.
     p : (n_p,), optional
     solver : Homotopy, optional
     callback : callable, optional

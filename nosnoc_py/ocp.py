@@ -113,7 +113,10 @@ class OCP:
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p}
-        stage_cost, terminal_cost = column(self.stage_cost, "stage_cost", 1), column(self.terminal_cost, "terminal_cost", 1)
+        stage_cost, terminal_cost = (
+            column(self.stage_cost, "stage_cost", 1),
+            column(self.terminal_cost, "terminal_cost", 1),
+        )
         check_free(stage_cost, every, "OCP: stage_cost")
         check_free(terminal_cost, end, "OCP: terminal_cost")
         constraints = {
@@ -132,14 +135,17 @@ class OCP:
             return np.full(size, -np.inf), np.full(size, np.inf)
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise ModelError(f"bounds {which}: expected a pair (lower, upper), given {given!r}.")
-        return _interval(*given, size, f"bounds {which}")
+        lower, upper = given
+        return _interval(lower, upper, size, f"bounds {which}")
 
     def __repr__(self) -> str:
         start = "free" if self.x0 is None else np.array2string(self.x0, precision=4)
         counts = ", ".join(
             f"{len(getattr(self, f'{kind}_constraints'))} {kind}" for kind in ("path", "initial", "terminal")
         )
-        return f"OCP: horizon {self.horizon:g} s, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
+        return f"OCP: horizon {self.horizon:g} s, x0 {start}, constraints: {counts}\n  {self.system!r}".replace(
+            "\n", "\n  "
+        )
 
 
 def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) -> tuple[Constraint, ...]:
@@ -147,7 +153,9 @@ def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) ->
     named = []
     for i, constraint in enumerate(given):
         if not isinstance(constraint, Constraint):
-            raise ModelError(f"OCP: {kind} constraints have to be ns.Constraint objects, given {type(constraint).__name__}.")
+            raise ModelError(
+                f"OCP: {kind} constraints have to be ns.Constraint objects, given {type(constraint).__name__}."
+            )
         c = constraint
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
         named.append(Constraint(c.expression, c.lower, c.upper, name=c.name or f"{kind}_{i}", at=c.at))

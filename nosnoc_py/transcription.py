@@ -115,7 +115,7 @@ class Transcription:
         return fill(self.mpcc, self.dcs, places, p, lambda t, side: start, control, boundary=at_nodes)
 
     def _start_state(self, values: np.ndarray) -> np.ndarray:
-        if self.ocp.x0 is not None:
+        if "x0" in self.mpcc.parameters.names:
             return np.asarray(values[self.mpcc.parameters["x0"]])
         lower, upper = self.ocp.x_bounds
         return np.clip(np.zeros(lower.size), lower, upper)
@@ -167,9 +167,7 @@ class Transcription:
         started = time.monotonic()
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
-        state = solver.run(
-            self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=self.solvers(solver)
-        )
+        state = solver.run(self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=self.solvers(solver))
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
@@ -240,29 +238,19 @@ def transcribe(ocp: OCP, method: FESDJ) -> Transcription:
     OptionError
         If the method does not fit the system.
     """
-    return _transcribe(ocp, method, OCP_GAMMA, controls_are_parameters=False)
+    return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
 def transcribe_step(system: CLS, method: FESDJ) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
-    at_rest = _feasible_placeholder(system)
-    one = method.replace(control_stages=1, finite_elements=_one_stage(method))
-    return _transcribe(at_rest, one, SIMULATION_GAMMA, controls_are_parameters=True)
-
-
-def _one_stage(method: FESDJ) -> int:
     if isinstance(method.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
-    return method.finite_elements
+    one = method.replace(control_stages=1, finite_elements=method.finite_elements)
+    return _transcribe(OCP(system, horizon=1.0), one, SIMULATION_GAMMA, simulation=True)
 
 
-def _feasible_placeholder(system: CLS) -> OCP:
-    ocp = OCP(system, horizon=1.0)
-    object.__setattr__(ocp, "x0", np.zeros(system.x.numel()))
-    return ocp
-
-
-def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, controls_are_parameters: bool) -> Transcription:
+def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, simulation: bool) -> Transcription:
+    """An OCP has controls as variables; a simulation step has them, and x0, as parameters."""
     system = ocp.system
     if not isinstance(system, CLS):
         raise OptionError(f"{type(method).__name__} needs a CLS, given {type(system).__name__}.")
@@ -275,17 +263,11 @@ def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, controls_are_parameter
     )
     scheme = tableau(method.scheme, method.rk_stages)
     builder = ProgramBuilder()
-    x_initial, p, horizon = _parameters(builder, ocp)
+    p = builder.parameter("p", system.parameter_names, ocp.p)
+    horizon = builder.parameter("horizon", ("horizon",), ocp.horizon)
+    x_initial = _initial_state(builder, ocp, is_parameter=simulation or ocp.x0 is not None)
+    controls = _controls(builder, ocp, method.control_stages, is_parameter=simulation)
     grid = Grid.equal(horizon, method.elements_per_stage, method.control_stages)
-    if controls_are_parameters:
-        controls = [builder.parameter("u", dcs.u_names, 0.0)] * method.control_stages
-    else:
-        lower, upper = ocp.u_bounds
-        initial = np.clip(0.0, lower, upper)
-        controls = [
-            builder.variable("u", At(k), dcs.u_names, lower, upper, initial, dcs.u_scale)
-            for k in range(method.control_stages)
-        ]
     lower, upper = ocp.x_bounds
     start = np.clip(np.zeros(lower.size) if ocp.x0 is None else ocp.x0, lower, upper)
     engine = FiniteElements(
@@ -314,17 +296,22 @@ def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, controls_are_parameter
     )
 
 
-def _parameters(builder: ProgramBuilder, ocp: OCP) -> tuple[ca.SX, ca.SX, ca.SX]:
-    """x0 (parameter, or variable when free), p and the horizon."""
-    system = ocp.system
-    p = builder.parameter("p", system.parameter_names, ocp.p)
-    horizon = builder.parameter("horizon", ("horizon",), ocp.horizon)
-    if ocp.x0 is not None:
-        return builder.parameter("x0", system.state_names, ocp.x0), p, horizon
+def _initial_state(builder: ProgramBuilder, ocp: OCP, *, is_parameter: bool) -> ca.SX:
+    s = ocp.system
     lower, upper = ocp.x_bounds
-    initial = np.clip(np.zeros(lower.size), lower, upper)
-    x0 = builder.variable("x_initial", At(), system.state_names, lower, upper, initial, system.x_nominal)
-    return x0, p, horizon
+    value = np.clip(np.zeros(lower.size), lower, upper) if ocp.x0 is None else ocp.x0
+    if is_parameter:
+        return builder.parameter("x0", s.state_names, value)
+    return builder.variable("x_initial", At(), s.state_names, lower, upper, value, s.x_nominal)
+
+
+def _controls(builder: ProgramBuilder, ocp: OCP, stages: int, *, is_parameter: bool) -> list[ca.SX]:
+    s = ocp.system
+    if is_parameter:
+        return [builder.parameter("u", s.control_names, 0.0)] * stages
+    lower, upper = ocp.u_bounds
+    value = np.clip(0.0, lower, upper)
+    return [builder.variable("u", At(k), s.control_names, lower, upper, value, s.u_nominal) for k in range(stages)]
 
 
 def _add_costs_and_constraints(

@@ -135,7 +135,9 @@ class FiniteElements:
         n_x = self.dcs.x.numel()
         for j in stages:
             names = [f"{name}'" for name in self.dcs.x_names]
-            self.builder.constraint("dynamics", places[j], residual[j * n_x : (j + 1) * n_x], names, scale=self.dcs.x_scale)
+            self.builder.constraint(
+                "dynamics", places[j], residual[j * n_x : (j + 1) * n_x], names, scale=self.dcs.x_scale
+            )
         for equation, function in f.equations:
             for j in stages:
                 self._equation(equation, function(X[j], Z[j], u, self.p), places[j])
@@ -215,9 +217,7 @@ class FiniteElements:
         return self.builder.variable(name, at, self.dcs.x_names, b.lower, b.upper, b.initial, self.dcs.x_scale)
 
 
-def place_constraints(
-    elements: Sequence[Element], at: str
-) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:
+def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:
     """Where a path constraint is imposed: (place, state there, element)."""
     if at == "control_grid":
         return [(At(e.at.stage), lambda e: e.x_minus, e) for e in elements if e.at.element == 0]

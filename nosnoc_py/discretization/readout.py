@@ -93,7 +93,9 @@ class Reader:
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Readout:
         """Numbers at (w, p)."""
-        h, minus, left, right, X, Z, boundary, impacts, closed, low = (np.asarray(o.full()).T for o in self._function(w, p))
+        h, minus, left, right, X, Z, boundary, impacts, closed, low = (
+            np.asarray(o.full()).T for o in self._function(w, p)
+        )
         e, s = self._shape
         return Readout(
             h=h.reshape(-1),
@@ -109,7 +111,9 @@ class Reader:
         )
 
 
-def trajectory_fields(dcs: DCS, tableau: ButcherTableau, r: Readout, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
+def trajectory_fields(
+    dcs: DCS, tableau: ButcherTableau, r: Readout, u: np.ndarray, u_grid: np.ndarray
+) -> dict[str, Any]:
     """Fields of a `Trajectory` (or of the trajectory part of a `Solution`).
 
     Parameters

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
 import casadi as ca
 import numpy as np
@@ -17,6 +18,7 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
 
 Rows = Mapping[str, PairRows]
+Eta = Callable[[ca.SX, ca.SX], ca.SX]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +59,8 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
     them, so the bias of a penalty does not survive it.
     """
     epsilon = options.equilibration_epsilon
-    etas = []
-    for before, after in zip(steps, steps[1:], strict=False):
+    etas: list[Eta] = []
+    for before, after in pairwise(steps):
 
         def eta(G: ca.SX, H: ca.SX, b: Rows = before.rows, a: Rows = after.rows) -> ca.SX:
             return ca.tanh(indicator(tree, b, a, G, H) / epsilon)
@@ -69,20 +71,17 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
     builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
 
 
-Eta = Callable[[ca.SX, ca.SX], ca.SX]
-
-
 def _mean(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
     return sum(((step.s - 1) ** 2 for step in steps), ca.SX(0))
 
 
 def _difference(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
-    return sum(((b.s - a.s) ** 2 for a, b in zip(steps, steps[1:], strict=False)), ca.SX(0))
+    return sum(((b.s - a.s) ** 2 for a, b in pairwise(steps)), ca.SX(0))
 
 
 def _l2_relaxed(builder: ProgramBuilder, steps: list[Step], etas: list[Eta]) -> ca.SX:
     G, H = builder.quantities()
-    terms = [(b.s - a.s) ** 2 * eta(G, H) for a, b, eta in zip(steps, steps[1:], etas, strict=False)]
+    terms = [(b.s - a.s) ** 2 * eta(G, H) for (a, b), eta in zip(pairwise(steps), etas, strict=True)]
     return sum(terms, ca.SX(0))
 
 

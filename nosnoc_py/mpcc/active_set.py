@@ -54,14 +54,14 @@ class NewtonFinish:
         self._function = ca.Function("rows", [mpcc.w, mpcc.p], [rows, ca.jacobian(rows, mpcc.w)])
         self._equations = mpcc.lbg == mpcc.ubg
 
-    def solve(
-        self, w: np.ndarray, p: np.ndarray, active: ActiveSet, lbw: np.ndarray, ubw: np.ndarray, iterations: int = 15
-    ) -> np.ndarray:
+    def solve(self, w: np.ndarray, p: np.ndarray, active: ActiveSet, iterations: int = 15) -> np.ndarray:
         """Return the last Newton iterate from w."""
         chosen = np.concatenate([self._equations, active.G, active.H, active.r])
-        target = np.concatenate([np.where(self._equations, self.mpcc.lbg, 0.0), np.zeros(chosen.size - self.mpcc.lbg.size)])
-        free = lbw < ubw
-        w = np.where(free, w, lbw)
+        target = np.concatenate(
+            [np.where(self._equations, self.mpcc.lbg, 0.0), np.zeros(chosen.size - self.mpcc.lbg.size)]
+        )
+        free = self.mpcc.lbw < self.mpcc.ubw
+        w = np.where(free, w, self.mpcc.lbw)
         for _ in range(iterations):
             values, jacobian = self._function(w, p)
             residual = (np.asarray(values).reshape(-1) - target)[chosen]
@@ -97,12 +97,10 @@ class BranchFinish:
         }
         self._ipopt = Ipopt(branch_nlp(mpcc), settings)
 
-    def solve(
-        self, w: np.ndarray, p: np.ndarray, active: ActiveSet, lbw: np.ndarray, ubw: np.ndarray, deadline: float
-    ) -> NLPResult:
+    def solve(self, w: np.ndarray, p: np.ndarray, active: ActiveSet, deadline: float) -> NLPResult:
         """Solve from w; the result's x is in scaled variables."""
         m, nlp = self.mpcc, self._ipopt.nlp
-        lbx, ubx = lbw / m.w_scale, ubw / m.w_scale
+        lbx, ubx = nlp.lbx.copy(), nlp.ubx.copy()
         lbg, ubg = nlp.lbg.copy(), nlp.ubg.copy()
         start = m.lbg.size
         for zero, plain in ((active.G, m.G_variable), (active.H, m.H_variable)):
@@ -126,15 +124,13 @@ class Finish:
         self.feasibility_only = mpcc.objective.is_constant()
         self._solver: NewtonFinish | BranchFinish | None = None
 
-    def __call__(
-        self, w: np.ndarray, p: np.ndarray, lbw: np.ndarray, ubw: np.ndarray, deadline: float
-    ) -> tuple[np.ndarray, int, str, NLPResult | None]:
+    def __call__(self, w: np.ndarray, p: np.ndarray, deadline: float) -> tuple[np.ndarray, int, str, NLPResult | None]:
         """Return (w, iterations, solver status, NLP result if there was an NLP)."""
         active = guess_active_set(self.mpcc, self._evaluator(w, p))
         if self._solver is None:
             build = NewtonFinish(self.mpcc) if self.feasibility_only else BranchFinish(self.mpcc, self._options)
             self._solver = build
         if isinstance(self._solver, NewtonFinish):
-            return self._solver.solve(w, p, active, lbw, ubw), 0, "newton", None
-        result = self._solver.solve(w, p, active, lbw, ubw, deadline)
+            return self._solver.solve(w, p, active), 0, "newton", None
+        result = self._solver.solve(w, p, active, deadline)
         return result.x * self.mpcc.w_scale, result.iterations, result.solver_status, result

@@ -46,8 +46,6 @@ class HomotopyState:
     ----------
     w, p : ndarray
         Iterate and parameters, in the user's units.
-    lbw, ubw : ndarray
-        Bounds on w; a simulator may fix variables by them.
     sigma : float
         Relaxation parameter of the next NLP.
     records : tuple of StepRecord
@@ -66,8 +64,6 @@ class HomotopyState:
     solvers: Solvers
     w: np.ndarray
     p: np.ndarray
-    lbw: np.ndarray
-    ubw: np.ndarray
     sigma: float
     values: Values
     complementarity: float
@@ -145,8 +141,6 @@ class Homotopy(Options):
         guess: np.ndarray | None = None,
         p: np.ndarray | None = None,
         *,
-        lbw: np.ndarray | None = None,
-        ubw: np.ndarray | None = None,
         solvers: Solvers | None = None,
         sigma: float | None = None,
         clip: bool = True,
@@ -161,17 +155,16 @@ class Homotopy(Options):
         solvers = self.build(mpcc) if solvers is None else solvers
         w = _checked(mpcc.w0 if guess is None else guess, mpcc.w0.size, "guess")
         p = _checked(mpcc.p0 if p is None else p, mpcc.p0.size, "parameters p")
-        lbw, ubw = (mpcc.lbw if lbw is None else lbw), (mpcc.ubw if ubw is None else ubw)
-        w = np.clip(w, lbw, ubw) if clip else w
+        w = np.clip(w, mpcc.lbw, mpcc.ubw) if clip else w
         first = self.sigma_0 if sigma is None else sigma
         measured = _measure(solvers.evaluator, w, p)
-        return HomotopyState(solvers=solvers, w=w, p=p, lbw=lbw, ubw=ubw, sigma=first, **measured)
+        return HomotopyState(solvers=solvers, w=w, p=p, sigma=first, **measured)
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
         try:
             return self._finish(state, deadline) if state.finish_due else self._relax(state, deadline)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # outside of IPOPT
             return replace(state, status=Status.INTERRUPTED)
 
     def terminate(self, state: HomotopyState) -> Status | None:
@@ -195,19 +188,17 @@ class Homotopy(Options):
         callback: Callback | None = None,
         time_limit: float | None = None,
         solvers: Solvers | None = None,
-        lbw: np.ndarray | None = None,
-        ubw: np.ndarray | None = None,
         sigma: float | None = None,
     ) -> HomotopyState:
         """init, then step until terminate; the returned state has a status."""
         started = time.monotonic()
         limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
-        state = self.init(mpcc, guess, p, solvers=solvers, lbw=lbw, ubw=ubw, sigma=sigma)
+        state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
                 return replace(state, status=Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
-            if callback is not None and wants_stop(callback(state)):
+            if callback is not None and stopped(callback, state):
                 return replace(state, status=self.terminate(state) or Status.STOPPED)
         return replace(state, status=status)
 
@@ -239,25 +230,17 @@ class Homotopy(Options):
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
         solvers, scale = state.solvers, state.solvers.mpcc.w_scale
-        slack = np.full(solvers.slacks, state.sigma)
-        x = np.concatenate([state.w / scale, slack])
-        open_end = np.full(solvers.slacks, np.inf)
-        result = solvers.relaxed.solve(
-            x,
-            np.append(state.p, state.sigma),
-            lbx=np.concatenate([state.lbw / scale, np.zeros(solvers.slacks)]),
-            ubx=np.concatenate([state.ubw / scale, open_end]),
-            deadline=deadline,
-        )
+        x = np.concatenate([state.w / scale, np.full(solvers.slacks, state.sigma)])
+        result = solvers.relaxed.solve(x, np.append(state.p, state.sigma), deadline=deadline)
         w = result.x[: scale.size] * scale
-        if not np.isfinite(w).all():
-            w = state.w
+        w = w if np.isfinite(w).all() else state.w
         new = replace(
             state,
             w=w,
             sigma=state.sigma * self.kappa,
             converged=result.converged,
             multipliers=_multipliers(solvers.mpcc, result),
+            status=Status.INTERRUPTED if result.interrupted else None,
             **_measure(solvers.evaluator, w, state.p),
         )
         new = replace(new, records=(*state.records, _record(new, "homotopy", state.sigma, result)))
@@ -268,12 +251,14 @@ class Homotopy(Options):
         """One try of the finish; when it does not hold, the iterate stays where it was unless `keep`."""
         started = time.monotonic()
         solvers = state.solvers
-        w, iterations, word, result = solvers.finish(state.w, state.p, state.lbw, state.ubw, deadline)
+        w, iterations, word, result = solvers.finish(state.w, state.p, deadline)
         measured = _measure(solvers.evaluator, w, state.p)
         done = replace(state, w=w, converged=result is None or result.converged, finish_due=False, **measured)
         seconds = time.monotonic() - started
         record = _record(done, "finish", 0.0, None, iterations=iterations, seconds=seconds, word=word)
         records = (*state.records, record)
+        if result is not None and result.interrupted:
+            return replace(state, status=Status.INTERRUPTED, records=records)
         if not self._accepted(done):
             return replace(done if keep else state, finish_due=False, records=records)
         multipliers = state.multipliers if result is None else _multipliers(solvers.mpcc, result)
@@ -317,7 +302,12 @@ def _record(
     )
 
 
-def wants_stop(answer: Any) -> bool:
+def stopped(callback: Callable[[Any], Any], state: Any) -> bool:
+    """Ask a callback: True when it answers `ns.Stop` or the user interrupts it."""
+    try:
+        answer = callback(state)
+    except KeyboardInterrupt:
+        return True
     return answer is Stop or isinstance(answer, Stop)
 
 

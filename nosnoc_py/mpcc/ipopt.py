@@ -13,6 +13,8 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.relaxation import NLP
 
+# CasADi catches Ctrl-C inside IPOPT and shows it by these statuses only.
+INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
 SUCCESS = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 COMMON: Mapping[str, Any] = {
@@ -51,6 +53,7 @@ class NLPResult:
     iterations: int
     wall_seconds: float
     solver_status: str
+    interrupted: bool = False
 
     @property
     def converged(self) -> bool:
@@ -61,11 +64,18 @@ class NLPResult:
 class _Deadline(ca.Callback):
     """Asked by IPOPT after every iteration: stop now?"""
 
+    at: float
+    passed: bool
+    x: np.ndarray | None
+
     def __init__(self, n_x: int, n_g: int, n_p: int) -> None:
         ca.Callback.__init__(self)
         self._sizes = {"x": n_x, "f": 1, "g": n_g, "lam_x": n_x, "lam_g": n_g, "lam_p": n_p}
-        self.at = np.inf
+        self.arm(np.inf)
         self.construct("deadline", {})
+
+    def arm(self, at: float) -> None:
+        self.at, self.passed, self.x = at, False, None
 
     def get_n_in(self) -> int:
         return int(ca.nlpsol_n_out())
@@ -76,8 +86,11 @@ class _Deadline(ca.Callback):
     def get_sparsity_in(self, i: int) -> ca.Sparsity:
         return ca.Sparsity.dense(self._sizes[ca.nlpsol_out(i)], 1)
 
-    def eval(self, _: Any) -> list[int]:
-        return [int(time.monotonic() > self.at)]
+    def eval(self, arguments: Any) -> list[int]:
+        # Kept because IPOPT hands nothing back when it is interrupted.
+        self.x = np.asarray(arguments[0]).reshape(-1)
+        self.passed = time.monotonic() > self.at
+        return [int(self.passed)]
 
 
 class Ipopt:
@@ -114,7 +127,7 @@ class Ipopt:
         deadline: float = np.inf,
     ) -> NLPResult:
         """Solve from x; bounds default to the NLP's own; `deadline` is a time.monotonic() stamp."""
-        self._deadline.at = deadline
+        self._deadline.arm(deadline)
         started = time.monotonic()
         answer = self._solver(
             x0=x,
@@ -125,14 +138,16 @@ class Ipopt:
             ubg=self.nlp.ubg if ubg is None else ubg,
         )
         stats = self._solver.stats()
+        interrupted = stats["return_status"] in INTERRUPTED and not self._deadline.passed
         x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(
-            x=x,
+            x=self._deadline.x if interrupted and self._deadline.x is not None else x,
             lam_x=lam_x,
             lam_g=lam_g,
             iterations=int(stats["iter_count"]),
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),
+            interrupted=interrupted,
         )
 
 

@@ -78,7 +78,9 @@ class Layout:
         name, *place = (key,) if isinstance(key, str) else key
         at = At(*place)  # type: ignore[arg-type]
         if (str(name), at) not in self._index:
-            raise UnknownNameError(f"{name} at {at}", (f"{b.name} at {b.at}" for b in self._blocks[:12]), "layout block")
+            raise UnknownNameError(
+                f"{name} at {at}", (f"{b.name} at {b.at}" for b in self._blocks[:12]), "layout block"
+            )
         return self._index[str(name), at].rows
 
     def __len__(self) -> int:

@@ -227,7 +227,9 @@ class ProgramBuilder:
     def build(self, *, aggregation: str, enforce_switched: bool) -> MPCC:
         """Freeze everything that was collected."""
         w = ca.vertcat(*self._symbols)
-        numbers = {key: np.concatenate(value) for key, value in self._numbers.items()}
+        numbers: dict[str, Any] = {key: np.concatenate(value) for key, value in self._numbers.items()}
+        rows: dict[str, Any] = {k: np.concatenate([np.zeros(0), *self._rows[k]]) for k in ("lbg", "ubg", "g_scale")}
+        layouts: dict[str, Any] = self.layouts
         G, H = self.quantities()
         G_variable, H_variable = _plain_variables(G, w), _plain_variables(H, w)
         plain = np.concatenate([G_variable, H_variable])
@@ -246,7 +248,7 @@ class ProgramBuilder:
             H=H,
             r=ca.vertcat(ca.SX(0, 1), *[residual for residual, _ in self._switched]),
             indicator=ca.Function("indicator", [symbol_G, symbol_H], [eta]),
-            **{key: np.concatenate([np.zeros(0), *self._rows[key]]) for key in ("lbg", "ubg", "g_scale")},
+            **rows,
             **numbers,
             G_variable=G_variable,
             H_variable=H_variable,
@@ -255,7 +257,7 @@ class ProgramBuilder:
             enforce_switched=enforce_switched,
             left=self.left.layout,
             right=self.right.layout,
-            **self.layouts,
+            **layouts,
         )
 
 

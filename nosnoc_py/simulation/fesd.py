@@ -14,15 +14,17 @@ from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, wants_stop
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, stopped
 from nosnoc_py.simulation.prediction import Pattern, Predictor
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription import transcribe_step
 
-SIMULATION_SOLVER = Homotopy(steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9)
+SIMULATION_SOLVER = Homotopy(
+    steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,7 +73,9 @@ class Simulator:
     solver : Homotopy, optional
     """
 
-    def __init__(self, system: CLS, method: FESDJ | None = None, *, step: float, solver: Homotopy | None = None) -> None:
+    def __init__(
+        self, system: CLS, method: FESDJ | None = None, *, step: float, solver: Homotopy | None = None
+    ) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         self.system, self.length = system, float(step)
@@ -109,9 +113,7 @@ class Simulator:
         assert best is not None
         return self._advance(state, replace(best, status=Status.STEP_FAILED), attempt, iterations)
 
-    def _by_newton(
-        self, state: SimulatorState, values: np.ndarray, guesses: list[np.ndarray]
-    ) -> HomotopyState | None:
+    def _by_newton(self, state: SimulatorState, values: np.ndarray, guesses: list[np.ndarray]) -> HomotopyState | None:
         """Try predicted patterns, each with one event more than the last; collect their iterates as guesses."""
         p, u = state.p, values[self.problem.mpcc.parameters["u"]]
         closed = None if state.readout is None else state.readout.closed[-1].astype(bool)
@@ -205,19 +207,20 @@ def run(
             break
         parts.append(state.readout)
         controls.append(value)
-        if callback is not None and wants_stop(callback(state)) and k + 1 < count:
+        if callback is not None and stopped(callback, state) and k + 1 < count:
             status = Status.STOPPED
             break
     return _trajectory(simulator, state, parts, controls, status)
 
 
 def _steps(duration: float, steps: int | None) -> tuple[float, int]:
-    if not np.isscalar(duration) or not 0 < float(duration) < np.inf:
+    seconds = scalar(duration, "duration")
+    if not 0 < seconds < np.inf:
         raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
-    count = max(20, round(50 * float(duration))) if steps is None else steps
+    count = max(20, round(50 * seconds)) if steps is None else steps
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    return float(duration) / int(count), int(count)
+    return seconds / int(count), int(count)
 
 
 def control_law(u: Any, n_u: int, duration: float) -> Callable[[float, np.ndarray], np.ndarray]:
@@ -231,10 +234,13 @@ def control_law(u: Any, n_u: int, duration: float) -> Callable[[float, np.ndarra
         return lambda t, x: np.asarray(u.control(min(t + u.t0, u.t0 + u.duration)))
     if callable(u):
         count = sum(
-            parameter.default is parameter.empty and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             for parameter in inspect.signature(u).parameters.values()
         )
-        return (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if count >= 2 else (lambda t, x: numbers(u(t), "u(t)", n_u))
+        return (
+            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if count >= 2 else (lambda t, x: numbers(u(t), "u(t)", n_u))
+        )
     law = control_guess(u, n_u, duration)
     return lambda t, x: law(t)
 

@@ -17,6 +17,7 @@ from nosnoc_py.systems.symbols import (
     column,
     component_names,
     numbers,
+    scalar,
     symbols,
 )
 
@@ -52,7 +53,9 @@ class Contact:
         if not isinstance(self.name, str) or not self.name:
             raise ModelError(f"Contact: the name has to be a non-empty string, given {self.name!r}.")
         object.__setattr__(self, "gap", column(self.gap, f"contact {self.name!r}: gap", 1))
-        if not np.isscalar(self.restitution) or not 0.0 <= float(self.restitution) <= 1.0:
+        restitution = scalar(self.restitution, f"contact {self.name!r}: restitution")
+        object.__setattr__(self, "restitution", restitution)
+        if not 0.0 <= restitution <= 1.0:
             raise ModelError(
                 f"contact {self.name!r}: restitution has to lie in [0, 1], given {self.restitution!r} "
                 "(0 is inelastic, 1 elastic)."
@@ -144,7 +147,9 @@ class CLS:
             values = np.array(ca.DM(matrix))
             symmetric = np.isfinite(values).all() and np.allclose(values, values.T)
             if not symmetric or np.linalg.eigvalsh(values).min() <= 0:
-                raise ModelError("CLS: mass_matrix has to be finite, symmetric and positive definite; check its entries.")
+                raise ModelError(
+                    "CLS: mass_matrix has to be finite, symmetric and positive definite; check its entries."
+                )
         self._set("mass_matrix", matrix)
 
     def _check_contacts(self) -> None:

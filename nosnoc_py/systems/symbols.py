@@ -17,7 +17,9 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
         expression = ca.SX(value) if not isinstance(value, (list, tuple)) else ca.vertcat(*value)
         expression = ca.SX(expression)
     except (NotImplementedError, TypeError, RuntimeError):
-        raise ModelError(f"{what}: expected numbers or CasADi SX, given {type(value).__name__}; write it in SX.") from None
+        raise ModelError(
+            f"{what}: expected numbers or CasADi SX, given {type(value).__name__}; write it in SX."
+        ) from None
     if expression.is_empty():
         expression = ca.SX(0, 1)
     if expression.shape[1] != 1:
@@ -80,6 +82,13 @@ def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
     for key in given:
         if key not in legal:
             raise ModelError(unknown_name(key, legal, what))
+
+
+def scalar(value: Any, what: str) -> float:
+    """Return one number; anything else, NaN included, raises `ModelError`."""
+    if isinstance(value, str | bool) or np.ndim(value) > 1 or np.size(value) != 1:
+        raise ModelError(f"{what}: expected one number, given {value!r}.")
+    return float(numbers(value, what, 1)[0])
 
 
 def numbers(value: Any, what: str, length: int) -> np.ndarray:
