@@ -10,17 +10,21 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.systems.symbols import check_free, column, numbers
+from nosnoc_py.systems.symbols import check_free, column, finite, numbers, scalar
 
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
 
-def _interval(lower: Any, upper: Any, size: int, what: str) -> tuple[np.ndarray, np.ndarray]:
-    low = numbers(-np.inf if lower is None else lower, f"{what}: lower bound", size)
-    high = numbers(np.inf if upper is None else upper, f"{what}: upper bound", size)
-    if (low > high).any():
-        i = int(np.argmax(low > high))
-        raise ModelError(f"{what}: lower bound {low[i]:g} above upper bound {high[i]:g} in component {i}; swap them.")
+def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple[np.ndarray, np.ndarray]:
+    low = numbers(-np.inf if lower is None else lower, f"{what}: lower bound", len(labels))
+    high = numbers(np.inf if upper is None else upper, f"{what}: upper bound", len(labels))
+    for label, a, b in zip(labels, low, high, strict=True):
+        if a > b:
+            raise ModelError(f"{what}: lower bound {a:g} above upper bound {b:g} in component {label}; swap them.")
+        if a == np.inf or b == -np.inf:
+            raise ModelError(
+                f"{what}: no number lies between {a:g} and {b:g} in component {label}; give a finite bound."
+            )
     return low, high
 
 
@@ -48,10 +52,14 @@ class Constraint:
     at: str = field(default="element_ends", kw_only=True)
 
     def __post_init__(self) -> None:
-        expression = column(self.expression, f"constraint {self.name or ''}: expression")
-        lower, upper = _interval(self.lower, self.upper, expression.shape[0], f"constraint {self.name or ''}")
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise ModelError(f"constraint: the name has to be a non-empty string or None, given {self.name!r}.")
+        what = "constraint" if self.name is None else f"constraint {self.name!r}"
+        expression = column(self.expression, f"{what}: expression")
+        labels = [str(i) for i in range(expression.shape[0])]
+        lower, upper = _interval(self.lower, self.upper, labels, what)
         if self.at not in PLACES:
-            raise ModelError(f"constraint {self.name or ''}: {unknown_name(self.at, PLACES, 'place')}")
+            raise ModelError(f"{what}: {unknown_name(self.at, PLACES, 'place')}")
         for key, value in (("expression", expression), ("lower", lower), ("upper", upper)):
             object.__setattr__(self, key, value)
 
@@ -104,12 +112,14 @@ class OCP:
 
     def __post_init__(self) -> None:
         s = self.system
-        if not hasattr(s, "check_state"):
+        if isinstance(s, type) or not hasattr(s, "check_state"):
             raise ModelError(f"OCP: the first argument has to be a system such as ns.CLS, given {type(s).__name__}.")
-        horizon = float(numbers(self.horizon, "OCP: horizon", 1)[0])
+        if not isinstance(self.bounds, Bounds):
+            raise ModelError(f"OCP: bounds have to be an ns.Bounds object, given {type(self.bounds).__name__}.")
+        horizon = scalar(self.horizon, "OCP: horizon")
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
-        p = s.p_default if self.p is None else numbers(self.p, "OCP: p", s.n_p)
+        p = s.p_default if self.p is None else finite(self.p, "OCP: p", s.n_p)
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p}
@@ -124,19 +134,20 @@ class OCP:
             "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}),
             "terminal_constraints": _named(self.terminal_constraints, "terminal", end),
         }
+        _check_names(constraints)
         resolved = {"horizon": horizon, "p": p, "x0": x0, "stage_cost": stage_cost, "terminal_cost": terminal_cost}
-        resolved |= {"x_bounds": self._pair("x", s.x.shape[0]), "u_bounds": self._pair("u", s.n_u)}
+        resolved |= {"x_bounds": self._pair("x", s.state_names), "u_bounds": self._pair("u", s.control_names)}
         for key, value in (resolved | constraints).items():
             object.__setattr__(self, key, value)
 
-    def _pair(self, which: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def _pair(self, which: str, labels: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
         given = getattr(self.bounds, which)
         if given is None:
-            return np.full(size, -np.inf), np.full(size, np.inf)
+            return np.full(len(labels), -np.inf), np.full(len(labels), np.inf)
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise ModelError(f"bounds {which}: expected a pair (lower, upper), given {given!r}.")
         lower, upper = given
-        return _interval(lower, upper, size, f"bounds {which}")
+        return _interval(lower, upper, labels, f"bounds {which}")
 
     def __repr__(self) -> str:
         start = "free" if self.x0 is None else np.array2string(self.x0, precision=4)
@@ -150,6 +161,11 @@ class OCP:
 
 def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) -> tuple[Constraint, ...]:
     """Give every constraint a name and check its symbols."""
+    if not isinstance(given, (list, tuple)):
+        raise ModelError(
+            f"OCP: {kind}_constraints: expected a sequence of ns.Constraint, given {type(given).__name__}; "
+            "put it in a list."
+        )
     named = []
     for i, constraint in enumerate(given):
         if not isinstance(constraint, Constraint):
@@ -160,3 +176,13 @@ def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) ->
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
         named.append(Constraint(c.expression, c.lower, c.upper, name=c.name or f"{kind}_{i}", at=c.at))
     return tuple(named)
+
+
+def _check_names(constraints: dict[str, tuple[Constraint, ...]]) -> None:
+    """Multipliers and residuals are found by name: one name, one constraint."""
+    seen: set[str] = set()
+    for constraint in (c for group in constraints.values() for c in group):
+        name = str(constraint.name)
+        if name in seen:
+            raise ModelError(f"OCP: two constraints are named {name!r}; give each a name of its own.")
+        seen.add(name)

@@ -14,7 +14,7 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau, tableau
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.discretization.guess import Places, boundary_values, control_guess, fill, trajectory_series
+from nosnoc_py.discretization.guess import Places, control_guess, fill, trajectory_series
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, TranscriptionError
@@ -94,25 +94,19 @@ class Transcription:
             values[layout["u"]] = numbers(u, "u", ocp.system.n_u)
         return values
 
-    def initial_guess(
-        self, guess: Any = None, parameters: np.ndarray | None = None, *, boundary: str = "rest"
-    ) -> np.ndarray:
-        """Return w from a guess: None, a control (constant, function, rows), a Trajectory or a Solution.
-
-        `boundary="estimate"` sets the boundary variables to what they would be if something happened at every node.
-        """
+    def initial_guess(self, guess: Any = None, parameters: np.ndarray | None = None) -> np.ndarray:
+        """Return w from a guess: None, a control (constant, function, rows), a Trajectory or a Solution."""
         values = self.mpcc.p0 if parameters is None else parameters
         horizon = float(values[self.mpcc.parameters["horizon"]][0])
         p = values[self.mpcc.parameters["p"]]
         places = Places(self.grid, self.tableau.c, horizon)
-        at_nodes = boundary_values(self.dcs, boundary)
         if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
             return np.array(guess.w)
         if isinstance(guess, Trajectory):
             return self._from_trajectory(guess, places, p)
         start = self._start_state(values)
         control = None if guess is None else control_guess(guess, self.ocp.system.n_u, horizon)
-        return fill(self.mpcc, self.dcs, places, p, lambda t, side: start, control, boundary=at_nodes)
+        return fill(self.mpcc, self.dcs, places, p, lambda t, side: start, control)
 
     def _start_state(self, values: np.ndarray) -> np.ndarray:
         if "x0" in self.mpcc.parameters.names:

@@ -1,1 +1,13 @@
-"""Builders that return optimal control problems and experiments; each runs as `python -m problems.NAME`."""
+"""Builders that return optimal control problems and experiments; each runs as `python -m problems.NAME`.
+
+bouncing_ball
+    A ball falls on the ground and bounces: simulation, errors against the closed form.
+two_balls_order
+    Two balls connected by a spring: integration orders of FESD-J, and the loss of them without switch detection
+    (FESD-J, Section 5.1, Figs. 5 and 6).
+disc_manipulation
+    One disc pushes another around an obstacle: optimal control with inelastic impacts (FESD-J, Section 5.2, Figs. 7
+    and 8).
+
+Every one takes `[--json] [--quick] [--set key=value ...] [--figures DIR]`; `--help` lists the keys.
+"""

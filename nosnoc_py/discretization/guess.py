@@ -36,17 +36,18 @@ class Places:
         return start + (at.element + inside) * h
 
 
-def boundary_values(dcs: DCS, which: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Function (x_minus, p) -> boundary variables, by their "rest" values or their "estimate"."""
-    if dcs.jump is None:
-        return lambda x, p: np.zeros(0)
-    values = []
-    for variable in dcs.jump.variables:
-        given = getattr(variable, which)
-        size = len(variable.components)
-        values.append(ca.SX(np.broadcast_to(variable.initial, (size,)).copy()) if given is None else given)
-    function = ca.Function(which, [dcs.jump.x_minus, dcs.p], [ca.vertcat(ca.SX(0, 1), *values)])
-    return lambda x, p: np.asarray(function(x, p)).reshape(-1)
+def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]:
+    """Function (x_minus, p, hit) -> likely values of all boundary variables; nothing hits where hit is None."""
+    jump = dcs.jump
+    if jump is None:
+        return lambda x, p, hit: np.zeros(0)
+    values = [
+        ca.SX(np.broadcast_to(v.initial, (len(v.components),)).copy()) if v.estimate is None else v.estimate
+        for v in jump.variables
+    ]
+    function = ca.Function("estimate", [jump.x_minus, dcs.p, jump.hit], [ca.vertcat(ca.SX(0, 1), *values)])
+    none = np.zeros(jump.hit.numel())
+    return lambda x, p, hit: np.asarray(function(x, p, none if hit is None else hit)).reshape(-1)
 
 
 def fill(
@@ -57,20 +58,17 @@ def fill(
     state: Callable[[float, str], np.ndarray],
     control: Callable[[float], np.ndarray] | None = None,
     series: Callable[[str, float], float | None] = lambda name, t: None,
-    boundary: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Return w with states, controls, algebraic and boundary variables set at their nominal times.
+    """Return w with states, controls and algebraic variables set at their nominal times; nothing hits at the nodes.
 
     Parameters
     ----------
     state : function (t, side) -> (n_x,)
     control : function t -> (n_u,), optional
     series : function (name, t) -> value or None
-    boundary : function (x_minus, p) -> boundary variables; default at rest.
     """
     w = mpcc.w0.copy()
-    at_boundary = boundary_values(dcs, "rest") if boundary is None else boundary
-    offsets = _offsets(dcs)
+    at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
     for block in mpcc.variables.blocks():
         t = places.time(block.name, block.at)
         if block.name in ("x", "x_right", "x_initial"):
@@ -78,14 +76,15 @@ def fill(
         elif block.name == "u" and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
-            values = at_boundary(state(t, "-"), p)
+            values = at_boundary(state(t, "-"), p, None)
             w[block.rows] = values[offsets[block.name]]
         else:
             _fill_named(w, block, t, series)
     return w
 
 
-def _offsets(dcs: DCS) -> Mapping[str, slice]:
+def boundary_rows(dcs: DCS) -> Mapping[str, slice]:
+    """Where every boundary variable stands among all of them."""
     offsets: dict[str, slice] = {}
     start = 0
     for variable in dcs.jump.variables if dcs.jump is not None else ():

@@ -96,7 +96,8 @@ class Homotopy(Options):
     relaxation : {"scholtes", "scholtes_equality", "fischer_burmeister"}
         Equalities suit simulation with isolated impacts and cross complementarity "fe_fe"; inequalities everything.
     steering : {"direct", "l_inf", "l1"}
-        Relax by sigma itself, or by elastic slacks (one for all products, one for each) with penalty 1/sigma.
+        Relax by sigma itself, or by elastic slacks (one for all products, one for each) with penalty 1/sigma. Elastic
+        steering often needs fewer iterations, but may stall where the penalised problem has a local minimum.
     sigma_0, kappa, sigma_min : float
         Relaxation parameters sigma_0 kappa^i down to sigma_min.
     complementarity_tolerance, infeasibility_tolerance : float
@@ -113,7 +114,7 @@ class Homotopy(Options):
     """
 
     relaxation: Literal["scholtes", "scholtes_equality", "fischer_burmeister"] = "scholtes"
-    steering: Literal["direct", "l_inf", "l1"] = "l_inf"
+    steering: Literal["direct", "l_inf", "l1"] = "direct"
     sigma_0: float = Field(default=1.0, gt=0)
     kappa: float = Field(default=0.1, gt=0, lt=1)
     sigma_min: float = Field(default=1e-9, gt=0)
@@ -222,6 +223,8 @@ class Homotopy(Options):
 
     def _verdict(self, state: HomotopyState) -> Status:
         last = state.records[-1].solver_status
+        if last == "User_Requested_Stop":
+            return Status.TIME_LIMIT
         if not np.isfinite(state.values.g).all() or last == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR
         if state.infeasibility > self.infeasibility_tolerance:
@@ -312,9 +315,13 @@ def stopped(callback: Callable[[Any], Any], state: Any) -> bool:
 
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:
-    array = np.asarray(value, dtype=float).reshape(-1)
+    try:
+        array = np.array(value, dtype=float).reshape(-1)  # a copy: the state is not the caller's array
+    except (TypeError, ValueError):
+        raise TranscriptionError(f"{what}: expected {size} numbers, given {value!r}.") from None
     if array.size != size:
         raise TranscriptionError(f"{what}: expected {size} numbers, given {array.size}; use the problem's own layout.")
-    if np.isnan(array).any():
-        raise TranscriptionError(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
+    if not np.isfinite(array).all():
+        first = int(np.argmin(np.isfinite(array)))
+        raise TranscriptionError(f"{what}: contains {array[first]} at position {first}; every number has to be finite.")
     return array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.errors import UnknownNameError
+from nosnoc_py.errors import TranscriptionError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,25 @@ class Layout:
 
     def __getitem__(self, key: str | tuple[str | int | None, ...]) -> slice:
         name, *place = (key,) if isinstance(key, str) else key
-        at = At(*place)  # type: ignore[arg-type]
-        if (str(name), at) not in self._index:
-            raise UnknownNameError(
-                f"{name} at {at}", (f"{b.name} at {b.at}" for b in self._blocks[:12]), "layout block"
-            )
+        there = list(self.blocks(str(name)))
+        at = At(*place[:3])  # type: ignore[arg-type]
+        if len(place) > 3 or (str(name), at) not in self._index:
+            raise UnknownNameError(f"{name} at {at}", (f"{name} at {b.at}" for b in there), "layout block")
         return self._index[str(name), at].rows
 
     def __len__(self) -> int:
         return self.size
 
     def find(self, row: int) -> tuple[Block, int]:
-        """Return the block that holds a row, and the component within it."""
+        """Return the block that holds a row, and the component within it.
+
+        Raises
+        ------
+        TranscriptionError
+            If there is no such row.
+        """
+        if not 0 <= row < self.size:
+            raise TranscriptionError(f"layout: expected a row from 0 to {self.size - 1}, given {row}.")
         starts = [block.start for block in self._blocks]
         i = int(np.searchsorted(starts, row, side="right")) - 1
         while self._blocks[i].size == 0:

@@ -47,7 +47,7 @@ class Evaluator:
     def complementarity_min(self, at: Values) -> float:
         """max |min(G_i, H_j)| over all single products."""
         i, j = self._pairs
-        return float(np.abs(np.minimum(at.G[i], at.H[j])).max(initial=0.0))
+        return float(_finite_or_inf(np.abs(np.minimum(at.G[i], at.H[j]))).max(initial=0.0))
 
     def infeasibility(self, at: Values) -> float:
         """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
@@ -64,13 +64,14 @@ class Evaluator:
             left = self.mpcc.left.label(int(self._pairs[0][k]))
             right = self.mpcc.right.label(int(self._pairs[1][k]))
             found.append(Residual(float(products[k]), "complementarity", f"{left[0]} * {right[0]}", right[1]))
-        found.sort(key=lambda item: -np.nan_to_num(item.value, nan=np.inf))
-        return tuple(item for item in found[:count] if not item.value <= 0.0)
+        found.sort(key=lambda item: -item.value)
+        return tuple(item for item in found[:count] if item.value > 0.0)
 
     def _products(self, at: Values) -> np.ndarray:
         i, j = self._pairs
         size = np.maximum(1.0, np.maximum(np.abs(at.G[i]), np.abs(at.H[j])))
-        return np.asarray(np.abs(at.G[i] * at.H[j]) / size)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _finite_or_inf(np.abs(at.G[i] * at.H[j]) / size)
 
     def _violations(self, at: Values) -> list[tuple[str, Any, np.ndarray]]:
         m = self.mpcc
@@ -81,7 +82,7 @@ class Evaluator:
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
         if m.enforce_switched:
-            found.append(("equation", m.switched, np.abs(at.r * self.indicators(at))))
+            found.append(("equation", m.switched, _finite_or_inf(np.abs(at.r * self.indicators(at)))))
         return found
 
     def indicators(self, at: Values) -> np.ndarray:
@@ -89,7 +90,13 @@ class Evaluator:
         return np.asarray(self.mpcc.indicator(at.G, at.H)).reshape(-1)
 
 
+def _finite_or_inf(size: np.ndarray) -> np.ndarray:
+    """NaN counts as infinitely large: it sorts first and no tolerance accepts it."""
+    return np.where(np.isnan(size), np.inf, size)
+
+
 def outside(value: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
     """Distance of every entry to its interval; NaN counts as infinitely far."""
-    distance = np.maximum(np.maximum(lower - value, value - upper), 0.0)
-    return np.where(np.isnan(value), np.inf, distance)
+    with np.errstate(invalid="ignore"):
+        distance = np.maximum(np.maximum(lower - value, value - upper), 0.0)
+    return np.where(np.isfinite(value), distance, np.inf)

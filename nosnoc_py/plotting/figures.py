@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.plotting.panels import SMALLEST_IMPULSE, Kind, Panel, kind_of, panels_of
+from nosnoc_py.plotting.panels import SMALLEST, Kind, Panel, kind_of, panels_of
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
@@ -142,7 +142,7 @@ def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) ->
 
 
 def _draw_impulse(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    acts = np.abs(trajectory[name]) > SMALLEST_IMPULSE
+    acts = np.abs(trajectory[name]) > SMALLEST
     t, values = trajectory.times(name)[acts], trajectory[name][acts]
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.vlines(t, 0.0, values, color=style[0], ls=style[1], lw=1.5)

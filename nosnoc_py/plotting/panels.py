@@ -13,7 +13,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Kind = Literal["state", "control", "impulse", "force", "series"]
 
-SMALLEST_IMPULSE = 1e-6  # in N s; less is what the relaxation leaves at boundaries without an impact
+SMALLEST = 1e-6  # in N or N s; less is what the relaxation leaves where nothing touches
 
 _QUANTITIES = {
     "m": "position",
@@ -75,11 +75,11 @@ def kind_of(trajectory: Trajectory, name: str) -> Kind:
 
 
 def _worth_drawing(trajectory: Trajectory) -> list[str]:
-    """All names but impulses that never act."""
+    """States, controls, and the forces and impulses that act; auxiliary variables are drawn on request only."""
     series = [
         name
         for name in trajectory.series
-        if kind_of(trajectory, name) != "impulse" or np.any(np.abs(trajectory[name]) > SMALLEST_IMPULSE)
+        if kind_of(trajectory, name) in ("force", "impulse") and np.any(np.abs(trajectory[name]) > SMALLEST)
     ]
     return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower)]
 

@@ -133,40 +133,38 @@ def _impact_law(system: CLS, contacts: _Contacts, form: ImpulseForm, epsilon_c: 
     mass, gap, normal = (ca.substitute(e, system.q, q) for e in (system.mass_matrix, contacts.gap, contacts.normal))
     approach, rebound = normal.T @ v_minus, normal.T @ v_plus
     restitution = rebound + contacts.restitution * approach
-    hit = _estimate(contacts, mass, normal, approach)
-    v_hit = v_minus + ca.solve(mass, normal @ hit)
-    r_rest, r_hit = (1 + contacts.restitution) * approach, normal.T @ v_hit + contacts.restitution * approach
+    hit = ca.SX.sym("hit", n_c)
+    likely = hit * _lone_impulses(contacts, mass, normal, approach)
+    v_likely = v_minus + ca.solve(mass, normal @ likely)
+    r_likely = normal.T @ v_likely + contacts.restitution * approach
     variables = (
         Variable(
             name="v_plus",
             symbol=v_plus,
             components=tuple(f"{name}(+)" for name in system.names["v"]),
             scale=system.nominal["v"],
-            rest=v_minus,
-            estimate=v_hit,
+            estimate=v_likely,
         ),
         Variable(
             name="Lambda_normal",
             symbol=impulse,
             components=contacts.labels("Lambda_normal"),
             lower=0.0,
-            estimate=hit,
+            estimate=likely,
         ),
         Variable(
             name="Y_plus",
             symbol=y_plus,
             components=contacts.labels("Y_plus"),
             lower=0.0,
-            rest=ca.fmax(0, r_rest),
-            estimate=ca.fmax(0, r_hit),
+            estimate=ca.fmax(0, r_likely),
         ),
         Variable(
             name="Y_minus",
             symbol=y_minus,
             components=contacts.labels("Y_minus"),
             lower=0.0,
-            rest=ca.fmax(0, -r_rest),
-            estimate=ca.fmax(0, -r_hit),
+            estimate=ca.fmax(0, -r_likely),
         ),
     )
     momentum = tuple(f"impulse balance[{name}]" for name in system.names["v"])
@@ -193,6 +191,7 @@ def _impact_law(system: CLS, contacts: _Contacts, form: ImpulseForm, epsilon_c: 
             Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=rebound[i], pair="contact")
             for i, name in enumerate(contacts.names)
         ),
+        hit=hit,
     )
 
 
@@ -212,7 +211,7 @@ def _impulse_pairs(
     return tuple(pairs)
 
 
-def _estimate(contacts: _Contacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
+def _lone_impulses(contacts: _Contacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
     """(1 + e) m_eff |v_n| of every approaching contact on its own."""
     effective = [1 / ca.dot(normal[:, i], ca.solve(mass, normal[:, i])) for i in range(len(contacts.names))]
     return (1 + contacts.restitution) * ca.vertcat(ca.SX(0, 1), *effective) * ca.fmax(0, -approach)

@@ -27,10 +27,8 @@ class Variable:
         One label per row, such as "lambda_normal[ground]".
     lower, upper, initial, scale : (n,)
     estimate : SX (n,), optional
-        For boundary variables: a likely value when something happens at the node, from the left limit and p. A
-        simulator tries it as an initial guess.
-    rest : SX (n,), optional
-        For boundary variables: the value when nothing happens at the node, from the left limit; default `initial`.
+        For boundary variables: a likely value, from the left limit, p and the flags `hit` of the jump law; initial
+        guesses are made of it. Default `initial`.
     """
 
     name: str
@@ -41,7 +39,6 @@ class Variable:
     initial: Any = 0.0
     scale: Any = 1.0
     estimate: ca.SX | None = None
-    rest: ca.SX | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +125,8 @@ class JumpLaw:
     inequalities : tuple of Equation
         expression >= 0; may use h.
     impacts : tuple of Impact
+    hit : SX (number of impacts,)
+        Flags, 1 where an impact is supposed to happen; only estimates use them.
     """
 
     x_minus: ca.SX
@@ -138,6 +137,7 @@ class JumpLaw:
     pairs: tuple[NodePair, ...]
     inequalities: tuple[Equation, ...] = ()
     impacts: tuple[Impact, ...] = ()
+    hit: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
 
     @property
     def symbol(self) -> ca.SX:

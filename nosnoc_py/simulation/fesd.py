@@ -106,7 +106,9 @@ class Simulator:
         for attempt, (w, sigma) in enumerate(self._guesses(state, values, guesses), start=1):
             found = self.solver.run(self.problem.mpcc, w, values, solvers=self._solvers, sigma=sigma)
             iterations += sum(record.iterations for record in found.records)
-            if found.status is Status.SOLVED or found.status is Status.INTERRUPTED:
+            if found.status is Status.INTERRUPTED:
+                return self._advance(state, found, attempt, iterations)
+            if found.status is Status.SOLVED and not self._catches(state, found):
                 return self._advance(state, found, attempt, iterations)
             if best is None or found.infeasibility < best.infeasibility:
                 best = found
@@ -114,23 +116,39 @@ class Simulator:
         return self._advance(state, replace(best, status=Status.STEP_FAILED), attempt, iterations)
 
     def _by_newton(self, state: SimulatorState, values: np.ndarray, guesses: list[np.ndarray]) -> HomotopyState | None:
-        """Try predicted patterns, each with one event more than the last; collect their iterates as guesses."""
+        """Try predicted patterns, each with one event more than the last; collect their iterates as guesses.
+
+        A step that satisfies every equation but penetrates between its stages is taken only when no pattern with the
+        missed event holds: the discretisation itself looks at the stages alone.
+        """
         p, u = state.p, values[self.problem.mpcc.parameters["u"]]
-        closed = None if state.readout is None else state.readout.closed[-1].astype(bool)
+        closed = _closed_before(state)
         patterns = [self._predictor.start(state.x, u, p, closed)]
+        second_best: HomotopyState | None = None
         for node in range(1, self._predictor.count + 1):
             further: list[Pattern] = []
             for pattern in patterns:
                 w = self._predictor.iterate(pattern, values)
                 found = self.solver.finish_only(self._solvers, w, values)
-                if found.finished:
-                    return found
                 guesses.append(w)
-                if node < self._predictor.count and np.isfinite(found.w).all():
-                    readout = self.problem.read(found.w, values)
-                    further += self._predictor.next_events(pattern, readout, u, p, node)
+                if not np.isfinite(found.w).all():
+                    continue
+                readout = self.problem.read(found.w, values)
+                if found.finished and self._predictor.catches(closed, readout, u, p):
+                    continue
+                violation = self._predictor.violation(pattern, readout, p, node - 1)
+                if found.finished and violation is None:
+                    return found
+                second_best = found if found.finished and second_best is None else second_best
+                if violation is not None and node < self._predictor.count:
+                    further += self._predictor.next_events(pattern, violation, readout, u, p, node)
             patterns = further
-        return None
+        return second_best
+
+    def _catches(self, state: SimulatorState, found: HomotopyState) -> bool:
+        readout = self.problem.read(found.w, found.p)
+        u = found.p[self.problem.mpcc.parameters["u"]]
+        return self._predictor.catches(_closed_before(state), readout, u, state.p)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         layout = self.problem.mpcc.parameters
@@ -172,6 +190,11 @@ class Simulator:
             complementarity=found.complementarity,
             infeasibility=found.infeasibility,
         )
+
+
+def _closed_before(state: SimulatorState) -> np.ndarray | None:
+    """Which pairs were closed in the last element before the state, if there was one."""
+    return None if state.readout is None else state.readout.closed[-1].astype(bool)
 
 
 def run(

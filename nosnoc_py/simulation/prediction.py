@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.guess import boundary_values
+from nosnoc_py.discretization.guess import boundary_estimate, boundary_rows
 from nosnoc_py.discretization.readout import Readout
+from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.solution import RungeKuttaInterpolant
 from nosnoc_py.transcription import Transcription
 
-CLOSED = 1e-8
+# A side a below this touches, slower rates stand still, and a violation has to be deeper.
+TOUCHING = 1e-8
+# Several gaps that vanish within this at one event vanish together.
+TOGETHER = 1e-7
+# A body that leaves a contact slower than this may as well rest on it [m/s].
+RESTING = 1e-3
 SAMPLES = 12
 
 
@@ -30,8 +36,8 @@ class Pattern:
     ----------
     s : (E,)
         Relative lengths of the elements; their sum is E.
-    hits : (E,)
-        A jump at the left boundary of the element.
+    hits : (E, n_impacts)
+        Impacts at the left boundary of the element.
     closed : (E, n_pairs)
         Side a of the pair is zero throughout the element.
     """
@@ -39,6 +45,16 @@ class Pattern:
     s: np.ndarray
     hits: np.ndarray
     closed: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Violation:
+    """The first violated inequality of a trial step: time since its start, pairs concerned, state there."""
+
+    time: float
+    pairs: np.ndarray
+    x: np.ndarray
+    opens: bool
 
 
 class Predictor:
@@ -52,46 +68,28 @@ class Predictor:
         z = ca.DM(np.concatenate([np.zeros(0), *initial]))
         flow = ca.Function("flow", [dcs.x, dcs.z, dcs.u, dcs.p], [dcs.flow])
         self._move = _runge_kutta(flow, dcs.x.numel(), z, dcs.u, dcs.p)
-        a = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in dcs.pairs])
-        self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [a])
-        rate = ca.jacobian(a, dcs.x) @ flow(dcs.x, z, dcs.u, dcs.p)
-        self._rates = ca.Function("rates", [dcs.x, dcs.u, dcs.p], [rate])
-        self._boundary = {which: boundary_values(dcs, which) for which in ("rest", "estimate")}
+        sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in dcs.pairs])
+        self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [sides])
+        self._samples = self._gaps.map(SAMPLES)
+        rates = ca.jacobian(sides, dcs.x) @ flow(dcs.x, z, dcs.u, dcs.p)
+        self._rates = ca.Function("rates", [dcs.x, dcs.u, dcs.p], [rates])
+        self._estimate, self._rows = boundary_estimate(dcs), boundary_rows(dcs)
         self._x_plus = None
-        self._offsets: dict[str, slice] = {}
         if dcs.jump is not None:
             j = dcs.jump
             self._x_plus = ca.Function("x_plus", [j.x_minus, j.symbol, dcs.p], [ca.substitute(j.x_plus, j.h, 0)])
-            start = 0
-            for variable in j.variables:
-                self._offsets[variable.name] = slice(start, start + len(variable.components))
-                start += len(variable.components)
+        self._impact_pairs = _impact_pairs(dcs)
 
     def start(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed_before: np.ndarray | None) -> Pattern:
         """The pattern in which nothing happens inside the step, from what is closed at its start."""
         gaps, rates = self._values(x, u, p)
-        touching = gaps <= CLOSED
-        hit = bool((touching & (rates < -CLOSED)).any()) and closed_before is None
-        if closed_before is not None:
-            approaching = touching & ~closed_before & (rates < -CLOSED)
-            hit = bool(approaching.any())
-        if hit:
-            x = self._after(x, p, hit=True)
-            gaps, rates = self._values(x, u, p)
-        closed = (gaps <= CLOSED) & (rates <= CLOSED)
-        if closed_before is not None:
-            closed |= closed_before & (gaps <= 1e-6)
-        hits = np.zeros(self.count, bool)
-        hits[0] = hit
+        closed_before = np.zeros(gaps.size, bool) if closed_before is None else closed_before
+        approaching = (gaps <= TOUCHING) & (rates < -TOUCHING) & ~closed_before
+        hits = np.zeros((self.count, self._impact_pairs.size), bool)
+        hits[0] = approaching[self._impact_pairs]
+        gaps, rates = self._values(self._after(x, p, hits[0]), u, p)
+        closed = (gaps <= TOUCHING) & (rates <= TOUCHING) | closed_before & (gaps <= 1e-6)
         return Pattern(np.ones(self.count), hits, np.tile(closed, (self.count, 1)))
-
-    def _values(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(self._gaps(x, p)).reshape(-1), np.asarray(self._rates(x, u, p)).reshape(-1)
-
-    def _after(self, x: np.ndarray, p: np.ndarray, *, hit: bool) -> np.ndarray:
-        if self._x_plus is None:
-            return x
-        return np.asarray(self._x_plus(x, self._boundary["estimate" if hit else "rest"](x, p), p)).reshape(-1)
 
     def iterate(self, pattern: Pattern, values: np.ndarray) -> np.ndarray:
         """Return w of a pattern: free motion by explicit integration where nothing is closed, else a standstill."""
@@ -101,10 +99,10 @@ class Predictor:
         w = self._mpcc.w0.copy()
         for n, h in enumerate(lengths):
             w[layout["s", 0, n]] = pattern.s[n]
-            boundary = self._boundary["estimate" if pattern.hits[n] else "rest"](x, p)
-            for name, rows in self._offsets.items() if (n > 0 or self._problem.method.initial_impulse) else ():
+            boundary = self._estimate(x, p, pattern.hits[n])
+            for name, rows in self._rows.items() if (n > 0 or self._problem.method.initial_impulse) else ():
                 w[layout[name, 0, n]] = boundary[rows]
-            left = self._after(x, p, hit=bool(pattern.hits[n]))
+            left = self._after(x, p, pattern.hits[n])
             free = not pattern.closed[n].any()
             for j, c in enumerate(self._c):
                 w[layout["x", 0, n, j]] = self._moved(left, c * h, u, p) if free else left
@@ -114,81 +112,110 @@ class Predictor:
             self._close(w, n, pattern.closed[n])
         return w
 
+    def next_events(
+        self, pattern: Pattern, violation: Violation, r: Readout, u: np.ndarray, p: np.ndarray, node: int
+    ) -> Iterator[Pattern]:
+        """Patterns with the violation's event at `node`; the elements after it carry on as if nothing else happened.
+
+        A pair that was open hits, and is tried closed or open afterwards, the likelier first; a closed pair whose side
+        b got negative opens.
+        """
+        before = r.h[: node - 1].sum()
+        h_0 = r.h.sum() / self.count
+        first = max((violation.time - before) / h_0, 1e-4)
+        rest = max((r.h.sum() - before) / h_0 - first, 1e-4)
+        s = np.concatenate([pattern.s[: node - 1], [first], np.full(self.count - node, rest / (self.count - node))])
+        hits = pattern.hits.copy()
+        hits[node] = violation.pairs[self._impact_pairs] & (not violation.opens)
+        rates = self._values(self._after(violation.x, p, hits[node]), u, p)[1]
+        rebound = bool((rates[violation.pairs] > 1e-6).any())
+        for closes in (False,) if violation.opens else (not rebound, rebound):
+            closed = pattern.closed.copy()
+            closed[node:, violation.pairs] = closes
+            yield replace(pattern, s=s, hits=hits, closed=closed)
+
+    def violation(self, pattern: Pattern, r: Readout, p: np.ndarray, first: int) -> Violation | None:
+        """The first violated inequality on the polynomials of the elements from `first` on, if there is one."""
+        left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
+        polynomial = RungeKuttaInterpolant(t_left=left, h=r.h, c=self._c, x_left=r.x_left, x_stages=r.x_stages)
+        for e in range(first, self.count):
+            times = left[e] + r.h[e] * np.linspace(0.0, 1.0, SAMPLES + 1)
+            gaps = np.asarray(self._samples(polynomial(times[1:], "-").T, p).full())
+            low = np.where(pattern.closed[e][:, None], r.b_lowest[e][:, None], gaps)
+            bad = np.flatnonzero(low.min(axis=0, initial=0.0) < -TOUCHING)
+            if bad.size:
+                k = int(bad[0])
+                pair = int(np.argmin(low[:, k]))
+                opens = bool(pattern.closed[e, pair])
+                return self._locate(polynomial, times[k], times[k + 1], pair, p, opens, pattern.closed[e])
+        return None
+
+    def catches(self, closed_before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> bool:
+        """Whether a contact that was open closes although its bodies move: a force caught them, not an impact.
+
+        A very short element can carry a finite impulse by a huge force and so evade the restitution law, with
+        residuals of 1e-16. Slower than `RESTING` a body that bounces on may as well be at rest (the end of a Zeno
+        sequence).
+        """
+        before = np.zeros(r.closed.shape[1], bool) if closed_before is None else closed_before
+        for e in range(self.count):
+            closed = r.closed[e].astype(bool)
+            rates = self._values(r.x_left[e], u, p)[1]
+            if (closed & ~before & (np.abs(rates) > RESTING)).any():
+                return True
+            before = closed
+        return False
+
+    def _locate(
+        self,
+        polynomial: RungeKuttaInterpolant,
+        low: float,
+        high: float,
+        pair: int,
+        p: np.ndarray,
+        opens: bool,
+        closed: np.ndarray,
+    ) -> Violation:
+        """Bisect for the zero of a gap between two samples; a pair that opens gets the middle."""
+        for _ in range(0 if opens else 50):
+            middle = 0.5 * (low + high)
+            if self._gap(polynomial(middle, "-"), p)[pair] < 0:
+                high = middle
+            else:
+                low = middle
+        time = 0.5 * (low + high)
+        x = polynomial(time, "-")
+        pairs = np.zeros(closed.size, bool) if opens else (np.abs(self._gap(x, p)) <= TOGETHER) & ~closed
+        pairs[pair] = True
+        return Violation(float(time), pairs, x, opens)
+
+    def _gap(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return np.asarray(self._gaps(x, p)).reshape(-1)
+
+    def _values(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._gap(x, p), np.asarray(self._rates(x, u, p)).reshape(-1)
+
+    def _after(self, x: np.ndarray, p: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        """The state after a node."""
+        if self._x_plus is None:
+            return x
+        return np.asarray(self._x_plus(x, self._estimate(x, p, hits), p)).reshape(-1)
+
     def _moved(self, x: np.ndarray, h: float, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         return np.asarray(self._move(x, h, u, p)).reshape(-1)
 
     def _close(self, w: np.ndarray, n: int, closed: np.ndarray) -> None:
-        """Side b of a closed pair is set to one, where it is a variable: the active set is read off this."""
-        start = 0
-        for pair in self._problem.dcs.pairs:
-            b = self._problem.elements[n].rows[pair.name].b
-            for i in range(b.shape[1]):
-                variables = self._mpcc.H_variable[b[:, i]]
-                if closed[start + i]:
-                    w[variables[variables >= 0]] = 1.0
-            start += b.shape[1]
+        """Set side b of closed pairs to one, where it is a variable: the active set is read off this."""
+        b = np.concatenate([self._problem.elements[n].rows[pair.name].b.T for pair in self._problem.dcs.pairs])
+        variables = self._mpcc.H_variable[b[closed]]
+        w[variables[variables >= 0]] = 1.0
 
-    def next_events(self, pattern: Pattern, r: Readout, u: np.ndarray, p: np.ndarray, node: int) -> Iterator[Pattern]:
-        """Patterns with one event more, at `node`: the earliest inequality that a trial step violates.
 
-        The trial step's elements from `node` - 1 on carry on as if nothing happened; a pair that was open and gets
-        negative hits there, and is tried closed and open afterwards; a pair whose side b gets negative opens.
-        """
-        found = self._first_violation(pattern, r, p, node - 1)
-        if found is None:
-            return
-        time, pair, x = found
-        h_0 = r.h.sum() / self.count
-        before = r.h[: node - 1].sum()
-        first = min(max((time - before) / h_0, 1e-4), 2.0 * self.count)
-        rest = (r.h.sum() - before) / h_0 - first
-        s = np.concatenate([pattern.s[: node - 1], [first], np.full(self.count - node, rest / (self.count - node))])
-        was_closed = bool(pattern.closed[node - 1, pair])
-        hits = pattern.hits.copy()
-        hits[node] = not was_closed
-        after = self._after(x, p, hit=not was_closed)
-        rebounds = self._values(after, u, p)[1][pair] > 1e-6
-        for now_closed in (False,) if was_closed else (not rebounds, bool(rebounds)):
-            closed = pattern.closed.copy()
-            closed[node:, pair] = now_closed
-            yield replace(pattern, s=s, hits=hits, closed=closed)
-
-    def _first_violation(
-        self, pattern: Pattern, r: Readout, p: np.ndarray, first: int
-    ) -> tuple[float, int, np.ndarray] | None:
-        """(time since the start of the step, pair, state there) of the first violated inequality."""
-        left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
-        polynomial = RungeKuttaInterpolant(t_left=left, h=r.h, c=self._c, x_left=r.x_left, x_stages=r.x_stages)
-        for e in range(first, self.count):
-            times = left[e] + r.h[e] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]
-            states = polynomial(times, "-")
-            gaps = np.asarray(self._gaps.map(SAMPLES)(states.T, p).full())
-            b = self._sides(r, e)
-            for k in range(SAMPLES):
-                low = np.where(pattern.closed[e], b, gaps[:, k])
-                if low.min(initial=0.0) < -CLOSED:
-                    pair = int(np.argmin(low))
-                    return self._refine(polynomial, times, k, pair, p, bool(pattern.closed[e, pair]))
-        return None
-
-    def _sides(self, r: Readout, e: int) -> np.ndarray:
-        """Smallest b of every pair at the stages of an element."""
-        return np.asarray(r.b_lowest[e])
-
-    def _refine(
-        self, polynomial: RungeKuttaInterpolant, times: np.ndarray, k: int, pair: int, p: np.ndarray, closed: bool
-    ) -> tuple[float, int, np.ndarray]:
-        """Bisect for the zero of a gap between two samples; an opening pair gets the middle of its element."""
-        low, high = (times[0] - (times[1] - times[0]) if k == 0 else times[k - 1]), times[k]
-        if not closed:
-            for _ in range(40):
-                middle = 0.5 * (low + high)
-                if np.asarray(self._gaps(polynomial(middle), p)).reshape(-1)[pair] < 0:
-                    high = middle
-                else:
-                    low = middle
-        time = 0.5 * (low + high)
-        return float(time), pair, polynomial(time, "-")
+def _impact_pairs(dcs: DCS) -> np.ndarray:
+    """Position of every impact's pair among the components of all pairs."""
+    names = [(pair.name, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
+    impacts = dcs.jump.impacts if dcs.jump is not None else ()
+    return np.array([names.index((impact.pair, impact.name)) for impact in impacts], dtype=int)
 
 
 def _runge_kutta(flow: ca.Function, n_x: int, z: ca.DM, u: ca.SX, p: ca.SX) -> ca.Function:

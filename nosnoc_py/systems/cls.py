@@ -16,8 +16,11 @@ from nosnoc_py.systems.symbols import (
     check_keys,
     column,
     component_names,
+    finite,
+    mapping,
     numbers,
     scalar,
+    square,
     symbols,
 )
 
@@ -124,6 +127,9 @@ class CLS:
             raise ModelError(f"CLS: q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
         check_distinct({"q": self.q, "v": self.v, "u": self.u, "p": self.p})
         self._set("force", column(self.force, "CLS: force", n_q))
+        if not isinstance(self.contacts, (list, tuple)):
+            given = type(self.contacts).__name__
+            raise ModelError(f"CLS: contacts: expected a sequence of ns.Contact, given {given}; put it in a list.")
         self._set("contacts", tuple(self.contacts))
         self._check_mass_matrix()
         self._check_contacts()
@@ -131,25 +137,19 @@ class CLS:
         self._check_nominal()
         check_free(self.force, {"q": self.q, "v": self.v, "u": self.u, "p": self.p}, "CLS: force")
         given = np.zeros(self.n_p) if self.p_default is None else self.p_default
-        self._set("p_default", numbers(given, "CLS: p_default", self.n_p))
+        self._set("p_default", finite(given, "CLS: p_default", self.n_p))
         self._set("x_initial", ca.SX.sym("x_initial", 2 * n_q))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     def _check_mass_matrix(self) -> None:
-        matrix = ca.SX(self.mass_matrix)
-        n_q = self.q.shape[0]
-        if matrix.shape != (n_q, n_q):
-            raise ModelError(f"CLS: mass_matrix has to be ({n_q}, {n_q}), given {matrix.shape}.")
+        matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])
         check_free(matrix, {"q": self.q, "p": self.p}, "CLS: mass_matrix")
         if matrix.is_constant():
             values = np.array(ca.DM(matrix))
-            symmetric = np.isfinite(values).all() and np.allclose(values, values.T)
-            if not symmetric or np.linalg.eigvalsh(values).min() <= 0:
-                raise ModelError(
-                    "CLS: mass_matrix has to be finite, symmetric and positive definite; check its entries."
-                )
+            if not np.allclose(values, values.T) or np.linalg.eigvalsh(values).min() <= 0:
+                raise ModelError("CLS: mass_matrix has to be symmetric and positive definite; check its entries.")
         self._set("mass_matrix", matrix)
 
     def _check_contacts(self) -> None:
@@ -161,22 +161,24 @@ class CLS:
                 raise ModelError(f"CLS: two contacts are named {contact.name!r}; give each a name of its own.")
             seen.add(contact.name)
             check_free(contact.gap, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: gap")
+            if not ca.depends_on(contact.gap, self.q):
+                raise ModelError(f"contact {contact.name!r}: the gap does not depend on q; write it in q.")
             if contact.normal is not None:
                 normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
                 check_free(normal, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: normal")
 
     def _check_names(self) -> None:
-        check_keys(self.names, ("q", "v", "u", "p"), "key of names")
+        check_keys(mapping(self.names, "CLS: names"), ("q", "v", "u", "p"), "key of names")
         resolved = {k: component_names(self.names.get(k), k, getattr(self, k).shape[0]) for k in ("q", "v", "u", "p")}
         every = [name for group in resolved.values() for name in group]
         double = sorted({name for name in every if every.count(name) > 1})
         if double:
             raise ModelError(f"CLS: the names {', '.join(double)} are used twice.")
         self._set("names", resolved)
-        check_keys(self.units, every, "name in units")
+        check_keys(mapping(self.units, "CLS: units"), every, "name in units")
 
     def _check_nominal(self) -> None:
-        check_keys(self.nominal, ("q", "v", "u", "force"), "key of nominal")
+        check_keys(mapping(self.nominal, "CLS: nominal"), ("q", "v", "u", "force"), "key of nominal")
         sizes = {"q": self.n_q, "v": self.n_q, "u": self.n_u, "force": len(self.contacts)}
         resolved = {k: numbers(self.nominal.get(k, 1.0), f"CLS: nominal {k}", n) for k, n in sizes.items()}
         for key, values in resolved.items():
@@ -237,9 +239,7 @@ class CLS:
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
-        state = numbers(x, what, 2 * self.n_q)
-        if not np.isfinite(state).all():
-            raise ModelError(f"{what}: every component has to be finite, given {state}.")
+        state = finite(x, what, 2 * self.n_q)
         parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
         gaps = ca.Function("gaps", [self.q, self.p], [ca.vertcat(*[c.gap for c in self.contacts])])
         values = np.array(gaps(state[: self.n_q], parameters)).reshape(-1)

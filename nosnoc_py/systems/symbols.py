@@ -13,13 +13,7 @@ from nosnoc_py.errors import ModelError, unknown_name
 
 def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
-    try:
-        expression = ca.SX(value) if not isinstance(value, (list, tuple)) else ca.vertcat(*value)
-        expression = ca.SX(expression)
-    except (NotImplementedError, TypeError, RuntimeError):
-        raise ModelError(
-            f"{what}: expected numbers or CasADi SX, given {type(value).__name__}; write it in SX."
-        ) from None
+    expression = _to_sx(value, what)
     if expression.is_empty():
         expression = ca.SX(0, 1)
     if expression.shape[1] != 1:
@@ -27,6 +21,24 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     if length is not None and expression.shape[0] != length:
         raise ModelError(f"{what}: expected {length} rows, given {expression.shape[0]}.")
     return _finite(expression, what)
+
+
+def square(value: Any, what: str, size: int) -> ca.SX:
+    """Return `value` as an SX matrix (size, size); raise `ModelError` if it is none."""
+    rows = isinstance(value, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in value)
+    matrix = _to_sx(np.array(value) if rows else value, what)
+    if matrix.shape != (size, size):
+        raise ModelError(f"{what} has to be ({size}, {size}), given {matrix.shape}.")
+    return _finite(matrix, what)
+
+
+def _to_sx(value: Any, what: str) -> ca.SX:
+    try:
+        return ca.SX(ca.vertcat(*value) if isinstance(value, (list, tuple)) else value)
+    except (NotImplementedError, TypeError, RuntimeError):
+        raise ModelError(
+            f"{what}: expected numbers or CasADi SX, given {type(value).__name__}; write it in SX."
+        ) from None
 
 
 def symbols(value: Any, what: str) -> ca.SX:
@@ -40,9 +52,12 @@ def symbols(value: Any, what: str) -> ca.SX:
 
 
 def _finite(expression: ca.SX, what: str) -> ca.SX:
-    for element in expression.nonzeros():
-        if element.is_constant() and not np.isfinite(float(element)):
-            raise ModelError(f"{what}: contains {float(element)}; every number in a model has to be finite.")
+    # Constants may sit anywhere in the expression, not only at its top: look at every instruction.
+    function = ca.Function("constants", ca.symvar(expression), [expression])
+    for k in range(function.n_instructions()):
+        if function.instruction_id(k) == ca.OP_CONST and not np.isfinite(function.instruction_constant(k)):
+            value = function.instruction_constant(k)
+            raise ModelError(f"{what}: contains {value}; every number in a model has to be finite.")
     return expression
 
 
@@ -61,10 +76,11 @@ def check_distinct(groups: Mapping[str, ca.SX]) -> None:
     """Raise `ModelError` when one symbol is used twice among the groups."""
     seen: dict[int, str] = {}
     for label, group in groups.items():
-        for s in ca.symvar(group):
-            other = seen.setdefault(s.element_hash(), label)
-            if other != label:
-                raise ModelError(f"symbol {s.name()} is used in both {other} and {label}; make a symbol for each.")
+        for s in group.nonzeros():
+            if (other := seen.get(s.element_hash())) is not None:
+                where = f"twice in {label}" if other == label else f"in both {other} and {label}"
+                raise ModelError(f"symbol {s.name()} is used {where}; make a symbol for each.")
+            seen[s.element_hash()] = label
 
 
 def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tuple[str, ...]:
@@ -74,6 +90,13 @@ def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tup
     if isinstance(given, str) or len(given) != count:
         raise ModelError(f"names of {prefix}: expected {count} names, given {given!r}.")
     return tuple(str(name) for name in given)
+
+
+def mapping(value: Any, what: str) -> Mapping[str, Any]:
+    """Return `value` if it is a mapping; anything else raises `ModelError`."""
+    if not isinstance(value, Mapping):
+        raise ModelError(f"{what}: expected a mapping, given {value!r}.")
+    return value
 
 
 def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
@@ -86,7 +109,7 @@ def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
 
 def scalar(value: Any, what: str) -> float:
     """Return one number; anything else, NaN included, raises `ModelError`."""
-    if isinstance(value, str | bool) or np.ndim(value) > 1 or np.size(value) != 1:
+    if isinstance(value, str | bool | ca.SX | ca.MX) or np.ndim(value) > 1 or np.size(value) != 1:
         raise ModelError(f"{what}: expected one number, given {value!r}.")
     return float(numbers(value, what, 1)[0])
 
@@ -94,6 +117,8 @@ def scalar(value: Any, what: str) -> float:
 def numbers(value: Any, what: str, length: int) -> np.ndarray:
     """Return `value` as a finite or infinite float vector (a scalar is repeated); NaN raises `ModelError`."""
     try:
+        if value is None or np.asarray(value).dtype.kind in "US":  # NumPy would read None as NaN and "1" as 1
+            raise TypeError
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ModelError(f"{what}: expected {length} numbers, given {value!r}.") from None
@@ -102,4 +127,12 @@ def numbers(value: Any, what: str, length: int) -> np.ndarray:
         raise ModelError(f"{what}: expected {length} numbers, given {array.size}.")
     if np.isnan(array).any():
         raise ModelError(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
+    return array
+
+
+def finite(value: Any, what: str, length: int) -> np.ndarray:
+    """Like `numbers`, but infinity raises `ModelError`, too."""
+    array = numbers(value, what, length)
+    if not np.isfinite(array).all():
+        raise ModelError(f"{what}: every component has to be finite, given {array}.")
     return array

@@ -1,0 +1,127 @@
+"""Progress on a terminal: a callback for `solve`, `simulate` and everything that reports a state after each step."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nosnoc_py.mpcc.homotopy import HomotopyState
+from nosnoc_py.simulation.fesd import SimulatorState
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HEADER = f"{'step':>4}  {'':<9}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
+SECONDS_BETWEEN_LINES = 2.0
+
+
+class Progress:
+    """Show the state of a homotopy (one line per step) or of a simulation (a bar); use it as a callback.
+
+    As a context manager it also shows that something is going on between the lines; without `with`, it writes plain
+    lines only. Nothing is written when the output is not a terminal, unless `force`. Needs the package rich, imported
+    on first use.
+
+    Parameters
+    ----------
+    duration : float, optional
+        End of the simulation [s]; the bar is then in units of time.
+    steps : int, optional
+        Number of simulation steps to come, over all simulations that share this object; the bar then counts steps.
+    force : bool
+        Write even if the output is not a terminal.
+    console : rich.console.Console, optional
+        Where to write; default standard error.
+
+    Examples
+    --------
+    >>> with ns.Progress() as progress:  # doctest: +SKIP
+    ...     solution = ns.solve(ocp, method, callback=progress)
+    """
+
+    def __init__(
+        self,
+        *,
+        duration: float | None = None,
+        steps: int | None = None,
+        force: bool = False,
+        console: Console | None = None,
+    ) -> None:
+        self.duration, self.steps = duration, steps
+        self._force, self._console = force, console
+        self._live: Any = None
+        self._task: Any = None
+        self._count = 0
+        self._headed = False
+        self._last_line = time.monotonic()
+
+    def __call__(self, state: Any) -> None:
+        """Report one state; an object of another kind is passed over."""
+        if not self._visible():
+            return
+        if isinstance(state, HomotopyState):
+            self._homotopy(state)
+        elif isinstance(state, SimulatorState):
+            self._simulation(state)
+
+    def describe(self, text: str) -> None:
+        """Say what is going on, in front of the bar; without effect outside `with`."""
+        if self._live is not None:
+            self._live.update(self._task, description=text)
+
+    def __enter__(self) -> Progress:
+        if self._visible():
+            self._live = self._display()
+            self._task = self._live.add_task("starting", total=self.steps or self.duration)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _visible(self) -> bool:
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(stderr=True, highlight=False)
+        return self._force or self._console.is_terminal
+
+    def _display(self) -> Any:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Display
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        return Display(*columns, console=self._console, transient=True)
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        assert self._console is not None
+        self._console.print(text, style=style, soft_wrap=True)
+
+    def _homotopy(self, state: HomotopyState) -> None:
+        if not state.records:
+            return
+        record = state.records[-1]
+        if record.step == 0 or not self._headed:
+            self._headed = True
+            self._write(HEADER, "bold")
+        sigma = "" if record.label == "finish" else f"{record.sigma:.1e}"
+        self._write(
+            f"{record.step:>4}  {record.label:<9}{sigma:>8}{record.objective:>15.6f}{record.complementarity:>13.1e}"
+            f"{record.infeasibility:>11.1e}{record.iterations:>12}"
+        )
+        self.describe("finish on the active set" if state.finish_due else f"sigma {state.sigma:.1e}")
+
+    def _simulation(self, state: SimulatorState) -> None:
+        self._count += 1
+        text = f"t = {state.t:.3f} s, {self._count} steps"
+        if self._live is not None:
+            done = float(self._count) if self.steps else state.t
+            self._live.update(self._task, completed=done, description=text)
+        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self._write(text)

@@ -1,0 +1,114 @@
+"""One disc pushes another around an obstacle, and both swap places: `python -m problems.disc_manipulation`.
+
+The manipulation task of FESD-J, Section 5.2: only disc 1 has a thrust, disc 2 moves only when it is touched; impacts
+are inelastic, contact is frictionless. The task has many local optima, with objectives from about 650 to 1100: which
+of them is found depends on the start and on every option.
+
+The drag "printed" is the paper's, whose regularisation breaks the symmetry of the task. With "smooth" the zero guess
+is a symmetric saddle (disc 1 is stuck before the obstacle), so a constant sideways thrust is the start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import two_discs_inelastic
+from nosnoc_py.progress import Progress
+from problems.runner import Program, Report, impacts_text, main
+from problems.settings import Settings, defaults_of
+
+OBSTACLE_RADIUS = 1.0
+START = (-2.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+TARGET = (2.0, 0.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+METHOD = ns.FESDJ(control_stages=25, finite_elements=2, rk_stages=2, scheme="radau_iia")
+SOLVER = ns.Homotopy()
+GUESSES: dict[str, tuple[float, float] | None] = {"printed": None, "smooth": (0.0, 5.0), "none": (0.0, 5.0)}
+QUICK = {"control_stages": 12}
+
+
+def build(drag: str = "printed", horizon: float = 4.0) -> ns.OCP:
+    """The task as an optimal control problem.
+
+    Parameters
+    ----------
+    drag : str
+        "printed" (as in the paper), "smooth" or "none", see `models.two_discs_inelastic`.
+    horizon : float
+        T [s].
+
+    Returns
+    -------
+    ns.OCP
+        minimise the integral of |x - x_r|_Q^2 + |u|_R^2 plus |x(T) - x_r|_{Q_T}^2, with bounds on positions,
+        velocities and thrust, and both discs outside the obstacle at the ends of all finite elements.
+    """
+    system = two_discs_inelastic.build(drag)
+    weight = ca.diag(ca.DM([10.0] * 4 + [0.01] * 4))
+    error = system.x - ca.DM(TARGET)
+    distance = error.T @ weight @ error
+    return ns.OCP(
+        system,
+        horizon=horizon,
+        x0=START,
+        stage_cost=distance + 0.1 * ca.sumsqr(system.u),
+        terminal_cost=100.0 * distance,
+        bounds=ns.Bounds(x=([-10.0] * 4 + [-5.0] * 4, [10.0] * 4 + [5.0] * 4), u=(-30.0, 30.0)),
+        path_constraints=[_outside(system, k) for k in (0, 1)],
+    )
+
+
+def guess(drag: str = "printed") -> Any:
+    """The shipped start: None (every state at x0, all else zero: the paper's) or a constant thrust [N]."""
+    return GUESSES[drag]
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Solve the task and report."""
+    drag = settings.arguments["drag"]
+    ocp = build(**settings.arguments)
+    solution = ns.solve(ocp, settings.method, settings.solver, guess=guess(drag), callback=progress)
+    return Report(
+        results=solution.to_dict(),
+        success=solution.success,
+        show=lambda console: _show(console, solution),
+        figures={
+            "disc_manipulation_frames.png": lambda path: _drawing().frames(solution, TARGET, OBSTACLE_RADIUS, path),
+            "disc_manipulation.png": lambda path: _drawing().over_time(solution, path),
+        },
+    )
+
+
+def _outside(system: ns.CLS, disc: int) -> ns.Constraint:
+    position = system.q[2 * disc : 2 * disc + 2]
+    clearance = OBSTACLE_RADIUS + two_discs_inelastic.PAPER.radii[disc]
+    return ns.Constraint(ca.sumsqr(position) - clearance**2, 0.0, name=f"obstacle_{disc + 1}", at="element_ends")
+
+
+def _show(console: Console, solution: ns.Solution) -> None:
+    console.print(solution.summary())
+    console.print(impacts_text(solution))
+    console.print(f"largest distance from the target at T: {np.abs(solution.final_state - TARGET)[:4].max():.3g} m")
+
+
+def _drawing() -> Any:
+    from problems.drawing import discs  # matplotlib is slow to import and not needed with --json
+
+    return discs
+
+
+PROGRAM = Program(
+    name="disc_manipulation",
+    about="One disc pushes another around an obstacle: optimal control with inelastic impacts.",
+    settings=Settings(method=METHOD, solver=SOLVER, arguments=defaults_of(build)),
+    quick=QUICK,
+    run=run,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(PROGRAM))

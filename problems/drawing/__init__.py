@@ -1,0 +1,1 @@
+"""Figures of the problems, after those of the papers."""

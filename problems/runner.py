@@ -1,0 +1,165 @@
+"""The command line that all problems share: `python -m problems.NAME [--json] [--quick] [--set ...] [--figures DIR]`.
+
+A problem gives a `Program`: its settings, what `--quick` changes, and a function that runs it and returns a `Report`.
+Exit codes: 0 for success, 1 when the solver's status says otherwise, 2 for a wrong argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import nosnoc_py as ns
+from nosnoc_py.errors import NosnocError
+from nosnoc_py.progress import Progress
+from nosnoc_py.solution.trajectory import jsonable
+from problems.settings import Settings, parse
+
+FIGURES = Path("figures")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """What a run of a problem has to show.
+
+    Parameters
+    ----------
+    results : mapping
+        What `--json` prints.
+    success : bool
+    show : function (console)
+        Writes the results for people.
+    figures : mapping
+        Functions that draw a figure to a path, by the name of the file.
+    """
+
+    results: Mapping[str, Any]
+    success: bool
+    show: Callable[[Console], None]
+    figures: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A problem that can be run.
+
+    Parameters
+    ----------
+    name : str
+        Of its module.
+    about : str
+        One sentence.
+    settings : Settings
+    quick : mapping
+        What `--quick` changes in the settings.
+    run : function (settings, progress) -> Report
+    """
+
+    name: str
+    about: str
+    settings: Settings
+    quick: Mapping[str, Any]
+    run: Callable[[Settings, Progress], Report]
+
+
+class Meter:
+    """A callback for `ns.simulate` that keeps the worst residuals, counts iterations and tells the time.
+
+    A simulation has no objective; these are the numbers that it has in common with a solution.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.complementarity = self.infeasibility = 0.0
+        self.steps = self.homotopies = self.iterations = 0
+        self.started = time.monotonic()
+
+    def __call__(self, state: Any) -> None:
+        """Take note of one state of a simulator, and pass it on to the progress."""
+        self.complementarity = max(self.complementarity, state.complementarity)
+        self.infeasibility = max(self.infeasibility, state.infeasibility)
+        self.iterations += state.iterations
+        self.steps += 1
+        self.homotopies += state.attempts > 0
+        self.progress(state)
+
+    def results(self, trajectory: ns.Trajectory) -> dict[str, Any]:
+        """Return what `--json` prints for a simulation."""
+        return {
+            **trajectory.to_dict(),
+            "objective": None,
+            "complementarity": self.complementarity,
+            "infeasibility": self.infeasibility,
+            "iterations": self.iterations,
+            "wall_seconds": time.monotonic() - self.started,
+            "steps": self.steps,
+        }
+
+
+def main(program: Program, argv: Sequence[str] | None = None) -> int:
+    """Run a problem from the command line; return the exit code."""
+    arguments = _parser(program).parse_args(argv)
+    try:
+        changes = {**(program.quick if arguments.quick else {}), **parse(arguments.set)}
+        settings = program.settings.changed(changes)
+        with Progress() if not arguments.json else _silent() as progress:
+            report = program.run(settings, progress)
+    except NosnocError as error:
+        print(f"problems.{program.name}: {error}", file=sys.stderr)
+        return 2
+    folder = arguments.figures or (None if arguments.json else FIGURES)
+    written = _draw(report, folder)
+    if arguments.json:
+        results = {"problem": program.name, **report.results, "figures": [str(path) for path in written]}
+        print(json.dumps(jsonable(results)))
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        report.show(console)
+        for path in written:
+            console.print(f"figure: {path}")
+    return 0 if report.success else 1
+
+
+def impacts_text(trajectory: ns.Trajectory, most: int = 12) -> str:
+    """Return the times of the impacts in one line."""
+    times = [f"{event.time:.9g}" for event in trajectory.impacts]
+    more = f" and {len(times) - most} more" if len(times) > most else ""
+    return f"impacts at t = {', '.join(times[:most])}{more} s" if times else "no impacts"
+
+
+def _silent() -> Progress:
+    return Progress(console=Console(quiet=True, force_terminal=False, file=sys.stderr))
+
+
+def _draw(report: Report, folder: Path | None) -> list[Path]:
+    if folder is None:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, draw in report.figures.items():
+        draw(folder / name)
+        paths.append(folder / name)
+    return paths
+
+
+def _parser(program: Program) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m problems.{program.name}",
+        description=program.about,
+        epilog=f"Keys of --set: {', '.join(program.settings.keys)}.",
+    )
+    parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
+    parser.add_argument("--quick", action="store_true", help="a smaller version that ends in seconds")
+    parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="change settings")
+    parser.add_argument(
+        "--figures", type=Path, metavar="DIR", help=f"folder for figures; default ./{FIGURES}, with --json none"
+    )
+    return parser
