@@ -65,6 +65,12 @@ class Progress:
         elif isinstance(state, SimulatorState):
             self._simulation(state)
 
+    def expect(self, steps: int) -> None:
+        """Announce the number of simulation steps to come, from the beginning."""
+        self.steps = steps
+        if self._live is not None:
+            self._live.update(self._task, total=steps)
+
     def describe(self, text: str) -> None:
         """Say what is going on, in front of the bar; without effect outside `with`."""
         if self._live is not None:

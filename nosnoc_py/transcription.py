@@ -209,12 +209,15 @@ class Transcription:
         if state.multipliers is None:
             return {}
         ocp = self.ocp
-        names = [c.name for c in (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)]
+        constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
         places = Places(self.grid, self.tableau.c, horizon)
         found: dict[str, Series] = {}
-        for name in names:
-            blocks = list(self.mpcc.constraints.blocks(str(name)))
-            times = np.array([horizon if b.at == At() else places.time("x_right", b.at) for b in blocks])
+        for constraint in constraints:
+            blocks = list(self.mpcc.constraints.blocks(_block_name(constraint)))
+            ends = ["x_right" if b.at.rk is None else "x" for b in blocks]
+            times = np.array(
+                [horizon if b.at == At() else places.time(n, b.at) for n, b in zip(ends, blocks, strict=True)]
+            )
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers[b.start + i] for b in blocks]))
         return found
@@ -333,4 +336,10 @@ def _add_costs_and_constraints(
 
 
 def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:
-    builder.constraint(str(c.name), at, value, None, c.lower, c.upper)
+    labels = [str(c.name)] if value.numel() == 1 else [f"{c.name}[{i}]" for i in range(value.numel())]
+    builder.constraint(_block_name(c), at, value, labels, c.lower, c.upper)
+
+
+def _block_name(c: Constraint) -> str:
+    """The user's constraints have blocks of their own, whatever they are called."""
+    return f"constraint {c.name}"

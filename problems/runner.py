@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 import nosnoc_py as ns
 from nosnoc_py.errors import NosnocError
@@ -24,6 +27,7 @@ from nosnoc_py.solution.trajectory import jsonable
 from problems.settings import Settings, parse
 
 FIGURES = Path("figures")
+WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +80,7 @@ class Meter:
     A simulation has no objective; these are the numbers that it has in common with a solution.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Callable[[Any], None]) -> None:
         self.progress = progress
         self.complementarity = self.infeasibility = 0.0
         self.steps = self.homotopies = self.iterations = 0
@@ -122,10 +126,20 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
         print(json.dumps(jsonable(results)))
     else:
         console = Console(highlight=False, soft_wrap=True)
+        console.width = max(console.width, WIDTH)
         report.show(console)
         for path in written:
             console.print(f"figure: {path}")
     return 0 if report.success else 1
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """Return an empty table; unlike rich's own it leaves units in brackets alone."""
+    title = None if title is None else escape(title)
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    for i, column in enumerate(columns):
+        made.add_column(escape(column), justify="right" if i else "left", no_wrap=True)
+    return made
 
 
 def impacts_text(trajectory: ns.Trajectory, most: int = 12) -> str:

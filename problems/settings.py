@@ -60,10 +60,10 @@ class Settings:
         )
 
 
-def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+def defaults_of(function: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Any]:
     """Names and default values of a function's arguments; those without a default are left out."""
     parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in without}
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:

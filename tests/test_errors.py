@@ -59,7 +59,11 @@ def test_unknown_name_error_is_a_key_error_that_prints_a_sentence():
         (ns.FESDJ, {"control_stage": 3}, "FESDJ: unknown option 'control_stage'. Did you mean 'control_stages'"),
         (ns.FESDJ, {"schem": "radau_iia"}, "unknown option 'schem'. Did you mean 'scheme'"),
         (ns.Homotopy, {"sigma0": 1.0}, "Homotopy: unknown option 'sigma0'. Did you mean 'sigma_0'"),
-        (ns.FESDJ, {"scheme": "radau"}, "option 'scheme': Input should be 'radau_iia' or 'gauss_legendre'; given 'radau'"),
+        (
+            ns.FESDJ,
+            {"scheme": "radau"},
+            "option 'scheme': Input should be 'radau_iia' or 'gauss_legendre'; given 'radau'",
+        ),
         (ns.FESDJ, {"rk_stages": 0}, "option 'rk_stages': Input should be greater than or equal to 1; given 0"),
         (ns.FESDJ, {"rk_stages": 2.5}, "option 'rk_stages'.*given 2.5"),
         (ns.FESDJ, {"rk_stages": "many"}, "option 'rk_stages'.*given 'many'"),
@@ -99,7 +103,7 @@ def test_replace_returns_a_validated_copy():
     first = Knobs(count=5)
     second = first.replace(tolerance=1e-3)
     assert (first.tolerance, second.tolerance, second.count) == (1e-8, 1e-3, 5)
-    with pytest.raises(ns.OptionError, match="unknown option 'coun'. Did you mean 'count'"):
+    with pytest.raises(ns.OptionError, match=r"unknown option 'coun'\. Did you mean 'count'"):
         first.replace(coun=1)
     with pytest.raises(ns.OptionError, match="given 'x'"):
         first.replace(count="x")

@@ -17,6 +17,9 @@ from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
 
+# From this gamma_h on the steps have no upper bound but the length of their control stage.
+ANYWHERE = 0.999
+
 Rows = Mapping[str, PairRows]
 Eta = Callable[[ca.SX, ca.SX], ca.SX]
 
@@ -103,4 +106,5 @@ def step_bounds(options: FESDJ, default_gamma: float) -> tuple[float, float]:
     if not options.switch_detection:
         return 1.0, 1.0
     gamma = default_gamma if options.gamma_h is None else options.gamma_h
-    return 1.0 - gamma, math.inf if gamma >= 1 else 1.0 + gamma
+    # With three elements or more an upper bound of two nominal lengths would keep events from lying anywhere.
+    return 1.0 - gamma, math.inf if gamma >= ANYWHERE else 1.0 + gamma

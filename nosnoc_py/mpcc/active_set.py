@@ -104,7 +104,8 @@ class BranchFinish:
         lbg, ubg = nlp.lbg.copy(), nlp.ubg.copy()
         start = m.lbg.size
         for zero, plain in ((active.G, m.G_variable), (active.H, m.H_variable)):
-            ubx[plain[zero & (plain >= 0)]] = 0.0
+            fixed = plain[zero & (plain >= 0)]
+            ubx[fixed] = np.maximum(lbx[fixed], 0.0)  # a bound above zero stays; the residuals tell
             rows = start + np.flatnonzero(zero)
             ubg[rows] = 0.0
             # Fixed variables leave nothing to their row.

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.active_set import Finish
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxation import relaxed_nlp
 from nosnoc_py.mpcc.residuals import Evaluator, Values
@@ -33,7 +33,9 @@ class Solvers:
         self.mpcc = mpcc
         settings: dict[str, Any] = {"max_iter": options.max_iterations, **options.ipopt}
         self.evaluator = Evaluator(mpcc)
-        self.relaxed = Ipopt(relaxed_nlp(mpcc, options.relaxation, options.steering), settings)
+        nlp = relaxed_nlp(mpcc, options.relaxation, options.steering)
+        check_freedom(nlp)
+        self.relaxed = Ipopt(nlp, settings)
         self.finish = Finish(mpcc, self.evaluator, options.ipopt)
         self.slacks = self.relaxed.nlp.x.numel() - mpcc.w.numel()
 
@@ -199,8 +201,8 @@ class Homotopy(Options):
             if time.monotonic() - started > limit:
                 return replace(state, status=Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
-            if callback is not None and stopped(callback, state):
-                return replace(state, status=self.terminate(state) or Status.STOPPED)
+            if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
+                return replace(state, status=self.terminate(state) or stop)
         return replace(state, status=status)
 
     def finish_only(self, solvers: Solvers, w: np.ndarray, p: np.ndarray) -> HomotopyState:
@@ -305,13 +307,13 @@ def _record(
     )
 
 
-def stopped(callback: Callable[[Any], Any], state: Any) -> bool:
-    """Ask a callback: True when it answers `ns.Stop` or the user interrupts it."""
+def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
+    """Show a callback the state: why it wants to stop, or None to go on."""
     try:
         answer = callback(state)
     except KeyboardInterrupt:
-        return True
-    return answer is Stop or isinstance(answer, Stop)
+        return Status.INTERRUPTED
+    return Status.STOPPED if answer is Stop or isinstance(answer, Stop) else None
 
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:

@@ -109,7 +109,6 @@ class Ipopt:
             "iteration_callback": self._deadline,
         }
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
-        _check_freedom(nlp)
         try:
             self._solver = ca.nlpsol("nlp", "ipopt", problem, settings)
         except RuntimeError as error:
@@ -151,10 +150,12 @@ class Ipopt:
         )
 
 
-def _check_freedom(nlp: NLP) -> None:
+def check_freedom(nlp: NLP) -> None:
+    """Raise `OptionError` when a relaxed program has more equations than free variables."""
     equations, free = int((nlp.lbg == nlp.ubg).sum()), int((nlp.lbx < nlp.ubx).sum())
     if equations > free:
         raise OptionError(
             f"the relaxed program has {equations} equations for {free} free variables: an equality relaxation needs "
-            "cross_complementarity='fe_fe' (one product per element), or use an inequality relaxation."
+            "cross_complementarity='fe_fe' (one product per element), or use an inequality relaxation; with an "
+            "inequality relaxation the constraints themselves are too many: remove some or add controls."
         )

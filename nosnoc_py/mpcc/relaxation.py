@@ -128,7 +128,7 @@ class _Rows:
         self.values = values
 
     def __getitem__(self, mask: np.ndarray) -> ca.SX:
-        return self.values[np.flatnonzero(mask).tolist()]
+        return self.values[np.flatnonzero(mask).tolist(), 0]  # with the column: a 1 x 1 SX reads [[]] as 1 x 0
 
 
 def _sides(mpcc: MPCC) -> tuple[tuple[_Rows, np.ndarray], tuple[_Rows, np.ndarray]]:

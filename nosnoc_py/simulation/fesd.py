@@ -14,7 +14,7 @@ from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, stopped
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, asked_to_stop
 from nosnoc_py.simulation.prediction import Pattern, Predictor
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -212,7 +212,7 @@ def run(
 ) -> Trajectory:
     """A loop over `Simulator.step`; see `nosnoc_py.simulate`."""
     method = FESDJ() if method is None else method
-    length, count = _steps(duration, steps)
+    length, count = _steps(duration, steps, _rows(u))
     control = control_law(u, system.n_u, duration)
     simulator = Simulator(system, method, step=length, solver=solver)
     state = simulator.init(x0, p)
@@ -230,19 +230,28 @@ def run(
             break
         parts.append(state.readout)
         controls.append(value)
-        if callback is not None and stopped(callback, state) and k + 1 < count:
-            status = Status.STOPPED
+        stop = None if callback is None else asked_to_stop(callback, state)
+        if stop is not None and k + 1 < count:
+            status = stop
             break
     return _trajectory(simulator, state, parts, controls, status)
 
 
-def _steps(duration: float, steps: int | None) -> tuple[float, int]:
+def _rows(u: Any) -> int:
+    """Number of rows of a control that is an array with one row per interval, else 1."""
+    return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
+
+
+def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
+    """Length and number of the steps; by default a multiple of the rows of the control."""
     seconds = scalar(duration, "duration")
     if not 0 < seconds < np.inf:
         raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
-    count = max(20, round(50 * seconds)) if steps is None else steps
+    count = rows * -(-max(20, round(50 * seconds)) // max(rows, 1)) if steps is None else steps
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    if rows < 1 or count % rows:
+        raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
     return seconds / int(count), int(count)
 
 

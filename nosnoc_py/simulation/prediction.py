@@ -157,6 +157,8 @@ class Predictor:
         residuals of 1e-16. Slower than `RESTING` a body that bounces on may as well be at rest (the end of a Zeno
         sequence).
         """
+        if not self._problem.method.switch_detection:
+            return False  # with fixed steps a force is all that can catch a body
         before = np.zeros(r.closed.shape[1], bool) if closed_before is None else closed_before
         for e in range(self.count):
             closed = r.closed[e].astype(bool)

@@ -128,8 +128,8 @@ class CLS:
         check_distinct({"q": self.q, "v": self.v, "u": self.u, "p": self.p})
         self._set("force", column(self.force, "CLS: force", n_q))
         if not isinstance(self.contacts, (list, tuple)):
-            given = type(self.contacts).__name__
-            raise ModelError(f"CLS: contacts: expected a sequence of ns.Contact, given {given}; put it in a list.")
+            kind = type(self.contacts).__name__
+            raise ModelError(f"CLS: contacts: expected a sequence of ns.Contact, given {kind}; put it in a list.")
         self._set("contacts", tuple(self.contacts))
         self._check_mass_matrix()
         self._check_contacts()

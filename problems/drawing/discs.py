@@ -47,16 +47,14 @@ def over_time(solution: ns.Solution, path: Path) -> None:
     plot(solution, names, path=path)
 
 
-def _draw_frame(
-    axes: Axes, solution: ns.Trajectory, time: float, past: np.ndarray, target: Sequence[float]
-) -> None:
+def _draw_frame(axes: Axes, solution: ns.Trajectory, time: float, past: np.ndarray, target: Sequence[float]) -> None:
     state = solution(time)
     for disc, (colour, radius) in enumerate(zip((BLUE, RED), PAPER.radii, strict=True)):
         first = 2 * disc
         axes.plot(past[:, first], past[:, first + 1], color=colour, lw=0.9, zorder=3)
         goal = (target[first], target[first + 1])
         axes.add_patch(Circle(goal, radius, fill=False, edgecolor=colour, ls=(0, (2, 1.5)), lw=0.9, zorder=1))
-        axes.add_patch(Circle((state[first], state[first + 1]), radius, color=colour, lw=0, zorder=4))
+        axes.add_patch(Circle((state[first], state[first + 1]), radius, fc=colour, ec="white", lw=0.8, zorder=4))
     if time < solution.t0 + solution.duration:
         thrust = solution.control(time) / NEWTONS_PER_METRE
         style = {"arrowstyle": "-|>", "mutation_scale": 8, "color": COLOURS[4], "lw": 1.4, "shrinkA": 0, "shrinkB": 0}

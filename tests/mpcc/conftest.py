@@ -42,7 +42,10 @@ def _program(
     for name, expression, low, high in rows(w):
         builder.constraint(name, At(), ca.SX(expression), None, low, high)
     for k, (G, H) in enumerate(pairs(w)):
-        left, right = builder.left.add((f"G_{k}",), ca.SX(G), At(0, k)), builder.right.add((f"H_{k}",), ca.SX(H), At(0, k))
+        left, right = (
+            builder.left.add((f"G_{k}",), ca.SX(G), At(0, k)),
+            builder.right.add((f"H_{k}",), ca.SX(H), At(0, k)),
+        )
         builder.group(left, right)
     for name, residual in switched(w) if switched else []:
         builder.switch(name, At(), residual, lambda G, H: ca.sum1(G) * ca.sum1(H))

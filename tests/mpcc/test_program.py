@@ -124,9 +124,7 @@ def test_both_sides_may_hold_the_same_label():
 # Groups and products ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "count"), [("stage_stage", 6), ("stage_fe", 3), ("fe_stage", 2), ("fe_fe", 1)]
-)
+@pytest.mark.parametrize(("aggregation", "count"), [("stage_stage", 6), ("stage_fe", 3), ("fe_stage", 2), ("fe_fe", 1)])
 def test_how_many_products_a_solver_sees(aggregation, count):
     mpcc = grouped(3, 2, aggregation)
     assert [side.numel() for side in mpcc.products()] == [count, count]

@@ -85,9 +85,7 @@ def test_the_normal_is_the_gradient_of_the_gap():
     s = system(contacts=[contact(gap=gap)])
     evaluate = ca.Function("f", [q], [gap, s.normal(s.contacts[0])])
     at, step = np.array([0.4, 1.3]), 1e-6
-    numeric = [
-        float(evaluate(at + step * e)[0] - evaluate(at - step * e)[0]) / (2 * step) for e in np.eye(2)
-    ]
+    numeric = [float(evaluate(at + step * e)[0] - evaluate(at - step * e)[0]) / (2 * step) for e in np.eye(2)]
     np.testing.assert_allclose(np.array(evaluate(at)[1]).ravel(), numeric, atol=1e-9)
     np.testing.assert_allclose(numeric[0], np.cos(0.4) * 1.3 + 0.4 / np.hypot(0.4, 1.3), atol=1e-9)
 

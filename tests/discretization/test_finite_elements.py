@@ -1,0 +1,141 @@
+"""The engine on systems that have nothing to do with contacts, and what it hands to the program."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.discretization.butcher import tableau
+from nosnoc_py.discretization.finite_elements import FiniteElements, StateBounds
+from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
+from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
+
+LIBRARY = Path(ns.__file__).parent
+
+
+def sticking(rate: float = -1.0, power: float = 0.0) -> DCS:
+    """x' = rate - power x + b, 0 <= x, b >= 0, x b = 0: a projected system that sticks at zero."""
+    x, b = ca.SX.sym("x"), ca.SX.sym("b")
+    return DCS(
+        x=x,
+        u=ca.SX(0, 1),
+        p=ca.SX(0, 1),
+        x_names=("level",),
+        u_names=(),
+        p_names=(),
+        x_scale=np.ones(1),
+        u_scale=np.zeros(0),
+        variables=(Variable(name="b", symbol=b, components=("b",), lower=0.0),),
+        flow=rate - power * x + b,
+        running_cost=x,
+        pairs=(Pair(name="stick", a=x, b=b, a_labels=("level",), b_labels=("b",), components=("level",)),),
+    )
+
+
+def discretise(dcs: DCS, x0: float, horizon: float, stages: int = 1, **options: Any) -> tuple[MPCC, Any]:
+    method = ns.FESDJ(control_stages=stages, **options)
+    builder = ProgramBuilder()
+    start = builder.parameter("x0", dcs.x_names, x0)
+    bounds = StateBounds(lower=np.full(1, -np.inf), upper=np.full(1, np.inf), initial=np.full(1, x0))
+    engine = FiniteElements(
+        builder=builder,
+        dcs=dcs,
+        tableau=tableau(method.scheme, method.rk_stages),
+        options=method,
+        bounds=bounds,
+        p=ca.SX(0, 1),
+        default_gamma=0.9999,
+    )
+    grid = Grid.equal(ca.SX(horizon), method.elements_per_stage, stages)
+    elements = engine.write(grid, [ca.SX(0, 1)] * stages, start)
+    return builder.build(aggregation=method.cross_complementarity, enforce_switched=False), elements
+
+
+def solve(mpcc: MPCC, elements: Any, **options: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    state = ns.Homotopy(**options).run(mpcc)
+    values = ca.Function("read", [mpcc.w, mpcc.p], [ca.vertcat(*[ca.horzcat(e.h, e.x_right) for e in elements])])
+    h, x = np.array(values(state.w, state.p)).T
+    return state, np.cumsum(h), x
+
+
+@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
+@pytest.mark.parametrize("rk_stages", [1, 2, 3])
+def test_a_system_without_jumps_sticks_at_zero(scheme: str, rk_stages: int) -> None:
+    mpcc, elements = discretise(sticking(), 0.37, 1.0, stages=4, scheme=scheme, rk_stages=rk_stages)
+    state, t, x = solve(mpcc, elements)
+    assert state.status is ns.Status.SOLVED
+    np.testing.assert_allclose(x, np.maximum(0.37 - t, 0.0), rtol=0, atol=1e-10)
+    assert np.abs(t - 0.37).min() < 1e-10  # the switch is a node
+    if rk_stages > 1 or scheme == "gauss_legendre":  # the running cost, where the quadrature has it exactly
+        assert state.values.objective == pytest.approx(0.37**2 / 2, abs=1e-10)
+
+
+@pytest.mark.parametrize("aggregation", ["fe_stage", "stage_fe", "fe_fe", "stage_stage"])
+def test_a_decaying_system_keeps_the_order_of_the_scheme(aggregation: str) -> None:
+    """x' = -1 - 2 x + b from x = 1: x = 1.5 exp(-2 t) - .5 until log(3) / 2 = .549."""
+    found = []
+    for stages in (4, 8):
+        mpcc, elements = discretise(sticking(-1.0, 2.0), 1.0, 1.0, stages=stages, cross_complementarity=aggregation)
+        state, t, _ = solve(mpcc, elements, steering="l_inf")
+        assert state.status is ns.Status.SOLVED
+        found.append(float(np.abs(t - 0.5 * np.log(3)).min()))
+    assert found[1] < 1e-4
+    assert np.log2(found[0] / found[1]) > 2.6  # Radau IIA with two stages: 3
+
+
+def test_fixed_steps_miss_the_switch() -> None:
+    mpcc, elements = discretise(sticking(), 0.37, 1.0, stages=4, switch_detection=False)
+    state, t, x = solve(mpcc, elements)
+    assert state.infeasibility < 1e-8
+    np.testing.assert_allclose(np.diff(t, prepend=0.0), 0.125, rtol=0, atol=1e-12)
+    assert np.abs(x - np.maximum(0.37 - t, 0.0)).max() > 1e-3 or np.abs(t - 0.37).min() > 1e-3
+
+
+@pytest.mark.parametrize("gamma", [None, 0.5, 1.0])
+def test_bounds_of_the_steps(gamma: float | None) -> None:
+    mpcc, _ = discretise(sticking(), 0.37, 1.0, stages=2, finite_elements=3, gamma_h=gamma)
+    rows = [b.start for b in mpcc.variables.blocks("s")]
+    expected = {None: (1e-4, np.inf), 0.5: (0.5, 1.5), 1.0: (0.0, np.inf)}[gamma]
+    assert len(rows) == 6
+    np.testing.assert_allclose(mpcc.lbw[rows], expected[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(mpcc.ubw[rows], expected[1], rtol=0, atol=1e-12)
+
+
+def test_counts_of_a_program() -> None:
+    """Four stages of two elements with two RK stages: states, b and step; dynamics and the sum of the steps."""
+    mpcc, elements = discretise(sticking(), 0.37, 1.0, stages=4)
+    assert len(elements) == 8
+    assert mpcc.w.numel() == 8 * (2 + 2 + 1)
+    assert mpcc.g.numel() == 8 * 2 + 4
+    assert mpcc.H.numel() == 8 * 2
+    assert mpcc.G.numel() == 8 * 2 + 1  # left boundaries are the right ends before them
+    assert len(mpcc.pairs()[0]) == 8 * 3 * 2  # two stages and the left boundary against two stages
+    assert mpcc.r.numel() == 4
+
+
+WORDS = ("contact", "gap", "impulse", "friction", "ground")
+# An option and a tolerance carry the field's word; both are about the jump law of any DCS.
+EXEMPT = {"initial_impulse", "impulse_form", "IMPULSE_TOLERANCE", "impulse"}
+
+
+@pytest.mark.parametrize("room", ["discretization", "mpcc"])
+def test_the_engine_has_no_name_from_contact_mechanics(room: str) -> None:
+    """Identifiers and attribute names only; documentation and messages may speak of contacts."""
+    found = {}
+    for path in sorted((LIBRARY / room).glob("*.py")):
+        tree = ast.parse(path.read_text())
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        bad = {name for name in names - EXEMPT if any(word in name.lower() for word in WORDS)}
+        if bad:
+            found[path.name] = sorted(bad)
+    assert found == {}

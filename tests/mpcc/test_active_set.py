@@ -1,0 +1,176 @@
+"""The active-set finish: its guess, its Newton and NLP variants, and that a wrong guess is never believed."""
+
+from dataclasses import replace
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from nosnoc_py.mpcc.active_set import ActiveSet, NewtonFinish, guess_active_set
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import ProgramBuilder
+from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.status import Status
+
+NONE = np.zeros(0)
+
+
+def shown(mpcc, w):
+    active = guess_active_set(mpcc, Evaluator(mpcc)(np.asarray(w, float), NONE))
+    return active.G.tolist(), active.H.tolist(), active.r.tolist()
+
+
+def lcp(program, **options):
+    """0 <= z, M z + q >= 0 with the solution z = (1, 0), y = (0, 2); curved, so that Newton has something to do."""
+    return program(
+        ["z_0", "z_1", "y_0", "y_1"],
+        lambda w: [(w[0], w[2]), (w[1], w[3])],
+        rows=lambda w: [
+            ("first", w[2] - (w[0] ** 2 + w[0] + w[1] - 2), 0, 0),
+            ("second", w[3] - (ca.exp(w[0] - 1) + 3 * w[1] + 1), 0, 0),
+        ],
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("w", "G", "H"),
+    [
+        ([1e-6, 2.0, 3.0, 1e-7], [True, False], [False, True]),
+        ([2.0, 1e-6, 1e-7, 3.0], [False, True], [True, False]),
+        ([-1e-6, 2.0, 3.0, -1e-6], [True, False], [False, True]),  # sizes count, not signs
+        ([0.0, 0.0, 0.0, 0.0], [False, False], [True, True]),  # a tie: the side that jumps is zero
+    ],
+)
+def test_the_smaller_side_is_taken_to_be_zero(program, w, G, H):
+    a, b, c, d = w
+    mpcc = program(["a", "b", "c", "d"], lambda s: [(s[0], s[2]), (s[1], s[3])])
+    assert shown(mpcc, [a, b, c, d])[:2] == (G, H)
+
+
+def test_a_group_falls_as_a_whole():
+    builder = ProgramBuilder()
+    w = builder.variable("w", At(), tuple("abcde"))
+    builder.group(builder.left.add(tuple("abc"), w[:3], At()), builder.right.add(tuple("de"), w[3:], At()))
+    mpcc = builder.build(aggregation="stage_stage", enforce_switched=False)
+    assert shown(mpcc, [1e-9, 1e-8, 1e-9, 1e-9, 5.0])[:2] == ([True] * 3, [False] * 2)
+    assert shown(mpcc, [1e-9, 1e-8, 0.5, 1e-9, 0.1])[:2] == ([False] * 3, [True] * 2)
+
+
+def test_switched_equations_hold_where_nothing_switches(program):
+    mpcc = program(
+        ["a", "b", "c", "d", "s"],
+        lambda w: [(w[0], w[1]), (w[2], w[3])],
+        switched=lambda w: [("equal steps", w[4] - 1)],  # eta = (sum of G) (sum of H)
+    )
+    assert shown(mpcc, [1.0, 0, 0, 1.0, 0])[2] == [True]
+    assert shown(mpcc, [1.0, 0, 1.0, 0, 0])[2] == [False]
+
+
+def test_newton_reaches_machine_precision(program):
+    mpcc = lcp(program)
+    active = ActiveSet(np.array([False, True]), np.array([True, False]), np.zeros(0, bool))
+    w = NewtonFinish(mpcc).solve(np.array([1.2, 1e-3, 1e-3, 1.5]), NONE, active)
+    assert np.abs(w - [1, 0, 0, 2]).max() <= 1e-14
+
+
+def test_newton_meets_bounds_targets_and_redundant_rows(program):
+    mpcc = program(
+        ["x", "y", "fixed"],
+        rows=lambda w: [
+            ("a", w[0] ** 2, 9, 9),
+            ("twice", 2 * w[0], 6, 6),
+            ("free", w[0], -1, 1),
+            ("b", w[1] - w[2], 0, 0),
+        ],
+        lower=[0, 0, 5],
+        upper=[10, 10, 5],
+    )
+    none = np.zeros(0, bool)
+    w = NewtonFinish(mpcc).solve(np.array([2.0, 0.0, 7.0]), NONE, ActiveSet(none, none, none))
+    assert np.abs(w - [3, 5, 5]).max() <= 1e-13
+
+
+def test_newton_gives_up_without_an_exception(program):
+    mpcc = program(["x"], rows=lambda w: [("root", ca.sqrt(w[0]), 1, 1)])
+    none = np.zeros(0, bool)
+    w = NewtonFinish(mpcc).solve(np.array([-1.0]), NONE, ActiveSet(none, none, none))
+    assert np.array_equal(w, [-1.0])
+
+
+def test_finish_only_accepts_the_right_active_set(program):
+    mpcc, homotopy = lcp(program), Homotopy()
+    state = homotopy.finish_only(homotopy.build(mpcc), np.array([1.1, 1e-3, 1e-3, 1.8]), NONE)
+    assert state.finished
+    assert state.status is Status.SOLVED
+    assert np.abs(state.w - [1, 0, 0, 2]).max() <= 1e-14
+    assert max(state.complementarity, state.complementarity_min, state.infeasibility) <= 1e-14
+    assert (state.records[-1].label, state.records[-1].solver_status) == ("finish", "newton")
+
+
+def test_a_wrong_active_set_is_not_accepted(program):
+    """z = 0 gives y_0 = -2: a solution of the equations, complementary, but not nonnegative."""
+    mpcc, homotopy = lcp(program), Homotopy()
+    state = homotopy.finish_only(homotopy.build(mpcc), np.array([1e-9, 1e-9, 1.0, 1.0]), NONE)
+    assert not state.finished
+    assert state.status is None
+    assert state.complementarity <= 1e-12
+    assert state.infeasibility == pytest.approx(2.0)
+    worst = state.solvers.evaluator.worst(state.values)[0]
+    assert (worst.kind, worst.name, worst.value) == ("bound", "y_0", pytest.approx(2.0))
+
+
+def test_a_finish_that_fails_leaves_the_iterate_of_the_homotopy(program):
+    """min (x - 1)^2 + (y - 1)^2 from the corner's wrong side: the branch y = 0 excludes what `far` demands."""
+    mpcc = program(
+        ["x", "y"],
+        lambda w: [(w[0], w[1])],
+        lambda w: w[0] ** 2 + w[1] ** 2,
+        rows=lambda w: [("far", w[1] - 1e3 * w[0], 1e-3, np.inf)],
+        initial=[0.0, 1.0],
+    )
+    homotopy = Homotopy()
+    state = homotopy.init(mpcc, np.array([2e-3, 1e-3]))
+    tried = homotopy.step(replace(state, finish_due=True))
+    assert not tried.finished
+    assert np.array_equal(tried.w, state.w)
+    assert tried.records[-1].label == "finish"
+    done = homotopy.run(mpcc)
+    assert done.status is Status.SOLVED
+    np.testing.assert_allclose(done.w, [0, 1e-3], atol=1e-7)
+
+
+@pytest.mark.parametrize("lower", [1e-6, 1e-12])
+def test_a_bound_that_excludes_the_branch_is_no_exception(program, lower):
+    mpcc = program(["x", "y"], lambda w: [(w[0], w[1])], lambda w: (w[1] - 1) ** 2, lower=[lower, 0], initial=1.0)
+    state = Homotopy().run(mpcc, np.array([lower, 1.0]))
+    assert state.status is not None
+    assert state.status is not Status.NUMERICAL_ERROR
+    assert state.infeasibility <= 1e-8
+
+
+def test_a_program_of_feasibility_is_finished_by_newton(program):
+    state = Homotopy().run(lcp(program, initial=1.0))
+    assert state.status is Status.SOLVED
+    assert np.abs(state.w - [1, 0, 0, 2]).max() <= 1e-14
+    assert state.records[-1].solver_status == "newton"
+
+
+def test_switched_equations_are_met_after_the_finish(program):
+    """The penalty pulls s to 0, the switched equation wants s = 1: after the finish it holds exactly."""
+    mpcc = program(
+        ["a", "b", "c", "d", "s"],
+        lambda w: [(w[0], w[1]), (w[2], w[3])],
+        lambda w: (w[0] - 1) ** 2 + w[1] + w[2] + (w[3] - 1) ** 2,
+        penalty=lambda w: w[4] ** 2,
+        switched=lambda w: [("equal steps", w[4] - 1)],
+        initial=0.5,
+    )
+    state = Homotopy().run(mpcc)
+    assert state.status is Status.SOLVED
+    assert state.w == pytest.approx([1, 0, 0, 1, 1], abs=1e-9)
+    assert state.values.penalty == pytest.approx(1.0)
+    assert state.values.objective == pytest.approx(0.0, abs=1e-9)
+    loose = Homotopy(finish="none").run(mpcc)
+    assert loose.w[4] == pytest.approx(0.0, abs=1e-3)  # the negative control

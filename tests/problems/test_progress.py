@@ -1,0 +1,80 @@
+"""The progress of homotopies and simulations, and its silence."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import bouncing_ball
+from nosnoc_py.progress import HEADER, Progress
+
+
+def console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+
+
+def written(where: Console) -> str:
+    assert isinstance(where.file, io.StringIO)
+    return where.file.getvalue()
+
+
+def solve(callback: Callable[..., None]) -> ns.Solution:
+    ocp = ns.OCP(bouncing_ball.build(), horizon=0.2, x0=[1.0, 0.0])
+    return ns.solve(ocp, ns.FESDJ(control_stages=2), callback=callback)
+
+
+def simulate(callback: Callable[..., None]) -> ns.Trajectory:
+    return ns.simulate(bouncing_ball.build(), x0=[1.0, 0.0], duration=1.0, steps=10, callback=callback)
+
+
+@pytest.mark.parametrize("run", [solve, simulate])
+def test_silent_without_a_terminal(run: Callable[..., ns.Trajectory], capfd: pytest.CaptureFixture[str]) -> None:
+    where = console()
+    with Progress(console=where) as progress:
+        assert run(progress).success
+    assert written(where) == ""
+    with Progress() as progress:
+        run(progress)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_one_line_for_every_step_of_the_homotopy(inside: bool) -> None:
+    where = console()
+    progress = Progress(console=where, force=True)
+    if inside:
+        with progress:
+            solution = solve(progress)
+    else:
+        solution = solve(progress)
+    lines = [line.rstrip() for line in written(where).splitlines() if line.strip()]
+    assert lines[0] == HEADER
+    steps = [line.split() for line in lines[1:] if line.split()[0].isdigit()]
+    assert [(int(step[0]), step[1]) for step in steps] == [(record.step, record.label) for record in solution.log]
+    assert int(steps[0][-1]) == solution.log[0].iterations
+
+
+def test_bar_of_a_simulation() -> None:
+    where = console(terminal=True)
+    with Progress(console=where) as progress:
+        progress.expect(steps=10)
+        simulate(progress)
+        assert progress._live.tasks[0].percentage == pytest.approx(100.0)
+    assert "\x1b[?25h" in written(where)  # the cursor is back
+
+
+def test_bar_in_units_of_time() -> None:
+    with Progress(duration=2.0, console=console(terminal=True)) as progress:
+        simulate(progress)
+        assert progress._live.tasks[0].percentage == pytest.approx(50.0)
+
+
+def test_other_objects_are_passed_over() -> None:
+    where = console()
+    with Progress(console=where, force=True) as progress:
+        progress("something else")
+    assert "something" not in written(where)

@@ -1,0 +1,182 @@
+"""The verbs on small problems: guesses of every kind, statuses, callbacks, the loop by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+
+METHOD = ns.FESDJ(control_stages=4)
+
+
+def throw() -> ns.OCP:
+    """A body pushed against a wall, to be back at the start: min of the integral of u^2 with one impact."""
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    wall = ns.Contact("wall", gap=1.0 - q, restitution=0.5)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(1), force=u, contacts=[wall])
+    home = ns.Constraint(q, -0.5, -0.5, name="home")
+    return ns.OCP(system, horizon=2.0, x0=[0, 2], stage_cost=u**2, terminal_constraints=[home])
+
+
+@pytest.fixture(scope="module")
+def reference() -> ns.Solution:
+    solution = ns.solve(throw(), METHOD)
+    assert solution.success
+    return solution
+
+
+def test_solve_with_defaults(reference: ns.Solution) -> None:
+    assert reference.complementarity <= 1e-8
+    assert reference.infeasibility <= 1e-8
+    assert reference.x[-1, 0] == pytest.approx(-0.5, abs=1e-8)
+    assert len(reference.impacts) == 1
+    assert ns.solve(throw()).status in ns.Status  # one control stage by default: whatever comes, no exception
+
+
+GUESSES: dict[str, Any] = {
+    "constant": 0.0,
+    "vector": [0.0],
+    "function": lambda t: [0.1 * t],
+    "rows": np.zeros((4, 1)),
+    "other rows": [[0.0], [0.0]],
+}
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_guesses_by_a_control(name: str) -> None:
+    solution = ns.solve(throw(), METHOD, guess=GUESSES[name])
+    assert solution.success
+    assert abs(solution.x[-1, 0] + 0.5) < 1e-8
+
+
+def test_a_guess_sets_the_controls_of_the_iterate() -> None:
+    problem = ns.transcribe(throw(), METHOD)
+    for guess, expected in (
+        (0.7, np.full(4, 0.7)),
+        ([0.7], np.full(4, 0.7)),
+        (lambda t: [t], (np.arange(4) + 0.5) / 2),
+        (np.arange(4.0)[:, None], np.arange(4.0)),
+        ([[1.0], [2.0]], [1, 1, 2, 2]),
+    ):
+        np.testing.assert_allclose(problem.controls(problem.initial_guess(guess))[:, 0], expected, rtol=0, atol=1e-12)
+
+
+def test_a_trajectory_as_guess(reference: ns.Solution) -> None:
+    system = throw().system
+    flight = ns.simulate(system, x0=[0, 2], duration=2.0, steps=12, u=[0.3])
+    problem = ns.transcribe(throw(), METHOD)
+    w = problem.initial_guess(flight)
+    readout = problem.read(w, problem.mpcc.p0)
+    ends = np.arange(1, 9) / 4
+    np.testing.assert_allclose(readout.x_right, flight(ends, "-"), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(problem.controls(w), 0.3, rtol=0, atol=1e-12)
+    solution = problem.solve(guess=flight)
+    assert solution.success
+    assert solution.objective <= reference.objective + 1e-6
+
+
+def test_a_solution_of_another_grid_as_guess(reference: ns.Solution) -> None:
+    finer = ns.solve(throw(), ns.FESDJ(control_stages=8), guess=reference)
+    assert finer.success
+    assert finer.objective <= reference.objective + 1e-8  # every control of the coarse grid is one of the fine grid
+
+
+def test_a_solution_of_the_same_transcription_is_its_own_guess(reference: ns.Solution) -> None:
+    problem = ns.transcribe(throw(), METHOD)
+    assert problem.layout_key == reference.layout_key
+    np.testing.assert_array_equal(problem.initial_guess(reference), reference.w)
+    state = ns.Homotopy().init(problem.mpcc, reference.w, solvers=problem.solvers(ns.Homotopy()))
+    assert state.infeasibility <= 1e-8
+    assert state.complementarity <= 1e-8
+    again = problem.solve(guess=reference)
+    assert again.success
+    assert again.objective == pytest.approx(reference.objective, abs=1e-7)
+    warm = problem.solve(ns.Homotopy(sigma_0=1e-6), guess=reference)  # a small sigma does not forget the guess
+    assert warm.success
+    assert warm.objective == pytest.approx(reference.objective, abs=1e-8)
+    assert len(warm.log) <= 4
+
+
+@pytest.mark.parametrize(
+    ("guess", "said"),
+    [
+        (np.nan, "NaN"),
+        ([np.nan], "NaN"),
+        (lambda t: [np.nan], "NaN"),
+        ([[0.0], [np.nan]], "NaN"),
+        ([1.0, 2.0], "1 numbers"),
+        (lambda t: [1.0, 2.0], "1 numbers"),
+        ("much", "control"),
+        ({"u": 1}, "control"),
+    ],
+)
+def test_guesses_that_do_not_fit(guess: Any, said: str) -> None:
+    with pytest.raises(ns.NosnocError, match=said):
+        ns.solve(throw(), METHOD, guess=guess)
+
+
+def test_a_guess_of_another_system_is_refused() -> None:
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    other = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM.zeros(2), contacts=[])
+    trajectory = ns.simulate(other, x0=[0, 0, 1, 1], duration=1.0, steps=2)
+    with pytest.raises(ns.TranscriptionError, match="expected the states"):
+        ns.solve(throw(), METHOD, guess=trajectory)
+
+
+def test_an_iterate_with_nan_is_refused() -> None:
+    problem = ns.transcribe(throw(), METHOD)
+    w = problem.guess.copy()
+    w[3] = np.nan
+    with pytest.raises(ns.TranscriptionError, match="position 3"):
+        ns.Homotopy().init(problem.mpcc, w, solvers=problem.solvers(ns.Homotopy()))
+
+
+def test_the_loop_by_hand_does_what_solve_does(reference: ns.Solution) -> None:
+    problem, homotopy = ns.transcribe(throw(), METHOD), ns.Homotopy()
+    state = homotopy.init(problem.mpcc, problem.guess)
+    while (status := homotopy.terminate(state)) is None:
+        state = homotopy.step(state)
+    assert status is ns.Status.SOLVED
+    solution = problem.solution(state)
+    assert solution.success
+    assert solution.objective == pytest.approx(reference.objective, abs=1e-12)
+    np.testing.assert_array_equal(solution.w, reference.w)
+
+
+def test_a_callback_and_a_time_limit_end_the_work() -> None:
+    stopped = ns.solve(throw(), METHOD, callback=lambda state: ns.Stop)
+    assert stopped.status is ns.Status.STOPPED
+    assert len(stopped.log) == 1
+    late = ns.solve(throw(), METHOD, time_limit=1e-9)
+    assert late.status is ns.Status.TIME_LIMIT
+    assert np.isfinite(late.w).all()
+
+
+def test_an_impossible_problem_is_a_status() -> None:
+    ocp = throw()
+    far = ns.Constraint(ocp.system.q, 3.0, 3.0, name="far")  # beyond the wall
+    solution = ns.solve(
+        ns.OCP(ocp.system, horizon=2.0, x0=[0, 2], stage_cost=ocp.stage_cost, terminal_constraints=[far]), METHOD
+    )
+    assert not solution.success
+    assert solution.infeasibility > 0.1
+    assert solution.worst
+    with pytest.raises(ns.SolverError):
+        solution.raise_for_status()
+
+
+@pytest.mark.parametrize("aggregation", ["fe_stage", "stage_fe", "fe_fe", "stage_stage"])
+@pytest.mark.parametrize("impulse_form", ["sum", "product"])
+def test_what_is_reported_as_solved_is_physical(aggregation: str, impulse_form: str) -> None:
+    """The found control, simulated again with small steps, ends where the solution says."""
+    method = ns.FESDJ(control_stages=4, cross_complementarity=aggregation, impulse_form=impulse_form)
+    solution = ns.solve(throw(), method)
+    assert solution.success
+    again = ns.simulate(throw().system, x0=[0, 2], duration=2.0, steps=24, u=solution)
+    assert again.success
+    np.testing.assert_allclose(again.final_state, solution.final_state, rtol=0, atol=1e-7)
+    assert [i.time for i in again.impacts] == pytest.approx([i.time for i in solution.impacts], abs=1e-7)
