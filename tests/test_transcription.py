@@ -7,7 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 
 import nosnoc_py as ns
 
@@ -141,30 +141,30 @@ def test_a_free_initial_state_with_constraints() -> None:
     assert solution.x0[1] == pytest.approx(best.x[0], abs=1e-5)
 
 
-def hopper() -> ns.CLS:
+RESTITUTION = 0.5
+
+
+def thrower() -> ns.CLS:
+    """A body between nothing and a wall at 1."""
     q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
-    ground = ns.Contact("ground", gap=q, restitution=0.8)
-    return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(1), force=u - 9.81, contacts=[ground])
+    wall = ns.Contact("wall", gap=1 - q, restitution=RESTITUTION)
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(1), force=u, contacts=[wall])
 
 
-PERIOD, STAGES, JUGGLE = 0.9, 2, 1.2
-
-
-def bounce(u: np.ndarray, x: np.ndarray, duration: float, e: float = 0.8) -> tuple[np.ndarray, list[float]]:
-    """The hopper under piecewise constant thrust, by roots of parabolas."""
+def bounce(u: np.ndarray, x: np.ndarray, duration: float) -> tuple[np.ndarray, list[float]]:
+    """The thrower under piecewise constant thrust, by roots of parabolas: final state and impact times."""
     h, t, times = duration / len(u), 0.0, []
     q, v = x
-    for thrust in u:
-        rest, a = h, thrust - 9.81
-        for _ in range(20):
-            root = np.roots([a / 2, v, q])
-            hits = [float(r.real) for r in root if abs(r.imag) < 1e-12 and r.real > 1e-12]
-            hits = [r for r in hits if r <= rest and v + a * r < 0]
+    for a in u:
+        rest = h
+        while True:
+            hits = [float(r.real) for r in np.roots([a / 2, v, q - 1]) if abs(r.imag) < 1e-12]
+            hits = [r for r in hits if 1e-12 < r <= rest and v + a * r > 0]
             step = min(hits, default=rest)
             q, v, rest, t = q + v * step + a / 2 * step**2, v + a * step, rest - step, t + step
             if not hits:
                 break
-            q, v = 0.0, -e * v
+            q, v = 1.0, -RESTITUTION * v
             times.append(t)
     return np.array([q, v]), times
 
@@ -174,72 +174,70 @@ def differences(function: Any, z: np.ndarray, h: float = 1e-5) -> np.ndarray:
     return np.array([(function(z + h * d) - function(z - h * d)) / (2 * h) for d in np.eye(z.size)]).T
 
 
-def stationarity(gradient: np.ndarray, jacobian: np.ndarray, free: np.ndarray) -> float:
-    """Size of the part of the gradient that no multiplier of the constraints explains, over the free variables."""
-    multipliers, *_ = np.linalg.lstsq(jacobian[:, free].T, gradient[free], rcond=None)
-    return float(np.abs(gradient[free] - jacobian[:, free].T @ multipliers).max())
+def stationarity(gradient: np.ndarray, jacobian: np.ndarray) -> float:
+    """Size of the part of the gradient that no multiplier of the constraints explains."""
+    multipliers, *_ = np.linalg.lstsq(jacobian.T, gradient, rcond=None)
+    return float(np.abs(gradient - jacobian.T @ multipliers).max())
 
 
-def test_a_periodic_orbit_against_a_reduced_program() -> None:
-    """x(T) = x(0) through `x_initial`, with one impact, which costs energy the thrust has to bring back."""
-    system = hopper()
-    high = ns.Constraint(system.q, 0.8, 0.8, name="height")
+@pytest.mark.parametrize("stages", [4, 7])  # with 3 the impact sticks at the control grid
+def test_a_throw_against_a_wall_is_optimal_for_the_reduced_program(stages: int) -> None:
+    """From (0, 1.6) to -.4 after 2 s by one impact: the control is a stationary point of the exact simulation."""
+    system, x0 = thrower(), np.array([0.0, 1.6])
+    end = ns.Constraint(system.q, -0.4, -0.4, name="end")
+    ocp = ns.OCP(system, horizon=2.0, x0=x0, stage_cost=system.u**2, terminal_constraints=[end])
+    solution = ns.solve(ocp, ns.FESDJ(control_stages=stages))
+    assert solution.success
+
+    def residual(u: np.ndarray) -> np.ndarray:
+        return bounce(u, x0, 2.0)[0][:1] + 0.4
+
+    u = solution.u[:, 0]
+    final, times = bounce(u, x0, 2.0)
+    np.testing.assert_allclose(solution.x[-1], final, rtol=0, atol=1e-9)
+    assert [i.time for i in solution.impacts] == pytest.approx(times, abs=1e-9)
+    assert len(times) == 1
+    assert np.abs(residual(u)).max() < 1e-9
+    assert stationarity(4 / stages * u, differences(residual, u)) < 1e-6
+    best = minimize(
+        lambda u: 2 / stages * u @ u,
+        np.zeros(stages),
+        jac=lambda u: 4 / stages * u,
+        constraints={"type": "eq", "fun": residual, "jac": lambda u: differences(residual, u)},
+        method="SLSQP",
+        options={"ftol": 1e-13, "maxiter": 300},
+    )
+    assert solution.objective == pytest.approx(best.fun, abs=1e-6)
+
+
+def test_a_periodic_orbit() -> None:
+    """x(T) = x(0) through `x_initial`: free in v(0) >= 1.6, out and back before the wall; the optimum is linear."""
+    system = thrower()
+    start = ns.Constraint(system.x, [0, 1.6], [0, 3], name="start")
     periodic = ns.Constraint(system.x - system.x_initial, 0, 0, name="periodic")
     ocp = ns.OCP(
         system,
-        horizon=PERIOD,
+        horizon=2.0,
         x0=None,
         stage_cost=system.u**2,
-        bounds=ns.Bounds(x=([0, -20], [5, 20]), u=(-30, 8)),
-        initial_constraints=[high],
+        initial_constraints=[start],
         terminal_constraints=[periodic],
     )
-    drop = ns.simulate(system, x0=[0.8, -1.0], duration=PERIOD, steps=12)
-    solution = ns.solve(ocp, ns.FESDJ(control_stages=STAGES), guess=drop)
+    solution = ns.solve(ocp, ns.FESDJ(control_stages=4))
     assert solution.success
     np.testing.assert_allclose(solution.x[-1], solution.x0, rtol=0, atol=1e-8)
-    assert len(solution.impacts) == 1
-
-    def residual(z: np.ndarray) -> np.ndarray:
-        return bounce(z[1:], np.array([0.8, z[0]]), PERIOD)[0] - [0.8, z[0]]
-
-    z = np.concatenate([[solution.x0[1]], solution.u[:, 0]])
-    cost = np.concatenate([[0.0], 2 * PERIOD / STAGES * solution.u[:, 0]])
-    assert np.abs(residual(z)).max() < 1e-9
-    free = np.append(True, np.abs(solution.u[:, 0] - 8) > 1e-6)
-    assert stationarity(cost, differences(residual, z), free) < 1e-6
-    _, times = bounce(z[1:], np.array([0.8, z[0]]), PERIOD)
-    assert [i.time for i in solution.impacts] == pytest.approx(times, abs=1e-9)
-
-
-def test_juggling_with_one_impact_against_a_reduced_program() -> None:
-    """From rest at 1 to a height of 1.1 after 1.2 s with at most 5 N: too weak to hover, so it has to bounce."""
-    system = hopper()
-    end = ns.Constraint(system.q, 1.1, 1.1, name="end")
-    bounds = ns.Bounds(u=(-20, 5))
-    ocp = ns.OCP(system, horizon=JUGGLE, x0=[1, 0], stage_cost=system.u**2, bounds=bounds, terminal_constraints=[end])
-    solution = ns.solve(ocp, ns.FESDJ(control_stages=2, finite_elements=3))
-    assert solution.success
-    assert len(solution.impacts) >= 1
-    assert solution.complementarity < 1e-8
-
-    def height(u: np.ndarray) -> np.ndarray:
-        return bounce(u, np.array([1.0, 0.0]), JUGGLE)[0][:1] - 1.1
-
-    u = solution.u[:, 0]
-    assert abs(height(u)[0]) < 1e-9
-    free = (u < 5 - 1e-6) & (u > -20 + 1e-6)
-    assert stationarity(2 * JUGGLE / len(u) * u, differences(height, u), free) < 1e-6
-    final, times = bounce(solution.u[:, 0], np.array([1.0, 0.0]), JUGGLE)
-    np.testing.assert_allclose(solution.x[-1], final, rtol=0, atol=1e-8)  # the control, simulated independently
-    np.testing.assert_allclose([i.time for i in solution.impacts], times, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(solution.x0, [0.0, 1.6], rtol=0, atol=1e-7)
+    A = np.array([[0.5 * (1.75 - 0.5 * k) for k in range(4)], [0.5] * 4])
+    u = A.T @ np.linalg.solve(A @ A.T, [-3.2, 0.0])
+    assert solution.impacts == ()
+    assert solution.objective == pytest.approx(0.5 * u @ u, abs=1e-6)
+    np.testing.assert_allclose(solution.u[:, 0], u, rtol=0, atol=1e-6)
 
 
 def test_the_reduced_simulation_itself() -> None:
-    fall = brentq(lambda t: 1 - 9.81 / 2 * t**2, 0, 1, xtol=1e-15)
-    final, times = bounce(np.zeros(6), np.array([1.0, 0.0]), 1.2)
-    assert times == pytest.approx([fall, fall + 2 * 0.8 * np.sqrt(2 * 9.81) / 9.81][: len(times)], abs=1e-12)
-    assert len(times) == 2 or final[0] > 0
+    final, times = bounce(np.zeros(6), np.array([0.0, 1.6]), 2.0)
+    assert times == pytest.approx([0.625], abs=1e-14)
+    np.testing.assert_allclose(final, [1 - 0.8 * 1.375, -0.8], rtol=0, atol=1e-14)
 
 
 # --- re-solving ---

@@ -199,7 +199,7 @@ class FiniteElements:
     def _node_pair(self, pair: NodePair, values: tuple[ca.SX, ca.SX], at: At) -> None:
         left = self.builder.left.add(pair.a_labels, values[0], at)
         right = self.builder.right.add(pair.b_labels, values[1], at)
-        self.builder.group(left, right, summed=True)
+        self.builder.group(left, right, summed=True, split=pair.split)
 
     def _last_node(self, f: _Functions, last: Element) -> None:
         """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""

@@ -7,7 +7,7 @@ disappear. Nothing is believed: the caller checks the residuals of the unrelaxed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -32,13 +32,27 @@ def guess_active_set(mpcc: MPCC, at: Values) -> ActiveSet:
     """In every group the side whose largest member is smaller in size is taken to be zero."""
     zero_G, zero_H = np.zeros(at.G.size, bool), np.zeros(at.H.size, bool)
     for group in mpcc.groups:
-        if np.abs(at.G[group.left]).max() < np.abs(at.H[group.right]).max():
+        if group.split:
+            zero_H[group.right] = True  # the left part alone, with either sign, stands for the difference
+        elif np.abs(at.G[group.left]).max() < np.abs(at.H[group.right]).max():
             zero_G[group.left] = True
         else:
             zero_H[group.right] = True
     # The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
     eta = np.asarray(mpcc.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1)
     return ActiveSet(zero_G, zero_H, eta > 0)
+
+
+def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
+    """Subtract from both parts of every split quantity the smaller one: the difference stays, both get nonnegative."""
+    w = w.copy()
+    for group in mpcc.groups:
+        if group.split:
+            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
+            smaller = np.minimum(w[plus], w[minus])
+            w[plus] -= smaller
+            w[minus] -= smaller
+    return w
 
 
 class NewtonFinish:
@@ -102,10 +116,13 @@ class BranchFinish:
         m, nlp = self.mpcc, self._ipopt.nlp
         lbx, ubx = nlp.lbx.copy(), nlp.ubx.copy()
         lbg, ubg = nlp.lbg.copy(), nlp.ubg.copy()
+        for group in m.groups:
+            if group.split:
+                lbx[m.G_variable[group.left]] = -np.inf
         start = m.lbg.size
         for zero, plain in ((active.G, m.G_variable), (active.H, m.H_variable)):
             fixed = plain[zero & (plain >= 0)]
-            ubx[fixed] = np.maximum(lbx[fixed], 0.0)  # a bound above zero stays; the residuals tell
+            lbx[fixed] = ubx[fixed] = np.maximum(lbx[fixed], 0.0)  # a bound above zero stays; the residuals tell
             rows = start + np.flatnonzero(zero)
             ubg[rows] = 0.0
             # Fixed variables leave nothing to their row.
@@ -114,6 +131,7 @@ class BranchFinish:
             start += zero.size
         held = start + np.flatnonzero(active.r)
         lbg[held], ubg[held] = 0.0, 0.0
+        p = np.append(p, 0.0 if active.r.any() else 1.0)
         return self._ipopt.solve(w / m.w_scale, p, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
 
 
@@ -125,13 +143,23 @@ class Finish:
         self.feasibility_only = mpcc.objective.is_constant()
         self._solver: NewtonFinish | BranchFinish | None = None
 
-    def __call__(self, w: np.ndarray, p: np.ndarray, deadline: float) -> tuple[np.ndarray, int, str, NLPResult | None]:
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What may be tried: hold the switched equations, or, where they are not imposed anyway, leave the penalty."""
+        free = not (self.feasibility_only or self.mpcc.enforce_switched or self.mpcc.penalty.is_constant())
+        return ("hold", "penalise") if free else ("hold",)
+
+    def __call__(
+        self, w: np.ndarray, p: np.ndarray, deadline: float, way: str = "hold"
+    ) -> tuple[np.ndarray, int, str, NLPResult | None]:
         """Return (w, iterations, solver status, NLP result if there was an NLP)."""
         active = guess_active_set(self.mpcc, self._evaluator(w, p))
+        if way == "penalise":
+            active = replace(active, r=np.zeros_like(active.r))
         if self._solver is None:
             build = NewtonFinish(self.mpcc) if self.feasibility_only else BranchFinish(self.mpcc, self._options)
             self._solver = build
         if isinstance(self._solver, NewtonFinish):
-            return self._solver.solve(w, p, active), 0, "newton", None
+            return join_splits(self.mpcc, self._solver.solve(w, p, active)), 0, "newton", None
         result = self._solver.solve(w, p, active, deadline)
-        return result.x * self.mpcc.w_scale, result.iterations, result.solver_status, result
+        return join_splits(self.mpcc, result.x * self.mpcc.w_scale), result.iterations, result.solver_status, result

@@ -74,7 +74,7 @@ class HomotopyState:
     records: tuple[StepRecord, ...] = ()
     converged: bool = False
     finished: bool = False
-    finish_due: bool = False
+    finish_due: tuple[str, ...] = ()
     multipliers: np.ndarray | None = None
     status: Status | None = None
 
@@ -107,6 +107,8 @@ class Homotopy(Options):
     finish : {"active_set", "none"}
     finish_threshold : float
         Try the finish once per sigma as soon as the complementarity residual is below this.
+    finish_loss : float
+        A finish that raises the objective by more than this fraction is refused while a smaller sigma is left.
     max_iterations : int
         Of IPOPT, per NLP.
     time_limit : float, optional
@@ -124,6 +126,7 @@ class Homotopy(Options):
     infeasibility_tolerance: float = Field(default=1e-8, gt=0)
     finish: Literal["active_set", "none"] = "active_set"
     finish_threshold: float = Field(default=1e-4, gt=0)
+    finish_loss: float = Field(default=0.01, gt=0)
     max_iterations: int = Field(default=500, ge=1)
     time_limit: float | None = Field(default=None, gt=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
@@ -217,6 +220,11 @@ class Homotopy(Options):
         settled = state.converged or state.solvers.finish.feasibility_only
         return settled and self._residuals_small(state)
 
+    def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
+        """A finish that costs much of the objective guessed the wrong active set; a smaller sigma shows a better one."""
+        cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
+        return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
+
     def _residuals_small(self, state: HomotopyState) -> bool:
         return (
             state.complementarity <= self.complementarity_tolerance
@@ -249,23 +257,24 @@ class Homotopy(Options):
             **_measure(solvers.evaluator, w, state.p),
         )
         new = replace(new, records=(*state.records, _record(new, "homotopy", state.sigma, result)))
-        due = self.finish == "active_set" and new.complementarity <= self.finish_threshold
-        return replace(new, finish_due=due and new.infeasibility <= 1e-3)
+        close = new.complementarity <= self.finish_threshold and new.infeasibility <= 1e-3
+        return replace(new, finish_due=solvers.finish.ways if close and self.finish == "active_set" else ())
 
     def _finish(self, state: HomotopyState, deadline: float, *, keep: bool = False) -> HomotopyState:
         """One try of the finish; when it does not hold, the iterate stays where it was unless `keep`."""
         started = time.monotonic()
         solvers = state.solvers
-        w, iterations, word, result = solvers.finish(state.w, state.p, deadline)
+        way, *further = state.finish_due or ("hold",)
+        w, iterations, word, result = solvers.finish(state.w, state.p, deadline, way)
         measured = _measure(solvers.evaluator, w, state.p)
-        done = replace(state, w=w, converged=result is None or result.converged, finish_due=False, **measured)
+        done = replace(state, w=w, converged=result is None or result.converged, finish_due=(), **measured)
         seconds = time.monotonic() - started
         record = _record(done, "finish", 0.0, None, iterations=iterations, seconds=seconds, word=word)
         records = (*state.records, record)
         if result is not None and result.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
-        if not self._accepted(done):
-            return replace(done if keep else state, finish_due=False, records=records)
+        if not self._accepted(done) or self._loses(state, done):
+            return replace(done if keep else state, finish_due=tuple(further), records=records)
         multipliers = state.multipliers if result is None else _multipliers(solvers.mpcc, result)
         return replace(done, finished=True, status=Status.SOLVED, multipliers=multipliers, records=records)
 

@@ -25,12 +25,15 @@ AGGREGATIONS = ("stage_stage", "stage_fe", "fe_stage", "fe_fe")
 class Group:
     """Rows of G and of H such that every product of one of each vanishes.
 
-    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation.
+    `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a `split`
+    group left and right are the two parts of a signed quantity: only their difference matters, so an active set need
+    not choose a sign.
     """
 
     left: np.ndarray
     right: np.ndarray
     summed: bool = False
+    split: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -210,10 +213,10 @@ class ProgramBuilder:
         for key, value in (("lbg", lower), ("ubg", upper), ("g_scale", scale)):
             self._rows[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
 
-    def group(self, left: np.ndarray, right: np.ndarray, *, summed: bool = False) -> None:
+    def group(self, left: np.ndarray, right: np.ndarray, *, summed: bool = False, split: bool = False) -> None:
         """Every product of a left and a right row vanishes."""
         if len(left) and len(right):
-            self.groups.append(Group(np.unique(left), np.unique(right), summed))
+            self.groups.append(Group(np.unique(left), np.unique(right), summed, split))
 
     def switch(self, name: str, at: At, residual: ca.SX, indicator: Callable[[ca.SX, ca.SX], ca.SX]) -> None:
         """residual = 0 wherever indicator(G, H) is positive."""

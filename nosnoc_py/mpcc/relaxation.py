@@ -83,10 +83,12 @@ def _switched_rows(mpcc: MPCC, sigma: ca.SX) -> list[tuple[ca.SX, float, float]]
 def branch_nlp(mpcc: MPCC) -> NLP:
     """The NLP of a fixed active set: no products; G, H and the switched equations appear as plain rows.
 
-    Which rows are fixed to zero is decided by the bounds at solve time, in the order g, G, H, r.
+    Which rows are fixed to zero is decided by the bounds at solve time, in the order g, G, H, r. The last parameter
+    weights the penalty: 0 where the switched equations are held, which makes it superfluous, else 1.
     """
+    weight = ca.SX.sym("penalty_weight")
     rows = [(mpcc.G, 0.0, np.inf), (mpcc.H, 0.0, np.inf), (mpcc.r, -np.inf, np.inf)]
-    return assemble(mpcc, mpcc.objective, rows, nonnegative=False)
+    return assemble(mpcc, mpcc.objective + weight * mpcc.penalty, rows, extra_p=weight, nonnegative=False)
 
 
 def assemble(

@@ -207,7 +207,7 @@ def _impulse_pairs(
             pairs += [NodePair(a=a, a_labels=(label,), **one) for a, label in zip(values, labels, strict=True)]
         else:
             pairs.append(NodePair(a=ca.vertcat(*values), a_labels=labels, **one))
-        pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:]))
+        pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:], split=True))
     return tuple(pairs)
 
 

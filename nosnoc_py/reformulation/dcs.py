@@ -87,13 +87,15 @@ class Pair:
 class NodePair:
     """Every a_i b_j vanishes, at one node: a and b are columns with a label per row.
 
-    Solvers see one product, (sum of a) * (sum of b).
+    Solvers see one product, (sum of a) * (sum of b). `split` says that a and b are boundary variables of which only the
+    difference has a meaning, the positive and the negative part of something.
     """
 
     a: ca.SX
     b: ca.SX
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
+    split: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

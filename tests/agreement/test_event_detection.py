@@ -151,9 +151,7 @@ def test_two_events_in_one_step_of_three_elements() -> None:
     x0 = (1.4, 0.1, 1.0, -1.0)
     final, impacts = reference.run(x0, 0.2)
     assert [k for _, k, _ in impacts] == [0, 1]
-    trajectory = ns.simulate(
-        system, x0=x0, duration=0.2, steps=1, method=ns.FESDJ(rk_stages=4, finite_elements=3)
-    )
+    trajectory = ns.simulate(system, x0=x0, duration=0.2, steps=1, method=ns.FESDJ(rk_stages=4, finite_elements=3))
     assert trajectory.success
     assert [i.name for i in trajectory.impacts] == ["floor", "wall"]
     np.testing.assert_allclose([i.time for i in trajectory.impacts], [t for t, _, _ in impacts], rtol=0, atol=1e-9)

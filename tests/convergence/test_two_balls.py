@@ -7,7 +7,6 @@ import pytest
 
 import nosnoc_py as ns
 from models import two_balls_spring as two_balls
-from nosnoc_py.simulation.prediction import Predictor
 
 START = (1.0, 2.0, 0.0, 0.0)
 
@@ -48,21 +47,13 @@ def test_order_of_the_implicit_euler_method_on_a_softer_spring() -> None:
 
 
 @pytest.mark.parametrize("steps", [100, 200])
-def test_fixed_steps_do_not_converge(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_steps_do_not_converge(steps: int) -> None:
     assert error(steps, rk_stages=3) < 1e-3
-    monkeypatch.setattr(Predictor, "catches", lambda *_: False)  # else the simulator refuses the landing by force
     trajectory = run(steps, rk_stages=3, switch_detection=False)
     final = trajectory.t[-1]
-    assert final > 0.41  # beyond the first impact, 9.5 and 1.9 were measured at the end
+    assert final > 0.41  # beyond the first impact; errors of 9.5 and 1.9 were measured at the end
     assert np.abs(trajectory.final_state - two_balls.exact(1.0)([min(final, 1.0)])[0]).max() > 1.0
     assert trajectory.impacts == ()
-
-
-@pytest.mark.parametrize("steps", [100, 200])
-def test_fixed_steps_end_in_a_status(steps: int) -> None:
-    trajectory = run(steps, rk_stages=3, switch_detection=False)
-    assert trajectory.status is ns.Status.STEP_FAILED
-    assert trajectory.t[-1] == pytest.approx(0.4)  # at the first impact
 
 
 def test_impacts_of_the_polished_run() -> None:
