@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
@@ -99,7 +99,7 @@ class Transcription:
         values = self.mpcc.p0 if parameters is None else parameters
         horizon = float(values[self.mpcc.parameters["horizon"]][0])
         p = values[self.mpcc.parameters["p"]]
-        places = Places(self.grid, self.tableau.c, horizon)
+        places = Places.equal(self.grid, self.tableau.c, horizon)
         if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
             return np.array(guess.w)
         if isinstance(guess, Trajectory):
@@ -127,15 +127,17 @@ class Transcription:
             return min(max(t + guess.t0, guess.t0), end)
 
         look = trajectory_series(guess)
+        impacts = [replace(event, time=event.time - guess.t0) for event in guess.impacts]
         has_control = guess.control_names == self.dcs.u_names and len(guess.u) > 0
         return fill(
             self.mpcc,
             self.dcs,
-            places,
+            places.through([event.time for event in impacts]),
             p,
             lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
             (lambda t: guess.control(clip(t))) if has_control else None,
             lambda name, t: look(name, clip(t)),
+            impacts,
         )
 
     def solvers(self, solver: Homotopy) -> Solvers:
@@ -182,8 +184,12 @@ class Transcription:
         evaluator = state.solvers.evaluator
         status = state.status or (Status.SOLVED if state.finished else Status.STOPPED)
         seconds = sum(record.wall_seconds for record in state.records)
+        fields = trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid)
         return Solution(
-            **trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid),
+            **fields,
+            message=self._held(
+                state.w, [event.time for event in fields["events"] if event.kind == "impact"], readout.h
+            ),
             parameters=dict(zip(self.dcs.p_names, state.p[layout["p"]], strict=True)),
             status=status,
             objective=state.values.objective,
@@ -194,7 +200,7 @@ class Transcription:
             iterations=sum(record.iterations for record in state.records),
             wall_seconds=seconds if wall_seconds is None else wall_seconds,
             log=state.records,
-            multipliers=self._multipliers(state, horizon),
+            multipliers=self._multipliers(state, horizon, readout.h),
             worst=evaluator.worst(state.values),
             w=state.w,
             layout_key=self.layout_key,
@@ -205,12 +211,28 @@ class Transcription:
             solver=solver,
         )
 
-    def _multipliers(self, state: HomotopyState, horizon: float) -> dict[str, Series]:
+    def _held(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray) -> str:
+        """Say which impacts the grid holds in place: such an optimum may be one of the grid and not of the problem."""
+        steps = np.array([w[block.start] for block in self.mpcc.variables.blocks("s")])
+        rows = [block.start for block in self.mpcc.variables.blocks("s")]
+        bound = (steps < self.mpcc.lbw[rows] + 1e-6) | (steps > self.mpcc.ubw[rows] - 1e-6)
+        starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
+        first = np.array([e.at.element == 0 for e in self.elements])
+        nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
+        held = [f"{starts[n]:.6g}" for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
+        if not held or not self.method.switch_detection:
+            return ""
+        return (
+            f"the grid holds the impacts at t = {', '.join(held)} (on the control grid, or a step beside them at its "
+            "bound): try another number of control stages, a larger gamma_h, or a guess from another grid"
+        )
+
+    def _multipliers(self, state: HomotopyState, horizon: float, h: np.ndarray) -> dict[str, Series]:
         if state.multipliers is None:
             return {}
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
-        places = Places(self.grid, self.tableau.c, horizon)
+        places = Places.of_lengths(self.grid, self.tableau.c, h)
         found: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(_block_name(constraint)))

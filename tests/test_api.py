@@ -71,8 +71,7 @@ def test_a_trajectory_as_guess(reference: ns.Solution) -> None:
     problem = ns.transcribe(throw(), METHOD)
     w = problem.initial_guess(flight)
     readout = problem.read(w, problem.mpcc.p0)
-    ends = np.arange(1, 9) / 4
-    np.testing.assert_allclose(readout.x_right, flight(ends, "-"), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(readout.x_right, flight(np.cumsum(readout.h), "-"), rtol=0, atol=1e-12)
     np.testing.assert_allclose(problem.controls(w), 0.3, rtol=0, atol=1e-12)
     solution = problem.solve(guess=flight)
     assert solution.success
@@ -82,11 +81,23 @@ def test_a_trajectory_as_guess(reference: ns.Solution) -> None:
 def test_a_solution_of_another_grid_as_guess(reference: ns.Solution) -> None:
     problem = ns.transcribe(throw(), ns.FESDJ(control_stages=8))
     w = problem.initial_guess(reference)
-    ends = np.arange(1, 17) / 8
-    np.testing.assert_allclose(problem.read(w, problem.mpcc.p0).x_right, reference(ends, "-"), rtol=0, atol=1e-12)
+    readout = problem.read(w, problem.mpcc.p0)
+    ends = np.cumsum(readout.h)
+    np.testing.assert_allclose(readout.x_right, reference(ends, "-"), rtol=0, atol=1e-12)
+    impact = reference.impacts[0]  # a node lies on it, with its impulse and the velocity after it
+    node = int(np.argmin(np.abs(ends - impact.time))) + 1
+    assert abs(ends[node - 1] - impact.time) < 1e-12
+    assert abs(readout.impacts[node, 0, 0] - impact.impulse) < 1e-12
+    np.testing.assert_allclose(readout.x_left[node], reference(impact.time, "+"), rtol=0, atol=1e-12)
     np.testing.assert_allclose(problem.controls(w), np.repeat(reference.u, 2, axis=0), rtol=0, atol=1e-12)
-    finer = problem.solve(guess=reference)
+    finer = problem.solve(ns.Homotopy(sigma_0=1e-3), guess=reference)  # a small sigma does not forget the guess
     assert finer.success
+    assert finer.objective < reference.objective  # more controls, the same impact
+    assert abs(finer.impacts[0].time - impact.time) < 0.01
+    assert finer.message == ""
+    cold = problem.solve()  # from zeros the impact sticks to the control grid, and the solution says so
+    assert cold.objective > finer.objective + 0.1
+    assert "the grid holds the impacts at t = 0.75" in cold.message
     assert finer.x[-1, 0] == pytest.approx(-0.4, abs=1e-8)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -14,26 +15,70 @@ from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.layout import At, Block
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution import Event, Trajectory
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Nominal times of all places of a discretisation: every element has its equal share of its control stage."""
+    """Times of all places of a discretisation.
 
-    grid: Grid
+    Attributes
+    ----------
+    nodes : tuple of (N_FE + 1,) arrays
+        Element boundaries of every control stage [s].
+    c : (n_s,)
+        Nodes of the Runge-Kutta scheme.
+    """
+
+    nodes: tuple[np.ndarray, ...]
     c: np.ndarray
-    horizon: float
+
+    @classmethod
+    def equal(cls, grid: Grid, c: np.ndarray, horizon: float) -> Places:
+        """Every element has its equal share of its control stage."""
+        return cls(tuple(grid.nominal_nodes(horizon)), c)
+
+    @classmethod
+    def of_lengths(cls, grid: Grid, c: np.ndarray, h: np.ndarray) -> Places:
+        """From the lengths of all elements (E,)."""
+        ends = np.concatenate([[0.0], np.cumsum(h)])
+        starts = np.concatenate([[0], np.cumsum(grid.elements)])
+        return cls(tuple(ends[a : b + 1] for a, b in pairwise(starts)), c)
+
+    def through(self, times: Sequence[float]) -> Places:
+        """Move inner nodes so that events fall on nodes, as far as there are enough elements."""
+        return Places(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
 
     def time(self, name: str, at: At) -> float:
-        """Time [s] of a block; right ends of elements for "x_right", left ends for boundary variables."""
-        length = self.horizon / self.grid.control_stages
-        start = (at.stage or 0) * length
+        """Time [s] of a block: right ends of elements for "x_right", left ends for boundary variables."""
+        nodes = self.nodes[at.stage or 0]
         if at.element is None:
-            return start + (0.5 * length if name == "u" else 0.0)
-        h = length / self.grid.elements[at.stage or 0]
+            return float(0.5 * (nodes[0] + nodes[-1]) if name == "u" else nodes[0])
         inside = 1.0 if name == "x_right" else 0.0 if at.rk is None else float(self.c[at.rk])
-        return start + (at.element + inside) * h
+        return float(nodes[at.element] + inside * (nodes[at.element + 1] - nodes[at.element]))
+
+    def relative(self, at: At) -> float:
+        """Length of an element relative to its equal share."""
+        nodes, n = self.nodes[at.stage or 0], at.element or 0
+        return float((nodes[n + 1] - nodes[n]) / (nodes[-1] - nodes[0]) * (len(nodes) - 1))
+
+    def nearest(self, time: float) -> float:
+        """The element boundary nearest to a time."""
+        every = np.concatenate(self.nodes)
+        return float(every[np.argmin(np.abs(every - time))])
+
+
+def _through(nodes: np.ndarray, times: Sequence[float]) -> np.ndarray:
+    """Events well inside a stage become nodes; the nodes left over halve the longest elements."""
+    margin = 0.1 * (nodes[-1] - nodes[0]) / (len(nodes) - 1)
+    inner = [t for t in times if nodes[0] + margin < t < nodes[-1] - margin][: len(nodes) - 2]
+    if not inner:
+        return nodes
+    made = [nodes[0], *inner, nodes[-1]]
+    while len(made) < len(nodes):
+        k = int(np.argmax(np.diff(made)))
+        made.insert(k + 1, 0.5 * (made[k] + made[k + 1]))
+    return np.array(made)
 
 
 def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]:
@@ -58,16 +103,21 @@ def fill(
     state: Callable[[float, str], np.ndarray],
     control: Callable[[float], np.ndarray] | None = None,
     series: Callable[[str, float], float | None] = lambda name, t: None,
+    impacts: Sequence[Event] = (),
 ) -> np.ndarray:
-    """Return w with states, controls and algebraic variables set at their nominal times; nothing hits at the nodes.
+    """Return w with states, controls and algebraic variables set at their places.
 
     Parameters
     ----------
     state : function (t, side) -> (n_x,)
     control : function t -> (n_u,), optional
     series : function (name, t) -> value or None
+    impacts : sequence of Event
+        Put on the nearest nodes.
     """
     w = mpcc.w0.copy()
+    names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
+    hits = [(places.nearest(event.time), event.name) for event in impacts]
     at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
     for block in mpcc.variables.blocks():
         t = places.time(block.name, block.at)
@@ -76,8 +126,10 @@ def fill(
         elif block.name == "u" and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
-            values = at_boundary(state(t, "-"), p, None)
-            w[block.rows] = values[offsets[block.name]]
+            hit = np.array([(t, name) in hits for name in names], dtype=float)
+            w[block.rows] = at_boundary(state(t, "-"), p, hit)[offsets[block.name]]
+        elif block.name == "s":
+            w[block.rows] = places.relative(block.at)
         else:
             _fill_named(w, block, t, series)
     return w

@@ -221,7 +221,7 @@ class Homotopy(Options):
         return settled and self._residuals_small(state)
 
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
-        """A finish that costs much of the objective guessed the wrong active set; a smaller sigma shows a better one."""
+        """A finish that costs much of the objective guessed a wrong active set; a smaller sigma may show a better."""
         cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
         return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
 

@@ -52,8 +52,8 @@ def contact_dcs(
     running_cost : SX scalar
     impulse_form : {"sum", "product"}
         "sum": Appendix A.2, Lambda against gap + Y+ + Y-. "product": Eq. 17, Lambda against the gap, and
-        0 = Lambda n'(v+ + e v-) written as Lambda against Y+ and against Y-, because as an equation it has no gradient
-        where Lambda = 0 and v_n = 0. Both have Y+ - Y- = n'(v+ + e v-) and Y+ against Y-; without the last, Y+ and Y-
+        0 = Lambda n'(v+ + e v-) written as Lambda against Y+ + Y-, because as an equation it has no gradient where
+        Lambda = 0 and v_n = 0. Both have Y+ - Y- = n'(v+ + e v-) and Y+ against Y-; without the last, Y+ and Y-
         are not unique where Lambda = 0 and an interior-point method lets them grow without limit.
     lift_acceleration : bool, optional
         Make the acceleration an algebraic variable with M(q) a = f_v + sum n lambda (Section 2.2), so that M is never
@@ -204,7 +204,8 @@ def _impulse_pairs(
         values = (gap[i], y_plus[i], y_minus[i])
         one = {"b": impulse[i], "b_labels": (f"Lambda_normal[{name}]",)}
         if form == "product":
-            pairs += [NodePair(a=a, a_labels=(label,), **one) for a, label in zip(values, labels, strict=True)]
+            pairs.append(NodePair(a=gap[i], a_labels=labels[:1], **one))
+            pairs.append(NodePair(a=ca.vertcat(*values[1:]), a_labels=labels[1:], **one))
         else:
             pairs.append(NodePair(a=ca.vertcat(*values), a_labels=labels, **one))
         pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:], split=True))

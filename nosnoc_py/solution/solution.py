@@ -87,10 +87,10 @@ class Solution(Trajectory):
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, events and, after a failure, what to try."""
-        said = f" ({self.message})" if self.message else ""
-        lines = [f"{self.status}{said}, stationarity: {self.stationarity.value}"]
+        lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
         lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort())]
         lines += [f"  {event}" for event in self.events] or ["  no events"]
+        lines += [f"  note: {self.message}"] if self.message else []
         if not self.success:
             lines += [f"  {residual}" for residual in self.worst]
             lines += [f"What to try: {self.status.remedy}"]

@@ -132,7 +132,7 @@ def test_a_finish_that_fails_leaves_the_iterate_of_the_homotopy(program):
     )
     homotopy = Homotopy()
     state = homotopy.init(mpcc, np.array([2e-3, 1e-3]))
-    tried = homotopy.step(replace(state, finish_due=True))
+    tried = homotopy.step(replace(state, finish_due=("hold",)))
     assert not tried.finished
     assert np.array_equal(tried.w, state.w)
     assert tried.records[-1].label == "finish"
