@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.fesd import run
@@ -44,6 +45,9 @@ def solve(
     Solution
         Also when the solver fails: `status` says why and what to try.
     """
+    check_type(ocp, OCP, "ocp")
+    solver = Homotopy() if solver is None else solver
+    check_type(solver, Homotopy, "solver")
     problem = transcribe(ocp, FESDJ() if method is None else method)
     return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
 
@@ -88,6 +92,7 @@ def simulate(
     Trajectory
         Up to the step that failed, if one does: `status` says so.
     """
+    check_type(system, CLS, "system")
     return run(
         system,
         x0=x0,

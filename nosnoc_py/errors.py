@@ -40,6 +40,15 @@ class UnknownNameError(NosnocError, KeyError):
         return str(self.args[0])
 
 
+def check_type(given: object, expected: type, what: str) -> None:
+    """Raise `OptionError` when an argument is of another kind, with the kind that was expected."""
+    if not isinstance(given, expected):
+        kind = given.__name__ if isinstance(given, type) else type(given).__name__
+        raise OptionError(
+            f"{what}: expected {expected.__name__}, given {kind}; pass an object made by ns.{expected.__name__}(...)."
+        )
+
+
 def unknown_name(given: object, legal: Iterable[str], what: str = "name") -> str:
     """One sentence about an unknown name, with the nearest legal ones first."""
     legal = tuple(legal)

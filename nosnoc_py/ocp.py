@@ -137,6 +137,7 @@ class OCP:
         _check_names(constraints)
         resolved = {"horizon": horizon, "p": p, "x0": x0, "stage_cost": stage_cost, "terminal_cost": terminal_cost}
         resolved |= {"x_bounds": self._pair("x", s.state_names), "u_bounds": self._pair("u", s.control_names)}
+        _check_start(x0, resolved["x_bounds"], s.state_names)
         for key, value in (resolved | constraints).items():
             object.__setattr__(self, key, value)
 
@@ -157,6 +158,17 @@ class OCP:
         return f"OCP: horizon {self.horizon:g} s, x0 {start}, constraints: {counts}\n  {self.system!r}".replace(
             "\n", "\n  "
         )
+
+
+def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], names: Sequence[str]) -> None:
+    """An initial state outside of the state bounds has no solution: say so before any solve."""
+    if x0 is None:
+        return
+    for name, value, low, high in zip(names, x0, *bounds, strict=True):
+        if not low - 1e-9 <= value <= high + 1e-9:
+            raise ModelError(
+                f"OCP: x0 has {name} = {value:g}, outside of its bounds [{low:g}, {high:g}]; widen them or move x0."
+            )
 
 
 def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) -> tuple[Constraint, ...]:

@@ -17,7 +17,7 @@ from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places, control_guess, fill, trajectory_series
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
-from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError, check_type
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, Solvers
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
@@ -30,6 +30,8 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers
 
 OCP_GAMMA = 0.9
+# First relaxation parameter, relative to sigma_0, from an iterate of the same transcription.
+WARM_SIGMA = 1e-4
 SIMULATION_GAMMA = 0.9999
 
 
@@ -163,8 +165,22 @@ class Transcription:
         started = time.monotonic()
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
-        state = solver.run(self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=self.solvers(solver))
+        state = self._run(solver, w, values, guess, callback, time_limit)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
+
+    def _run(
+        self, solver: Homotopy, w: np.ndarray, values: np.ndarray, guess: Any, callback: Any, time_limit: float | None
+    ) -> HomotopyState:
+        """Run the homotopy; an iterate of this transcription is first tried with a small sigma, which keeps it."""
+        solvers = self.solvers(solver)
+        if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
+            small = max(WARM_SIGMA * solver.sigma_0, solver.sigma_min)
+            state = solver.run(
+                self.mpcc, w, values, sigma=small, callback=callback, time_limit=time_limit, solvers=solvers
+            )
+            if state.status not in (Status.INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
+                return state
+        return solver.run(self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=solvers)
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
         """Numbers of all finite elements at an iterate."""
@@ -257,11 +273,15 @@ def transcribe(ocp: OCP, method: FESDJ) -> Transcription:
     OptionError
         If the method does not fit the system.
     """
+    check_type(ocp, OCP, "ocp")
+    check_type(method, FESDJ, "method")
     return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
 def transcribe_step(system: CLS, method: FESDJ) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
+    check_type(system, CLS, "system")
+    check_type(method, FESDJ, "method")
     if isinstance(method.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
     one = method.replace(control_stages=1, finite_elements=method.finite_elements)

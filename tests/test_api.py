@@ -196,3 +196,57 @@ def test_what_is_reported_as_solved_is_physical(aggregation: str, impulse_form: 
     assert again.success
     np.testing.assert_allclose(again.final_state, solution.final_state, rtol=0, atol=1e-7)
     assert [i.time for i in again.impacts] == pytest.approx([i.time for i in solution.impacts], abs=1e-7)
+
+
+def test_wrong_objects_are_named_before_any_solve() -> None:
+    problem: Any = throw()
+    for call, expected in (
+        (lambda: ns.solve(problem, ns.Homotopy()), "method: expected FESDJ, given Homotopy"),  # type: ignore[arg-type]
+        (lambda: ns.solve(problem, METHOD, METHOD), "solver: expected Homotopy, given FESDJ"),  # type: ignore[arg-type]
+        (lambda: ns.solve(problem.system, METHOD), "ocp: expected OCP, given CLS"),
+        (lambda: ns.simulate(problem, x0=[0, 1], duration=1.0), "system: expected CLS, given OCP"),
+    ):
+        with pytest.raises(ns.OptionError, match=expected):
+            call()
+
+
+def test_x0_outside_of_the_state_bounds() -> None:
+    with pytest.raises(ns.ModelError, match="outside of its bounds"):
+        ns.OCP(throw().system, horizon=1.0, x0=[0, 1.6], bounds=ns.Bounds(x=([-1, -1], [1, 1])))
+
+
+@pytest.mark.parametrize("steps", [10, 20])
+def test_a_simulation_that_leaves_the_model_ends_in_a_status(steps: int) -> None:
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1), force=ca.sqrt(1.2 - q))
+    trajectory = ns.simulate(system, x0=[1, 2], duration=1.0, steps=steps)  # q reaches 1.2 before t = .1
+    assert not trajectory.success
+    assert trajectory.t[-1] <= 0.1
+    assert np.isfinite(trajectory.x).all()
+
+
+def test_a_prediction_that_overflows_is_no_exception() -> None:
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1), force=v**3)
+    trajectory = ns.simulate(system, x0=[1, 2], duration=1.0, steps=10)
+    assert np.isfinite(trajectory.x).all()
+
+
+def test_bodies_do_not_pass_through_each_other() -> None:
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    pegs = [
+        ns.Contact(f"peg {i}", gap=ca.sqrt((q[0] - x) ** 2 + q[1] ** 2) - 0.1, restitution=1.0)
+        for i, x in enumerate((0.0, -1.0))
+    ]
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=pegs)
+    arguments: dict[str, Any] = {"x0": [-0.5, 0, 8, 0], "duration": 1.0}
+    for steps in (2, 4):  # several impacts in a step: too many for two elements
+        coarse = ns.simulate(system, steps=steps, **arguments)
+        assert not coarse.success
+        assert np.abs(coarse.x[:, 0] + 0.5).max() <= 0.4 + 1e-9
+    fine = ns.simulate(system, steps=40, **arguments)
+    assert fine.success
+    assert len(fine.impacts) == 10
+    # between the pegs there and back at 8 m/s
+    travelled = 8.0 - 0.4 - 9 * 0.8
+    assert fine.final_state[0] == pytest.approx(-0.9 + travelled, abs=1e-9)

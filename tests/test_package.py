@@ -78,7 +78,7 @@ def own_doc(value: object) -> str | None:
 def test_readme_example_runs(tmp_path):
     example = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     assert example, "README.md has no ```python block"
-    run(example[1], folder=tmp_path)
+    run(example[1] + "\nassert solution.success, solution.summary()", folder=tmp_path)
 
 
 def test_version_is_the_same_everywhere():

@@ -30,6 +30,7 @@ class FESDJ(Options):
     step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"}
         How step lengths are made equal where nothing switches (Eqs. 26-30, Remark 4). The heuristics add a small
         penalty; "l2_relaxed" weights it with the indicator; "direct" imposes the equations.
+        Without the active-set finish "direct" and "none" miss some inelastic landings.
     equilibration_weight : float
         Weight of the penalties. They are reported as `penalty`, never inside `objective`.
     equilibration_epsilon : float
@@ -46,7 +47,8 @@ class FESDJ(Options):
     initial_impulse : bool
         Allow an impact at t = 0 (Eq. 17 with n = 0).
     epsilon_c : float
-        Fraction of an element used in the regularising inequality, Eq. 18.
+        Fraction of an element used in the regularising inequality f_c + epsilon_c h n'(v+ + e v-) >= 0, which stands in
+        place of Eq. 18.
     """
 
     control_stages: int = Field(default=1, ge=1)

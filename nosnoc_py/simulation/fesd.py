@@ -108,7 +108,7 @@ class Simulator:
             iterations += sum(record.iterations for record in found.records)
             if found.status is Status.INTERRUPTED:
                 return self._advance(state, found, attempt, iterations)
-            if found.status is Status.SOLVED and not self._catches(state, found):
+            if found.status is Status.SOLVED and not self._is_wrong(state, found):
                 return self._advance(state, found, attempt, iterations)
             if best is None or found.infeasibility < best.infeasibility:
                 best = found
@@ -116,34 +116,31 @@ class Simulator:
         return self._advance(state, replace(best, status=Status.STEP_FAILED), attempt, iterations)
 
     def _by_newton(self, state: SimulatorState, values: np.ndarray, guesses: list[np.ndarray]) -> HomotopyState | None:
-        """Try predicted patterns, each with one event more than the last; collect their iterates as guesses.
-
-        A step that satisfies every equation but penetrates between its stages is taken only when no pattern with the
-        missed event holds: the discretisation itself looks at the stages alone.
-        """
+        """Try predicted patterns, each with one event more than the last; collect their iterates as guesses."""
         p, u = state.p, values[self.problem.mpcc.parameters["u"]]
-        closed = _closed_before(state)
-        patterns = [self._predictor.start(state.x, u, p, closed)]
-        second_best: HomotopyState | None = None
+        patterns = [self._predictor.start(state.x, u, p, _closed_before(state))]
         for node in range(1, self._predictor.count + 1):
             further: list[Pattern] = []
             for pattern in patterns:
                 w = self._predictor.iterate(pattern, values)
-                found = self.solver.finish_only(self._solvers, w, values)
+                if not np.isfinite(w).all():
+                    continue
                 guesses.append(w)
+                found = self.solver.finish_only(self._solvers, w, values)
                 if not np.isfinite(found.w).all():
                     continue
-                readout = self.problem.read(found.w, values)
-                if found.finished and self._predictor.catches(closed, readout, u, p):
-                    continue
-                violation = self._predictor.violation(pattern, readout, p, node - 1)
-                if found.finished and violation is None:
+                if found.finished and not self._is_wrong(state, found):
                     return found
-                second_best = found if found.finished and second_best is None else second_best
+                readout = self.problem.read(found.w, values)
+                violation = self._predictor.violation(pattern, readout, p, node - 1)
                 if violation is not None and node < self._predictor.count:
                     further += self._predictor.next_events(pattern, violation, readout, u, p, node)
             patterns = further
-        return second_best
+        return None
+
+    def _is_wrong(self, state: SimulatorState, found: HomotopyState) -> bool:
+        """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
+        return self._catches(state, found) or self._predictor.penetrates(self.problem.read(found.w, found.p), state.p)
 
     def _catches(self, state: SimulatorState, found: HomotopyState) -> bool:
         readout = self.problem.read(found.w, found.p)

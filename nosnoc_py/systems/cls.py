@@ -79,7 +79,7 @@ class CLS:
     u : SX (n_u,), optional
         Controls.
     p : SX (n_p,), optional
-        Parameters; values are given to `solve` and `simulate`, defaults in `nominal_p`.
+        Parameters; values are given to the OCP and to `simulate`, defaults in `p_default`.
     mass_matrix : SX or DM (n_q, n_q)
         M(q), symmetric positive definite.
     force : SX (n_q,)
