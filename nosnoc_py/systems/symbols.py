@@ -120,7 +120,7 @@ def numbers(value: Any, what: str, length: int) -> np.ndarray:
         if value is None or np.asarray(value).dtype.kind in "US":  # NumPy would read None as NaN and "1" as 1
             raise TypeError
         array = np.array(value, dtype=float)  # a copy: what the user holds may change later
-    except (TypeError, ValueError):
+    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
         raise ModelError(f"{what}: expected {length} numbers, given {value!r}.") from None
     array = np.full(length, float(array)) if array.ndim == 0 else array.reshape(-1)
     if array.shape != (length,):
