@@ -16,6 +16,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.errors import ModelError
 from nosnoc_py.mpcc.layout import At, Layout
 
 AGGREGATIONS = ("stage_stage", "stage_fe", "fe_stage", "fe_fe")
@@ -84,6 +85,46 @@ class MPCC:
     right: Layout = field(default_factory=Layout)
     switched: Layout = field(default_factory=Layout)
 
+    @classmethod
+    def of_pairs(
+        cls,
+        *,
+        w: ca.SX,
+        G: ca.SX,
+        H: ca.SX,
+        objective: Any = 0.0,
+        penalty: Any = 0.0,
+        g: Any = None,
+        p: ca.SX | None = None,
+        lbw: Any = -np.inf,
+        ubw: Any = np.inf,
+        lbg: Any = 0.0,
+        ubg: Any = 0.0,
+        w0: Any = 0.0,
+        p0: Any = 0.0,
+    ) -> MPCC:
+        """An MPCC as the textbooks write it: 0 <= G_i, H_i >= 0, G_i H_i = 0, pair by pair.
+
+        Parameters
+        ----------
+        w, p : SX (n_w,), (n_p,)
+            Symbols. Components are called by the names of their symbols.
+        G, H : SX (n_c,)
+        objective, penalty : SX scalar or float
+            The penalty is minimised too but never part of a reported or certified objective.
+        g : SX (n_g,), optional
+        lbw, ubw, w0 : (n_w,) or float
+        lbg, ubg : (n_g,) or float
+        p0 : (n_p,) or float
+
+        Raises
+        ------
+        ModelError
+            For other kinds of symbols, sizes that do not fit, NaN, an infinite start, lower > upper, and expressions
+            of other symbols than w and p.
+        """
+        return cls(**_checked_pairs(locals()))
+
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Index arrays (i, j) of all single products G_i H_j that vanish."""
         grids = [np.meshgrid(group.left, group.right, indexing="ij") for group in self.groups]
@@ -108,6 +149,100 @@ class MPCC:
             f"  {self.G.numel()} + {self.H.numel()} nonnegative quantities, {pairs} products in {len(self.groups)} "
             f"groups ({self.aggregation}), {self.r.numel()} switched equations\n  {self.variables!r}"
         )
+
+
+def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an MPCC from the arguments of `of_pairs`."""
+    w, p = _symbols(given["w"], "w"), _symbols(ca.SX(0, 1) if given["p"] is None else given["p"], "p")
+    known = set() if w.numel() + p.numel() == 0 else {s.element_hash() for s in ca.vertsplit(ca.vertcat(w, p))}
+    if len(known) < w.numel() + p.numel():
+        raise ModelError("w and p: the same symbol appears twice.")
+    g = ca.SX(0, 1) if given["g"] is None else given["g"]
+    fields = {"g": g} | {name: given[name] for name in ("G", "H", "objective", "penalty")}
+    fields = {name: _expression(value, name, known) for name, value in fields.items()}
+    n_g, n_c = fields["g"].numel(), fields["G"].numel()
+    if n_c != fields["H"].numel():
+        raise ModelError(f"G and H: expected as many rows, given {n_c} and {fields['H'].numel()}.")
+    for name in ("objective", "penalty"):
+        if fields[name].numel() != 1:
+            raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
+    sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
+    numbers = {name: _numbers(given[name], name, size) for name, size in sizes.items()}
+    for what, names in (("w", _labels(w)), ("g", [f"g[{i}]" for i in range(n_g)])):
+        lower, upper = numbers[f"lb{what}"], numbers[f"ub{what}"]
+        wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
+        if wrong.size:
+            i = int(wrong[0])
+            raise ModelError(
+                f"bounds of {names[i]} ({what}, row {i}): expected lower <= upper and at least one "
+                f"finite number between, given [{lower[i]:g}, {upper[i]:g}]."
+            )
+    for name in ("w0", "p0"):
+        if not np.isfinite(numbers[name]).all():
+            raise ModelError(f"{name}: expected finite numbers, given {numbers[name][~np.isfinite(numbers[name])][0]}.")
+    sides = ca.SX.sym("G", n_c), ca.SX.sym("H", n_c)
+    layouts = {
+        "variables": ("w", _labels(w)),
+        "parameters": ("p", _labels(p)),
+        "constraints": ("g", [f"g[{i}]" for i in range(n_g)]),
+        "left": ("G", [f"G[{i}]" for i in range(n_c)]),
+        "right": ("H", [f"H[{i}]" for i in range(n_c)]),
+    }
+    return {
+        **fields,
+        **numbers,
+        **{key: _layout(*names) for key, names in layouts.items()},
+        "w": w,
+        "p": p,
+        "r": ca.SX(0, 1),
+        "indicator": ca.Function("indicator", [*sides], [ca.SX(0, 1)]),
+        "w_scale": np.ones(w.numel()),
+        "g_scale": np.ones(n_g),
+        "G_variable": _plain_variables(fields["G"], w),
+        "H_variable": _plain_variables(fields["H"], w),
+        "groups": tuple(Group(np.array([i]), np.array([i])) for i in range(n_c)),
+        "aggregation": "stage_stage",
+    }
+
+
+def _symbols(value: Any, name: str) -> ca.SX:
+    if not isinstance(value, ca.SX) or not value.is_valid_input():
+        raise ModelError(f"{name}: expected a column of SX symbols, given {type(value).__name__} {value}.")
+    return ca.vec(value)
+
+
+def _labels(symbols: ca.SX) -> list[str]:
+    return [symbols[i].name() for i in range(symbols.numel())]
+
+
+def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
+    try:
+        expression = ca.vec(ca.densify(ca.SX(value)))
+    except (NotImplementedError, TypeError, RuntimeError):
+        raise ModelError(f"{name}: expected an SX expression, given {type(value).__name__}.") from None
+    foreign = [str(symbol) for symbol in ca.symvar(expression) if symbol.element_hash() not in known]
+    if foreign:
+        raise ModelError(f"{name}: depends on {', '.join(foreign[:5])}, which is neither in w nor in p.")
+    return expression
+
+
+def _numbers(value: Any, name: str, size: int) -> np.ndarray:
+    try:
+        array = np.array(value, dtype=float)
+        array = np.full(size, float(array)) if array.ndim == 0 else array.reshape(-1)
+    except (TypeError, ValueError):
+        raise ModelError(f"{name}: expected {size} numbers, given {value!r}.") from None
+    if array.size != size:
+        raise ModelError(f"{name}: expected {size} numbers, given {array.size}.")
+    if np.isnan(array).any():
+        raise ModelError(f"{name}: NaN at position {int(np.argmax(np.isnan(array)))}.")
+    return array
+
+
+def _layout(name: str, components: Sequence[str]) -> Layout:
+    layout = Layout()
+    layout.add(name, At(), tuple(components))
+    return layout
 
 
 Rows = list[int]
