@@ -16,10 +16,15 @@ from nosnoc_py.errors import (
     UnknownNameError,
     unknown_name,
 )
+from nosnoc_py.mpcc.active_set import ActiveSet
+from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.result import MPCCResult
+from nosnoc_py.mpcc.solve import solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Constraint
 from nosnoc_py.simulation.fesd import Simulator
-from nosnoc_py.solution import Event, Solution, Trajectory, load
+from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.status import Stationarity, Status, Stop
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.transcription import Transcription
@@ -45,6 +50,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ActiveSet",
+    "Auto",
     "CLS",
     "FESDJ",
     "OCP",
@@ -53,6 +60,8 @@ __all__ = [
     "Contact",
     "Event",
     "Homotopy",
+    "MPCC",
+    "MPCCResult",
     "ModelError",
     "NosnocError",
     "OptionError",
@@ -67,10 +76,12 @@ __all__ = [
     "Transcription",
     "TranscriptionError",
     "UnknownNameError",
+    "explain",
     "load",
     "plot",
     "plot_homotopy",
     "simulate",
     "solve",
+    "solve_mpcc",
     "transcribe",
 ]

@@ -7,7 +7,9 @@ from typing import Any
 
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import check_type
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
+from nosnoc_py.mpcc.auto import Auto
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.fesd import run
 from nosnoc_py.solution import Solution, Trajectory
@@ -20,10 +22,10 @@ __all__ = ["simulate", "solve", "transcribe"]
 def solve(
     ocp: OCP,
     method: FESDJ | None = None,
-    solver: Homotopy | None = None,
+    solver: Strategy | None = None,
     *,
     guess: Any = None,
-    callback: Callable[[HomotopyState], Any] | None = None,
+    callback: Callback | None = None,
     time_limit: float | None = None,
 ) -> Solution:
     """Solve an optimal control problem.
@@ -32,11 +34,12 @@ def solve(
     ----------
     ocp : OCP
     method : FESDJ, optional
-    solver : Homotopy, optional
+    solver : Auto, ActiveSet or Homotopy, optional
+        Default `Auto()`.
     guess : optional
         A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
     callback : callable, optional
-        Called with every `HomotopyState`; returns `ns.Stop` to end the work.
+        Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
 
@@ -46,8 +49,8 @@ def solve(
         Also when the solver fails: `status` says why and what to try.
     """
     check_type(ocp, OCP, "ocp")
-    solver = Homotopy() if solver is None else solver
-    check_type(solver, Homotopy, "solver")
+    solver = Auto() if solver is None else solver
+    check_type(solver, Strategy, "solver")
     problem = transcribe(ocp, FESDJ() if method is None else method)
     return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
 

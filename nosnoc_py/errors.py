@@ -45,8 +45,15 @@ def check_type(given: object, expected: type, what: str) -> None:
     if not isinstance(given, expected):
         kind = given.__name__ if isinstance(given, type) else type(given).__name__
         raise OptionError(
-            f"{what}: expected {expected.__name__}, given {kind}; pass an object made by ns.{expected.__name__}(...)."
+            f"{what}: expected {expected.__name__}, given {kind}; pass an object made by "
+            f"{' or '.join(f'ns.{name}(...)' for name in _makers(expected))}."
         )
+
+
+def _makers(expected: type) -> tuple[str, ...]:
+    """An abstract family is made by its members."""
+    members = getattr(expected, "__abstractmethods__", None) and expected.__subclasses__()
+    return tuple(kind.__name__ for kind in (members or [expected]))
 
 
 def unknown_name(given: object, legal: Iterable[str], what: str = "name") -> str:

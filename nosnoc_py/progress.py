@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nosnoc_py.mpcc.homotopy import HomotopyState
+from nosnoc_py.mpcc.strategy import SolverState
 from nosnoc_py.simulation.fesd import SimulatorState
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Progress:
         """Report one state; an object of another kind is passed over."""
         if not self._visible():
             return
-        if isinstance(state, HomotopyState):
+        if isinstance(state, SolverState):
             self._homotopy(state)
         elif isinstance(state, SimulatorState):
             self._simulation(state)
@@ -108,19 +108,19 @@ class Progress:
         assert self._console is not None
         self._console.print(text, style=style, soft_wrap=True)
 
-    def _homotopy(self, state: HomotopyState) -> None:
+    def _homotopy(self, state: SolverState) -> None:
         if not state.records:
             return
         record = state.records[-1]
         if record.step == 0 or not self._headed:
             self._headed = True
             self._write(HEADER, "bold")
-        sigma = "" if record.label == "finish" else f"{record.sigma:.1e}"
+        sigma = f"{record.sigma:.1e}" if record.sigma else ""
         self._write(
             f"{record.step:>4}  {record.label:<9}{sigma:>8}{record.objective:>15.6f}{record.complementarity:>13.1e}"
             f"{record.infeasibility:>11.1e}{record.iterations:>12}"
         )
-        self.describe("finish on the active set" if state.finish_due else f"sigma {state.sigma:.1e}")
+        self.describe(record.label)
 
     def _simulation(self, state: SimulatorState) -> None:
         self._count += 1

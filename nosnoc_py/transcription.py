@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -18,20 +19,21 @@ from nosnoc_py.discretization.guess import Places, control_guess, fill, trajecto
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, TranscriptionError, check_type
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, Solvers
+from nosnoc_py.mpcc.auto import Auto
+from nosnoc_py.mpcc.solve import names_of
+from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.solution import Series, Solution, Trajectory
+from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers
 
 OCP_GAMMA = 0.9
-# First relaxation parameter, relative to sigma_0, from an iterate of the same transcription.
-WARM_SIGMA = 1e-4
 SIMULATION_GAMMA = 0.9999
 
 
@@ -59,7 +61,6 @@ class Transcription:
     mpcc: MPCC
     elements: tuple[Element, ...]
     reader: Reader
-    _solvers: dict[str, Solvers] = field(default_factory=dict, repr=False)
 
     @property
     def layout_key(self) -> str:
@@ -142,45 +143,55 @@ class Transcription:
             impacts,
         )
 
-    def solvers(self, solver: Homotopy) -> Solvers:
-        """The built functions and solvers for one set of options, built on first use and kept."""
-        key = repr(solver)
-        if key not in self._solvers:
-            self._solvers[key] = solver.build(self.mpcc)
-        return self._solvers[key]
+    @cached_property
+    def solvers(self) -> Solvers:
+        """The built functions and solvers, each made on first use and kept for all strategies and re-solves."""
+        return Solvers(self.mpcc)
 
     def solve(
         self,
-        solver: Homotopy | None = None,
+        solver: Strategy | None = None,
         *,
         x0: Any = None,
         p: Any = None,
         horizon: float | None = None,
         guess: Any = None,
-        callback: Callable[[HomotopyState], Any] | None = None,
+        callback: Callback | None = None,
         time_limit: float | None = None,
     ) -> Solution:
         """Solve, or solve again with other x0, p, horizon, without a new transcription."""
-        solver = Homotopy() if solver is None else solver
+        solver = Auto() if solver is None else solver
         started = time.monotonic()
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
-        state = self._run(solver, w, values, guess, callback, time_limit)
+        limit = np.inf if time_limit is None else time_limit
+        own = isinstance(guess, Solution) and guess.layout_key == self.layout_key
+        state = self._run(solver, w, values, started + limit, callback, warm=own)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     def _run(
-        self, solver: Homotopy, w: np.ndarray, values: np.ndarray, guess: Any, callback: Any, time_limit: float | None
-    ) -> HomotopyState:
-        """Run the homotopy; an iterate of this transcription is first tried with a small sigma, which keeps it."""
-        solvers = self.solvers(solver)
-        if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
-            small = max(WARM_SIGMA * solver.sigma_0, solver.sigma_min)
-            state = solver.run(
-                self.mpcc, w, values, sigma=small, callback=callback, time_limit=time_limit, solvers=solvers
-            )
+        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, warm: bool
+    ) -> SolverState:
+        """Run the strategy; an iterate of this transcription is first tried with a small sigma, which keeps it."""
+        records: tuple[StepRecord, ...] = ()
+        if warm:
+            first, sigma = solver.warm(self.mpcc)
+            state = self._once(first, w, values, deadline, callback, sigma)
             if state.status not in (Status.INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
-        return solver.run(self.mpcc, w, values, callback=callback, time_limit=time_limit, solvers=solvers)
+            records = state.records
+        state = self._once(solver, w, values, deadline, callback, None)
+        later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
+        return replace(state, records=(*records, *later))
+
+    def _once(
+        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, sigma: float | None
+    ) -> SolverState:
+        left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+        found: SolverState = solver.run(
+            self.mpcc, w, values, sigma=sigma, callback=callback, time_limit=left, solvers=self.solvers
+        )
+        return found
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
         """Numbers of all finite elements at an iterate."""
@@ -191,14 +202,14 @@ class Transcription:
         rows = [w[b.rows] for b in self.mpcc.variables.blocks("u")] if "u" in self.mpcc.variables.names else []
         return np.array(rows).reshape(self.grid.control_stages, -1)
 
-    def solution(self, state: HomotopyState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
-        """Return the solution that a state of the homotopy stands for, whatever its status."""
+    def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
+        """Return the solution that a state of a strategy stands for, whatever its status."""
         layout = self.mpcc.parameters
         horizon = float(state.p[layout["horizon"]][0])
         readout = self.read(state.w, state.p)
         u_grid = np.linspace(0.0, horizon, self.grid.control_stages + 1)
         evaluator = state.solvers.evaluator
-        status = state.status or (Status.SOLVED if state.finished else Status.STOPPED)
+        status = state.status or Status.STOPPED
         seconds = sum(record.wall_seconds for record in state.records)
         fields = trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid)
         return Solution(
@@ -210,6 +221,8 @@ class Transcription:
             status=status,
             objective=state.values.objective,
             penalty=state.values.penalty,
+            stationarity=state.stationarity,
+            biactive=() if state.certificate is None else names_of(self.mpcc, state.certificate.biactive),
             complementarity=state.complementarity,
             complementarity_min=state.complementarity_min,
             infeasibility=state.infeasibility,
@@ -243,7 +256,7 @@ class Transcription:
             "bound): try another number of control stages, a larger gamma_h, or a guess from another grid"
         )
 
-    def _multipliers(self, state: HomotopyState, horizon: float, h: np.ndarray) -> dict[str, Series]:
+    def _multipliers(self, state: SolverState, horizon: float, h: np.ndarray) -> dict[str, Series]:
         if state.multipliers is None:
             return {}
         ocp = self.ocp
@@ -257,7 +270,7 @@ class Transcription:
                 [horizon if b.at == At() else places.time(n, b.at) for n, b in zip(ends, blocks, strict=True)]
             )
             for i, component in enumerate(blocks[0].components):
-                found[component] = Series(times, np.array([state.multipliers[b.start + i] for b in blocks]))
+                found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
         return found
 
     def __repr__(self) -> str:

@@ -1,165 +1,157 @@
-"""The active-set finish: guess which side of every group is zero, solve the smooth problem, re-check.
+"""The active-set strategy: relax, fix the branch that shows, solve it, and switch branches until none descends.
 
-What the homotopy knows to 1e-6 the finish knows to machine precision, and phantom impulses of size sqrt(sigma)
-disappear. Nothing is believed: the caller checks the residuals of the unrelaxed problem afterwards.
+A homotopy ends on a branch; there the LPEC either certifies the point as B-stationary or names a branch along which
+the objective descends to first order. The method of MPECopt (Nurkanovic, Leyffer).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import casadi as ca
 import numpy as np
+from pydantic import Field
 
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.branch import complete
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
+from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.relaxation import branch_nlp
-from nosnoc_py.mpcc.residuals import Evaluator, Values
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record
+from nosnoc_py.status import Status
+
+# A branch is worth a switch when it lowers the objective by more than this, relatively.
+GAIN = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class ActiveSet:
-    """Which nonnegative quantities are zero, and which switched equations hold."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ActiveSetState(SolverState):
+    """Where the active-set strategy stands.
 
-    G: np.ndarray
-    H: np.ndarray
-    r: np.ndarray
-
-
-def guess_active_set(mpcc: MPCC, at: Values) -> ActiveSet:
-    """In every group the side whose largest member is smaller in size is taken to be zero."""
-    zero_G, zero_H = np.zeros(at.G.size, bool), np.zeros(at.H.size, bool)
-    for group in mpcc.groups:
-        if group.split:
-            zero_H[group.right] = True  # the left part alone, with either sign, stands for the difference
-        elif np.abs(at.G[group.left]).max() < np.abs(at.H[group.right]).max():
-            zero_G[group.left] = True
-        else:
-            zero_H[group.right] = True
-    # The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
-    eta = np.asarray(mpcc.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1)
-    return ActiveSet(zero_G, zero_H, eta > 0)
-
-
-def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
-    """Subtract from both parts of every split quantity the smaller one: the difference stays, both get nonnegative."""
-    w = w.copy()
-    for group in mpcc.groups:
-        if group.split:
-            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
-            smaller = np.minimum(w[plus], w[minus])
-            w[plus] -= smaller
-            w[minus] -= smaller
-    return w
-
-
-class NewtonFinish:
-    """Newton's method on the equations of an active set, for problems without an objective (simulation steps).
-
-    Least-squares steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
-    are not unique do no harm.
+    Attributes
+    ----------
+    homotopy : HomotopyState
+        The first phase; the second begins when it has a status.
+    switches : int
+        Branches that were left so far.
     """
 
-    def __init__(self, mpcc: MPCC) -> None:
-        self.mpcc = mpcc
-        rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
-        self._function = ca.Function("rows", [mpcc.w, mpcc.p], [rows, ca.jacobian(rows, mpcc.w)])
-        self._equations = mpcc.lbg == mpcc.ubg
-
-    def solve(self, w: np.ndarray, p: np.ndarray, active: ActiveSet, iterations: int = 15) -> np.ndarray:
-        """Return the last Newton iterate from w."""
-        chosen = np.concatenate([self._equations, active.G, active.H, active.r])
-        target = np.concatenate(
-            [np.where(self._equations, self.mpcc.lbg, 0.0), np.zeros(chosen.size - self.mpcc.lbg.size)]
-        )
-        free = self.mpcc.lbw < self.mpcc.ubw
-        w = np.where(free, w, self.mpcc.lbw)
-        for _ in range(iterations):
-            values, jacobian = self._function(w, p)
-            residual = (np.asarray(values).reshape(-1) - target)[chosen]
-            matrix = np.asarray(jacobian.full())[np.ix_(chosen, free)] * self.mpcc.w_scale[free]
-            if not np.isfinite(matrix).all() or not np.isfinite(residual).all():
-                break
-            step = np.linalg.lstsq(matrix, -residual, rcond=1e-11)[0] * self.mpcc.w_scale[free]
-            w = w.copy()
-            w[free] += step
-            if np.abs(step).max(initial=0.0) <= 1e-15 * max(1.0, np.abs(w).max()):
-                break
-        return w
+    homotopy: HomotopyState
+    switches: int = 0
 
 
-class BranchFinish:
-    """One NLP without complementarities, for problems with an objective."""
+class ActiveSet(Strategy):
+    """A homotopy with active-set finish, then branch switching along LPEC directions until B-stationary.
 
-    def __init__(self, mpcc: MPCC, options: Mapping[str, Any]) -> None:
-        self.mpcc = mpcc
-        settings = {
-            "tol": 1e-10,
-            "dual_inf_tol": 1e-6,
-            "compl_inf_tol": 1e-10,
-            "constr_viol_tol": 1e-10,
-            "mu_target": 0.0,
-            "acceptable_tol": 1e-10,
-            "mu_strategy": "monotone",
-            "mu_init": 1e-4,
-            "bound_push": 1e-6,
-            "bound_frac": 1e-6,
-            "max_iter": 200,
-            **options,
-        }
-        self._ipopt = Ipopt(branch_nlp(mpcc), settings)
+    Parameters
+    ----------
+    homotopy : Homotopy
+        How the first branch is found.
+    max_switches : int
+        Branches that are left at most.
+    radius : float
+        Of the LPEC's trust region, in scaled variables.
+    biactive_tolerance : float
+        Both sides of a pair below this count as zero.
+    complementarity_tolerance, infeasibility_tolerance : float
+        Success is declared on these residuals of the unrelaxed problem.
+    time_limit : float, optional
+        Seconds for everything.
+    """
 
-    def solve(self, w: np.ndarray, p: np.ndarray, active: ActiveSet, deadline: float) -> NLPResult:
-        """Solve from w; the result's x is in scaled variables."""
-        m, nlp = self.mpcc, self._ipopt.nlp
-        lbx, ubx = nlp.lbx.copy(), nlp.ubx.copy()
-        lbg, ubg = nlp.lbg.copy(), nlp.ubg.copy()
-        for group in m.groups:
-            if group.split:
-                lbx[m.G_variable[group.left]] = -np.inf
-        start = m.lbg.size
-        for zero, plain in ((active.G, m.G_variable), (active.H, m.H_variable)):
-            fixed = plain[zero & (plain >= 0)]
-            lbx[fixed] = ubx[fixed] = np.maximum(lbx[fixed], 0.0)  # a bound above zero stays; the residuals tell
-            rows = start + np.flatnonzero(zero)
-            ubg[rows] = 0.0
-            # Fixed variables leave nothing to their row.
-            loose = start + np.flatnonzero(plain >= 0)
-            lbg[loose], ubg[loose] = -np.inf, np.inf
-            start += zero.size
-        held = start + np.flatnonzero(active.r)
-        lbg[held], ubg[held] = 0.0, 0.0
-        p = np.append(p, 0.0 if active.r.any() else 1.0)
-        return self._ipopt.solve(w / m.w_scale, p, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
+    homotopy: Homotopy = Field(default_factory=lambda: Homotopy(steering="l_inf", finish_threshold=1e-2))
+    max_switches: int = Field(default=10, ge=0)
+    radius: float = Field(default=1e-3, gt=0)
+    biactive_tolerance: float = Field(default=1e-8, gt=0)
 
+    def init(
+        self,
+        mpcc: MPCC,
+        guess: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+        *,
+        solvers: Solvers | None = None,
+        sigma: float | None = None,
+        clip: bool = True,
+    ) -> ActiveSetState:
+        """Return the state before the first NLP."""
+        inner = self._homotopy.init(mpcc, guess, p, solvers=solvers, sigma=sigma, clip=clip)
+        return ActiveSetState(homotopy=inner, **_shared(inner))
 
-class Finish:
-    """The finish that fits a program: Newton without an objective, an NLP with one. Built on first use."""
+    def step(self, state: ActiveSetState, *, deadline: float = np.inf) -> ActiveSetState:
+        """One step of the homotopy; when it has ended one LPEC and, if that descends, the NLP of the next branch."""
+        try:
+            if state.homotopy.status is None:
+                return self._advance(state, deadline)
+            return self._improve(state, deadline)
+        except KeyboardInterrupt:  # outside of IPOPT
+            return replace(state, status=Status.INTERRUPTED)
 
-    def __init__(self, mpcc: MPCC, evaluator: Evaluator, options: Mapping[str, Any]) -> None:
-        self.mpcc, self._evaluator, self._options = mpcc, evaluator, options
-        self.feasibility_only = mpcc.objective.is_constant()
-        self._solver: NewtonFinish | BranchFinish | None = None
+    def terminate(self, state: ActiveSetState) -> Status | None:
+        """None while there is something left to do, else why it ends."""
+        return state.status
+
+    def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
+        """This strategy, its homotopy from a small sigma."""
+        return self, self.homotopy.warm(mpcc)[1]
 
     @property
-    def ways(self) -> tuple[str, ...]:
-        """What may be tried: hold the switched equations, or, where they are not imposed anyway, leave the penalty."""
-        free = not (self.feasibility_only or self.mpcc.enforce_switched or self.mpcc.penalty.is_constant())
-        return ("hold", "penalise") if free else ("hold",)
+    def _homotopy(self) -> Homotopy:
+        tolerances = ("complementarity_tolerance", "infeasibility_tolerance")
+        return self.homotopy.replace(**{name: getattr(self, name) for name in tolerances})
 
-    def __call__(
-        self, w: np.ndarray, p: np.ndarray, deadline: float, way: str = "hold"
-    ) -> tuple[np.ndarray, int, str, NLPResult | None]:
-        """Return (w, iterations, solver status, NLP result if there was an NLP)."""
-        active = guess_active_set(self.mpcc, self._evaluator(w, p))
-        if way == "penalise":
-            active = replace(active, r=np.zeros_like(active.r))
-        if self._solver is None:
-            build = NewtonFinish(self.mpcc) if self.feasibility_only else BranchFinish(self.mpcc, self._options)
-            self._solver = build
-        if isinstance(self._solver, NewtonFinish):
-            return join_splits(self.mpcc, self._solver.solve(w, p, active)), 0, "newton", None
-        result = self._solver.solve(w, p, active, deadline)
-        return join_splits(self.mpcc, result.x * self.mpcc.w_scale), result.iterations, result.solver_status, result
+    def _advance(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
+        homotopy = self._homotopy
+        inner = homotopy.step(state.homotopy, deadline=deadline)
+        inner = replace(inner, status=homotopy.terminate(inner))
+        solved = inner.status in (None, Status.SOLVED)
+        return replace(state, homotopy=inner, status=None if solved else inner.status, **_shared(inner))
+
+    def _improve(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
+        """Certify the point; where a branch descends, follow it."""
+        started = time.monotonic()
+        left = None if np.isinf(deadline) else max(0.0, deadline - started)
+        certificate = certificate_of(
+            state, radius=self.radius, biactive_tolerance=self.biactive_tolerance, time_limit=left
+        )
+        done = replace(state, certificate=certificate, status=Status.SOLVED)
+        done = self._logged(done, "certificate", started, f"{certificate.stationarity.value}-stationary")
+        if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= self.max_switches:
+            return done
+        return self._switch(state, done, certificate.lpec, deadline)
+
+    def _switch(
+        self, state: ActiveSetState, done: ActiveSetState, lpec: LPECResult, deadline: float
+    ) -> ActiveSetState:
+        """Solve the branch that descends; where that does not help, the certified point is the result."""
+        started = time.monotonic()
+        solvers = state.solvers
+        branch = complete(solvers.mpcc, lpec.zero_G, lpec.zero_H)
+        outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
+        new = replace(
+            state,
+            w=outcome.w,
+            branch=outcome.branch,
+            multipliers=outcome.multipliers,
+            switches=state.switches + 1,
+            records=done.records,
+            **measure(solvers.evaluator, outcome.w, state.p),
+        )
+        new = self._logged(new, "branch", started, outcome.solver_status, outcome.iterations)
+        gain = state.values.objective - new.values.objective
+        if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
+            return new
+        return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)
+
+    def _logged(
+        self, state: ActiveSetState, label: str, started: float, word: str, iterations: int = 0
+    ) -> ActiveSetState:
+        seconds = time.monotonic() - started
+        line = record(state, label, seconds=seconds, word=word, iterations=iterations)
+        return replace(state, records=(*state.records, line))
+
+
+def _shared(inner: SolverState) -> dict[str, Any]:
+    """The fields of the homotopy's state that are the strategy's too."""
+    names = {field.name for field in fields(SolverState)} - {"status", "certificate"}
+    return {name: getattr(inner, name) for name in names}

@@ -1,102 +1,74 @@
-"""The homotopy: a sequence of relaxed NLPs with sigma -> 0, then the active-set finish; init, step, terminate.
-
-Everything a step changes is in the new `HomotopyState` it returns; a loop written by the user does the same as `run`.
-"""
+"""The homotopy: a sequence of relaxed NLPs with sigma -> 0, then the active-set finish."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from nosnoc_py.errors import TranscriptionError
-from nosnoc_py.mpcc.active_set import Finish
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
+from nosnoc_py.errors import unknown_name
+from nosnoc_py.mpcc.branch import Finish, Outcome
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.relaxation import relaxed_nlp
-from nosnoc_py.mpcc.residuals import Evaluator, Values
-from nosnoc_py.options import Options
-from nosnoc_py.solution.records import StepRecord
-from nosnoc_py.status import Status, Stop
+from nosnoc_py.mpcc.relaxations import RELAXATIONS
+from nosnoc_py.mpcc.stationarity import Multipliers
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, measure, record, start
+from nosnoc_py.status import Status
 
-Callback = Callable[["HomotopyState"], Any]
-
-
-class Solvers:
-    """The built parts of one MPCC under one set of options: shared by all states and all re-solves."""
-
-    def __init__(self, mpcc: MPCC, options: Homotopy) -> None:
-        self.mpcc = mpcc
-        settings: dict[str, Any] = {"max_iter": options.max_iterations, **options.ipopt}
-        self.evaluator = Evaluator(mpcc)
-        nlp = relaxed_nlp(mpcc, options.relaxation, options.steering)
-        check_freedom(nlp)
-        self.relaxed = Ipopt(nlp, settings)
-        self.finish = Finish(mpcc, self.evaluator, options.ipopt)
-        self.slacks = self.relaxed.nlp.x.numel() - mpcc.w.numel()
+# First relaxation parameter, relative to sigma_0, from an iterate of the same program.
+WARM_SIGMA = 1e-4
+# A finish is worth a try where the relaxed problem is this feasible.
+NEARLY_FEASIBLE = 1e-3
+# An elastic homotopy stalls when the complementarity residual changes by less than this over several steps.
+STALL = 1e-2
+STALL_STEPS = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class HomotopyState:
+class HomotopyState(SolverState):
     """Where the homotopy stands.
 
     Attributes
     ----------
-    w, p : ndarray
-        Iterate and parameters, in the user's units.
     sigma : float
         Relaxation parameter of the next NLP.
-    records : tuple of StepRecord
-    values : Values
-        Functions of the MPCC at w.
-    complementarity, complementarity_min, infeasibility : float
-        Residuals of the unrelaxed problem.
     converged : bool
         The last NLP converged (or only feasibility was asked).
     finished : bool
         The active-set finish has succeeded.
-    multipliers : ndarray, optional
-        Multipliers of the rows of g (user's units), of the last NLP.
+    finish_due : tuple of str
+        Ways of the finish to try before the next relaxation.
+    good : (ndarray, float), optional
+        Iterate and sigma of the last NLP that converged.
+    rises : int
+        How often sigma has risen.
+    dual : NLPResult, optional
+        The last result, whose multipliers start the next NLP.
     """
 
-    solvers: Solvers
-    w: np.ndarray
-    p: np.ndarray
     sigma: float
-    values: Values
-    complementarity: float
-    complementarity_min: float
-    infeasibility: float
-    records: tuple[StepRecord, ...] = ()
     converged: bool = False
     finished: bool = False
     finish_due: tuple[str, ...] = ()
-    multipliers: np.ndarray | None = None
-    status: Status | None = None
-
-    @property
-    def step(self) -> int:
-        """Number of steps taken."""
-        return len(self.records)
+    good: tuple[np.ndarray, float] | None = None
+    rises: int = 0
+    dual: NLPResult | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"HomotopyState: step {self.step}, sigma {self.sigma:.1e}, objective {self.values.objective:.8g}, "
-            f"complementarity {self.complementarity:.1e}, infeasibility {self.infeasibility:.1e}"
-        )
+        return f"{super().__repr__()}, sigma {self.sigma:.1e}"
 
 
-class Homotopy(Options):
+class Homotopy(Strategy):
     """Relaxation homotopy with IPOPT and an active-set finish.
 
     Parameters
     ----------
-    relaxation : {"scholtes", "scholtes_equality", "fischer_burmeister"}
-        Equalities suit simulation with isolated impacts and cross complementarity "fe_fe" and
+    relaxation : str
+        A member of the family: "scholtes", "scholtes_equality", "fischer_burmeister", "chen_chen_kanzow",
+        "kanzow_schwartz", "steffensen_ulbrich", "lin_fukushima". Equalities suit simulation with isolated impacts and cross complementarity "fe_fe" and
         impulse form "sum"; inequalities everything. Measured on a bouncing ball with `finish="none"`: the Scholtes
         equality fails with the impulse form "product" and on most inelastic landings.
     steering : {"direct", "l_inf", "l1"}
@@ -107,6 +79,12 @@ class Homotopy(Options):
         Relaxation parameters sigma_0 kappa^i down to sigma_min.
     complementarity_tolerance, infeasibility_tolerance : float
         Success is declared on these residuals of the unrelaxed problem.
+    step_tolerances : bool
+        Solve every NLP only as exactly as its sigma asks for (tolerance 0.1 sigma between 1e-9 and 1e-3), with the
+        multipliers of the last one as a start.
+    rises : int
+        How often sigma may rise again (to the geometric mean with the last sigma that went well, or tenfold) after an
+        NLP that failed.
     finish : {"active_set", "none"}
     finish_threshold : float
         Try the finish once per sigma as soon as the complementarity residual is below this.
@@ -120,29 +98,29 @@ class Homotopy(Options):
         Further options of IPOPT by their own names.
     """
 
-    relaxation: Literal["scholtes", "scholtes_equality", "fischer_burmeister"] = "scholtes"
+    relaxation: str = "scholtes"
     steering: Literal["direct", "l_inf", "l1"] = "direct"
     sigma_0: float = Field(default=1.0, gt=0)
     kappa: float = Field(default=0.1, gt=0, lt=1)
     sigma_min: float = Field(default=1e-9, gt=0)
-    complementarity_tolerance: float = Field(default=1e-8, gt=0)
-    infeasibility_tolerance: float = Field(default=1e-8, gt=0)
+    step_tolerances: bool = False
+    rises: int = Field(default=0, ge=0)
     finish: Literal["active_set", "none"] = "active_set"
     finish_threshold: float = Field(default=1e-4, gt=0)
     finish_loss: float = Field(default=0.01, gt=0)
     max_iterations: int = Field(default=500, ge=1)
-    time_limit: float | None = Field(default=None, gt=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _ordered(self) -> Homotopy:
         if self.sigma_min > self.sigma_0:
             raise ValueError(f"sigma_min {self.sigma_min:g} is above sigma_0 {self.sigma_0:g}")
+        if self.relaxation not in RELAXATIONS:
+            raise ValueError(unknown_name(self.relaxation, RELAXATIONS, "relaxation"))
+        if self.steering != "direct" and not RELAXATIONS[self.relaxation].elastic:
+            legal = ", ".join(name for name, member in RELAXATIONS.items() if member.elastic)
+            raise ValueError(f"relaxation {self.relaxation!r} takes steering 'direct' only; elastic ones: {legal}")
         return self
-
-    def build(self, mpcc: MPCC) -> Solvers:
-        """Build functions and solvers once; pass them to `init` to re-solve with other parameters."""
-        return Solvers(mpcc, self)
 
     def init(
         self,
@@ -154,20 +132,8 @@ class Homotopy(Options):
         sigma: float | None = None,
         clip: bool = True,
     ) -> HomotopyState:
-        """Return the state before the first NLP; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0.
-
-        Raises
-        ------
-        TranscriptionError
-            If the guess or the parameters have the wrong length or contain NaN.
-        """
-        solvers = self.build(mpcc) if solvers is None else solvers
-        w = _checked(mpcc.w0 if guess is None else guess, mpcc.w0.size, "guess")
-        p = _checked(mpcc.p0 if p is None else p, mpcc.p0.size, "parameters p")
-        w = np.clip(w, mpcc.lbw, mpcc.ubw) if clip else w
-        first = self.sigma_0 if sigma is None else sigma
-        measured = _measure(solvers.evaluator, w, p)
-        return HomotopyState(solvers=solvers, w=w, p=p, sigma=first, **measured)
+        """Return the state before the first NLP; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0."""
+        return HomotopyState(**start(mpcc, guess, p, solvers, clip), sigma=self.sigma_0 if sigma is None else sigma)
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
@@ -184,55 +150,41 @@ class Homotopy(Options):
             return None
         if self._accepted(state):
             return Status.SOLVED
-        if state.sigma >= self.sigma_min * (1 - 1e-9):
+        if state.sigma >= self.sigma_min * (1 - 1e-9) and not self._stalled(state):
             return None
         return self._verdict(state)
 
-    def run(
-        self,
-        mpcc: MPCC,
-        guess: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-        *,
-        callback: Callback | None = None,
-        time_limit: float | None = None,
-        solvers: Solvers | None = None,
-        sigma: float | None = None,
-    ) -> HomotopyState:
-        """init, then step until terminate; the returned state has a status."""
-        started = time.monotonic()
-        limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
-        state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
-        while (status := self.terminate(state)) is None:
-            if time.monotonic() - started > limit:
-                return replace(state, status=Status.TIME_LIMIT)
-            state = self.step(state, deadline=started + limit)
-            if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-                return replace(state, status=self.terminate(state) or stop)
-        return replace(state, status=status)
+    def warm(self, mpcc: MPCC) -> tuple[Homotopy, float]:
+        """This homotopy from a small sigma, which does not forget where it starts."""
+        return self, max(WARM_SIGMA * self.sigma_0, self.sigma_min)
 
     def finish_only(self, solvers: Solvers, w: np.ndarray, p: np.ndarray) -> HomotopyState:
-        """Try the active-set finish on the active set that w shows; `finished` on the result says whether it held.
+        """Try the active-set finish on the branch that w shows; `finished` on the result says whether it held.
 
         The result's w is the finish's last iterate in any case.
         """
         state = self.init(solvers.mpcc, w, p, solvers=solvers, clip=False)
         return self._finish(state, np.inf, keep=True)
 
+    def finisher(self, solvers: Solvers) -> Finish:
+        """The finish with this homotopy's options."""
+        return solvers.finish(self.ipopt)
+
     def _accepted(self, state: HomotopyState) -> bool:
-        settled = state.converged or state.solvers.finish.feasibility_only
-        return settled and self._residuals_small(state)
+        settled = state.converged or self.finisher(state.solvers).feasibility_only
+        return settled and self.residuals_small(state)
 
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
-        """A finish that costs much of the objective guessed a wrong active set; a smaller sigma may show a better."""
+        """A finish that costs much of the objective guessed a wrong branch; a smaller sigma may show a better."""
         cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
         return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
 
-    def _residuals_small(self, state: HomotopyState) -> bool:
-        return (
-            state.complementarity <= self.complementarity_tolerance
-            and state.infeasibility <= self.infeasibility_tolerance
-        )
+    def _stalled(self, state: HomotopyState) -> bool:
+        """A penalty minimum: elastic slacks that no smaller sigma drives to zero."""
+        if self.steering == "direct":
+            return False
+        levels = [r.complementarity for r in state.records if r.label == "homotopy"][-STALL_STEPS:]
+        return len(levels) == STALL_STEPS and max(levels) - min(levels) < STALL * max(levels)
 
     def _verdict(self, state: HomotopyState) -> Status:
         last = state.records[-1].solver_status
@@ -242,100 +194,98 @@ class Homotopy(Options):
             return Status.NUMERICAL_ERROR
         if state.infeasibility > self.infeasibility_tolerance:
             return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
-        return Status.NOT_COMPLEMENTARY if not self._residuals_small(state) else Status.ITERATION_LIMIT
+        return Status.NOT_COMPLEMENTARY if not self.residuals_small(state) else Status.ITERATION_LIMIT
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
-        solvers, scale = state.solvers, state.solvers.mpcc.w_scale
-        x = np.concatenate([state.w / scale, np.full(solvers.slacks, state.sigma)])
-        result = solvers.relaxed.solve(x, np.append(state.p, state.sigma), deadline=deadline)
+        solvers, sigma = state.solvers, state.sigma
+        ipopt = solvers.relaxed(self.relaxation, self.steering, self._settings(state))
+        scale = solvers.mpcc.w_scale
+        slacks = ipopt.nlp.x.numel() - scale.size
+        dual = state.dual if self.step_tolerances else None
+        x = np.concatenate([state.w / scale, np.full(slacks, sigma) if dual is None else dual.x[scale.size :]])
+        multipliers = {} if dual is None else {"lam_x": dual.lam_x, "lam_g": dual.lam_g}
+        result = ipopt.solve(x, np.concatenate([state.p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x[: scale.size] * scale
         w = w if np.isfinite(w).all() else state.w
         new = replace(
             state,
             w=w,
-            sigma=state.sigma * self.kappa,
+            sigma=sigma * self.kappa,
             converged=result.converged,
-            multipliers=_multipliers(solvers.mpcc, result),
+            multipliers=_multipliers(ipopt, solvers.mpcc, result),
+            dual=result if np.isfinite(result.lam_g).all() else None,
             status=Status.INTERRUPTED if result.interrupted else None,
-            **_measure(solvers.evaluator, w, state.p),
+            **measure(solvers.evaluator, w, state.p),
         )
-        new = replace(new, records=(*state.records, _record(new, "homotopy", state.sigma, result)))
-        close = new.complementarity <= self.finish_threshold and new.infeasibility <= 1e-3
-        return replace(new, finish_due=solvers.finish.ways if close and self.finish == "active_set" else ())
+        log = {"iterations": result.iterations, "seconds": result.wall_seconds, "word": result.solver_status}
+        new = replace(new, records=(*state.records, record(new, "homotopy", sigma, **log)))
+        new = self._after(new, sigma)
+        close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
+        ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
+        return replace(new, finish_due=ways)
+
+    def _settings(self, state: HomotopyState) -> dict[str, Any]:
+        """Options of IPOPT for the next NLP."""
+        settings: dict[str, Any] = {"max_iter": self.max_iterations}
+        if self.step_tolerances:
+            tolerance = float(np.clip(0.1 * state.sigma, 1e-9, 1e-3))
+            settings |= dict.fromkeys(("tol", "compl_inf_tol", "constr_viol_tol"), tolerance)
+            settings |= {"dual_inf_tol": 1.0, "mu_target": 0.0}
+            if state.dual is not None:
+                push = min(1e-2, 0.1 * state.sigma)
+                pushes = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "mult_bound_push")
+                settings |= {"warm_start_init_point": "yes", "mu_strategy": "monotone", "mu_init": state.sigma}
+                settings |= {f"warm_start_{name}": push for name in pushes}
+        return settings | self.ipopt
+
+    def _after(self, state: HomotopyState, sigma: float) -> HomotopyState:
+        """Remember a good NLP; after a failed one go back to the last good iterate and, if allowed, raise sigma."""
+        if state.converged:
+            return replace(state, good=(state.w, sigma))
+        if state.rises >= self.rises or state.status is not None:
+            return state
+        higher = 10 * sigma if state.good is None else float(np.sqrt(sigma * state.good[1]))
+        w = state.w if state.good is None else state.good[0]
+        measured = measure(state.solvers.evaluator, w, state.p)
+        return replace(state, w=w, sigma=higher, dual=None, rises=state.rises + 1, **measured)
 
     def _finish(self, state: HomotopyState, deadline: float, *, keep: bool = False) -> HomotopyState:
         """One try of the finish; when it does not hold, the iterate stays where it was unless `keep`."""
         started = time.monotonic()
-        solvers = state.solvers
-        way, *further = state.finish_due or ("hold",)
-        w, iterations, word, result = solvers.finish(state.w, state.p, deadline, way)
-        measured = _measure(solvers.evaluator, w, state.p)
-        done = replace(state, w=w, converged=result is None or result.converged, finish_due=(), **measured)
+        finish = self.finisher(state.solvers)
+        way, *further = state.finish_due or finish.ways(state.complementarity)
+        outcome = finish(state.w, state.p, deadline, way)
+        done = self._landed(state, outcome)
         seconds = time.monotonic() - started
-        record = _record(done, "finish", 0.0, None, iterations=iterations, seconds=seconds, word=word)
-        records = (*state.records, record)
-        if result is not None and result.interrupted:
+        log = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
+        records = (*state.records, record(done, "finish", **log))
+        if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not self._accepted(done) or self._loses(state, done):
             return replace(done if keep else state, finish_due=tuple(further), records=records)
-        multipliers = state.multipliers if result is None else _multipliers(solvers.mpcc, result)
-        return replace(done, finished=True, status=Status.SOLVED, multipliers=multipliers, records=records)
+        return replace(done, finished=True, status=Status.SOLVED, records=records)
+
+    def _landed(self, state: HomotopyState, outcome: Outcome) -> HomotopyState:
+        measured = measure(state.solvers.evaluator, outcome.w, state.p)
+        multipliers = outcome.multipliers or state.multipliers
+        return replace(
+            state,
+            w=outcome.w,
+            branch=outcome.branch,
+            converged=outcome.converged,
+            finish_due=(),
+            multipliers=multipliers,
+            **measured,
+        )
 
 
-def _measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
-    values = evaluator(w, p)
-    return {
-        "values": values,
-        "complementarity": evaluator.complementarity(values),
-        "complementarity_min": evaluator.complementarity_min(values),
-        "infeasibility": evaluator.infeasibility(values),
-    }
-
-
-def _multipliers(mpcc: MPCC, result: NLPResult) -> np.ndarray:
-    return np.asarray(result.lam_g[: mpcc.lbg.size] / mpcc.g_scale)
-
-
-def _record(
-    state: HomotopyState,
-    label: str,
-    sigma: float,
-    result: NLPResult | None,
-    *,
-    iterations: int = 0,
-    seconds: float = 0.0,
-    word: str = "",
-) -> StepRecord:
-    return StepRecord(
-        step=len(state.records),
-        label=label,
-        sigma=sigma,
-        objective=state.values.objective,
-        complementarity=state.complementarity,
-        infeasibility=state.infeasibility,
-        iterations=result.iterations if result else iterations,
-        wall_seconds=result.wall_seconds if result else seconds,
-        solver_status=result.solver_status if result else word,
+def _multipliers(ipopt: Ipopt, mpcc: MPCC, result: NLPResult) -> Multipliers:
+    """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
+    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
+    return Multipliers(
+        w=result.lam_x[:n_w] / mpcc.w_scale,
+        g=result.lam_g[:n_g] / mpcc.g_scale,
+        G=np.zeros(mpcc.G.numel()),
+        H=np.zeros(mpcc.H.numel()),
+        r=np.zeros(mpcc.r.numel()),
     )
-
-
-def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
-    """Show a callback the state: why it wants to stop, or None to go on."""
-    try:
-        answer = callback(state)
-    except KeyboardInterrupt:
-        return Status.INTERRUPTED
-    return Status.STOPPED if answer is Stop or isinstance(answer, Stop) else None
-
-
-def _checked(value: Any, size: int, what: str) -> np.ndarray:
-    try:
-        array = np.array(value, dtype=float).reshape(-1)  # a copy: the state is not the caller's array
-    except (TypeError, ValueError):
-        raise TranscriptionError(f"{what}: expected {size} numbers, given {value!r}.") from None
-    if array.size != size:
-        raise TranscriptionError(f"{what}: expected {size} numbers, given {array.size}; use the problem's own layout.")
-    if not np.isfinite(array).all():
-        first = int(np.argmin(np.isfinite(array)))
-        raise TranscriptionError(f"{what}: contains {array[first]} at position {first}; every number has to be finite.")
-    return array

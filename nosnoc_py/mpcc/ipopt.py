@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.relaxation import NLP
+from nosnoc_py.mpcc.nlp import NLP
 
 # CasADi catches Ctrl-C inside IPOPT and shows it by these statuses only.
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
@@ -36,6 +36,9 @@ TIGHT: Mapping[str, Any] = {
 # finish gives for nothing.
 LOOSE: Mapping[str, Any] = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8}
 LARGE = 600
+# The deadline is asked by Python: on small programs a call in every iteration is a quarter of the time.
+ITERATIONS_PER_QUESTION = 10
+SLOW = 2000
 
 
 def defaults(variables: int) -> dict[str, Any]:
@@ -106,7 +109,10 @@ class Ipopt:
             "error_on_fail": False,
             "show_eval_warnings": False,
             "verbose_init": False,
+            "no_nlp_grad": True,  # made for the multipliers of p only
             "iteration_callback": self._deadline,
+            "iteration_callback_step": ITERATIONS_PER_QUESTION if nlp.x.numel() <= SLOW else 1,
+            **nlp.derivatives,
         }
         problem = {"x": nlp.x, "p": nlp.p, "f": ca.densify(nlp.f), "g": nlp.g}
         try:
@@ -123,9 +129,14 @@ class Ipopt:
         ubx: np.ndarray | None = None,
         lbg: np.ndarray | None = None,
         ubg: np.ndarray | None = None,
+        lam_x: np.ndarray | None = None,
+        lam_g: np.ndarray | None = None,
         deadline: float = np.inf,
     ) -> NLPResult:
-        """Solve from x; bounds default to the NLP's own; `deadline` is a time.monotonic() stamp."""
+        """Solve from x; bounds default to the NLP's own; `deadline` is a time.monotonic() stamp.
+
+        Multipliers count only with IPOPT's option `warm_start_init_point`.
+        """
         self._deadline.arm(deadline)
         started = time.monotonic()
         answer = self._solver(
@@ -135,14 +146,16 @@ class Ipopt:
             ubx=self.nlp.ubx if ubx is None else ubx,
             lbg=self.nlp.lbg if lbg is None else lbg,
             ubg=self.nlp.ubg if ubg is None else ubg,
+            lam_x0=0.0 if lam_x is None else lam_x,
+            lam_g0=0.0 if lam_g is None else lam_g,
         )
         stats = self._solver.stats()
         interrupted = stats["return_status"] in INTERRUPTED and not self._deadline.passed
-        x, lam_x, lam_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
+        x, found_x, found_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(
             x=self._deadline.x if interrupted and self._deadline.x is not None else x,
-            lam_x=lam_x,
-            lam_g=lam_g,
+            lam_x=found_x,
+            lam_g=found_g,
             iterations=int(stats["iter_count"]),
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),

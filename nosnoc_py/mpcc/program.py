@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -127,20 +128,45 @@ class MPCC:
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Index arrays (i, j) of all single products G_i H_j that vanish."""
-        grids = [np.meshgrid(group.left, group.right, indexing="ij") for group in self.groups]
-        if not grids:
-            return np.zeros(0, int), np.zeros(0, int)
-        return np.concatenate([i.ravel() for i, _ in grids]), np.concatenate([j.ravel() for _, j in grids])
+        (left, group_left), (right, group_right) = self.members
+        count = np.bincount(group_right, minlength=len(self.groups))  # right rows that every left row meets
+        first = np.cumsum(count) - count
+        i = np.repeat(left, count[group_left])
+        place = np.arange(i.size) - np.repeat(np.cumsum(count[group_left]) - count[group_left], count[group_left])
+        return i, right[np.repeat(first[group_left], count[group_left]) + place]
 
-    def products(self) -> tuple[ca.SX, ca.SX]:
-        """The two factors of the aggregated products, as a solver sees them."""
-        lefts, rights = [], []
+    @cached_property
+    def members(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """For the left and for the right side: all rows of all groups, and the group of each."""
+        sides = ([group.left for group in self.groups], [group.right for group in self.groups])
+        left, right = (
+            (np.concatenate([np.zeros(0, int), *rows]), np.repeat(np.arange(len(rows)), [r.size for r in rows]))
+            for rows in sides
+        )
+        return left, right
+
+    def side(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the rows of G in the groups where `left` holds, and of the rows of H in the other ones."""
+        masks = np.zeros(self.G.numel(), bool), np.zeros(self.H.numel(), bool)
+        for mask, (row, group), chosen in zip(masks, self.members, (left, ~left), strict=True):
+            mask[row[chosen[group]]] = True
+        return masks
+
+    def aggregates(self) -> tuple[ca.DM, ca.DM]:
+        """Matrices of zeros and ones that add up the rows of G, and of H, to the two factors of every product."""
+        lefts: list[Rows] = []
+        rights: list[Rows] = []
         for group in self.groups:
             aggregate = AGGREGATE["fe_fe" if group.summed else self.aggregation]
             for rows_left, rows_right in aggregate(group.left, group.right):
-                lefts.append(ca.sum1(self.G[rows_left]))
-                rights.append(ca.sum1(self.H[rows_right]))
-        return ca.vertcat(*lefts), ca.vertcat(*rights)
+                lefts.append(rows_left)
+                rights.append(rows_right)
+        return _selection(lefts, self.G.numel()), _selection(rights, self.H.numel())
+
+    def products(self) -> tuple[ca.SX, ca.SX]:
+        """The two factors of the aggregated products, as a solver sees them."""
+        left, right = self.aggregates()
+        return ca.mtimes(left, self.G), ca.mtimes(right, self.H)
 
     def __repr__(self) -> str:
         pairs = len(self.pairs()[0])
@@ -174,8 +200,8 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         if wrong.size:
             i = int(wrong[0])
             raise ModelError(
-                f"bounds of {names[i]} ({what}, row {i}): expected lower <= upper and at least one "
-                f"finite number between, given [{lower[i]:g}, {upper[i]:g}]."
+                f"lb{what} and ub{what}, row {i} ({names[i]}): expected lower <= upper and at least one finite "
+                f"number between, given [{lower[i]:g}, {upper[i]:g}]."
             )
     for name in ("w0", "p0"):
         if not np.isfinite(numbers[name]).all():
@@ -206,7 +232,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _symbols(value: Any, name: str) -> ca.SX:
-    if not isinstance(value, ca.SX) or not value.is_valid_input():
+    if not isinstance(value, ca.SX) or not value.is_dense() or not value.is_valid_input():
         raise ModelError(f"{name}: expected a column of SX symbols, given {type(value).__name__} {value}.")
     return ca.vec(value)
 
@@ -228,10 +254,12 @@ def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
 
 def _numbers(value: Any, name: str, size: int) -> np.ndarray:
     try:
-        array = np.array(value, dtype=float)
-        array = np.full(size, float(array)) if array.ndim == 0 else array.reshape(-1)
-    except (TypeError, ValueError):
+        if value is None or isinstance(value, ca.SX):  # NumPy would read None and a single symbol as NaN
+            raise TypeError
+        array = np.array(value, dtype=float)  # a copy: what the user holds may change later
+    except Exception:  # CasADi 3.6 raises a bare Exception when symbols are given for numbers
         raise ModelError(f"{name}: expected {size} numbers, given {value!r}.") from None
+    array = np.full(size, float(array)) if array.ndim == 0 else array.reshape(-1)
     if array.size != size:
         raise ModelError(f"{name}: expected {size} numbers, given {array.size}.")
     if np.isnan(array).any():
@@ -246,6 +274,12 @@ def _layout(name: str, components: Sequence[str]) -> Layout:
 
 
 Rows = list[int]
+
+
+def _selection(sums: list[Rows], columns: int) -> ca.DM:
+    row = [i for i, members in enumerate(sums) for _ in members]
+    column = [j for members in sums for j in members]
+    return ca.DM.ones(ca.Sparsity.triplet(len(sums), columns, row, column))
 
 
 def _each(rows: np.ndarray) -> list[Rows]:

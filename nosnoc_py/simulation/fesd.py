@@ -13,8 +13,9 @@ import numpy as np
 from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
-from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState, asked_to_stop
+from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
+from nosnoc_py.mpcc.strategy import asked_to_stop
 from nosnoc_py.simulation.prediction import Pattern, Predictor
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -80,8 +81,9 @@ class Simulator:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         self.system, self.length = system, float(step)
         self.solver = SIMULATION_SOLVER if solver is None else solver
+        check_type(self.solver, Homotopy, "solver")
         self.problem = transcribe_step(system, FESDJ() if method is None else method)
-        self._solvers = self.problem.solvers(self.solver)
+        self._solvers = self.problem.solvers
         self._predictor = Predictor(self.problem)
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:

@@ -1,5 +1,6 @@
 """Solutions and trajectories: numbers only, no symbols, no plots."""
 
+from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import INTERPOLANTS, Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import EVENT_KINDS, Event, Residual, Series, StepRecord
 from nosnoc_py.solution.solution import Solution
@@ -17,6 +18,7 @@ __all__ = [
     "Solution",
     "StepRecord",
     "Trajectory",
+    "explain",
     "load",
     "nodes_of",
     "save",

@@ -98,9 +98,11 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """One line in the log of a solver: one relaxed problem of the homotopy, or the finish on an active set.
+    """One line in the log of a solver: one relaxed problem of the homotopy, or one problem on an active set.
 
-    Residuals are those of the unrelaxed problem in the user's units, `label` is "homotopy" or "finish".
+    Residuals are those of the unrelaxed problem in the user's units. `label` is free text that says what the step was,
+    e.g. "homotopy", "finish", "branch", "lpec", with the strategy before it where there are several ("elastic:
+    homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word.
     """
 
     step: int

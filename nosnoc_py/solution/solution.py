@@ -50,6 +50,8 @@ class Solution(Trajectory):
         bound is active, negative at the lower, as in CasADi and IPOPT.
     worst
         The worst residuals, largest first.
+    biactive
+        Names of the pairs with both sides zero, where the kind of stationary point is decided.
     w : (n_w,)
         Raw iterate of the MPCC.
     layout_key
@@ -72,6 +74,7 @@ class Solution(Trajectory):
     log: tuple[StepRecord, ...] = ()
     multipliers: Mapping[str, Series] = field(default_factory=dict)
     worst: tuple[Residual, ...] = ()
+    biactive: tuple[str, ...] = ()
     w: Array = field(default_factory=_empty)
     layout_key: str = ""
     method: str = ""
@@ -83,7 +86,7 @@ class Solution(Trajectory):
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
-        assign(self, log=tuple(self.log), worst=tuple(self.worst), multipliers=dict(self.multipliers))
+        assign(self, log=tuple(self.log), worst=tuple(self.worst), biactive=tuple(self.biactive), multipliers=dict(self.multipliers))
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, events and, after a failure, what to try."""

@@ -1,0 +1,183 @@
+"""The default strategy: several attempts, each from another side, until one is solved.
+
+First the elastic homotopy with active-set finish and certificate, which is the fastest where it works; then, because
+what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, start
+from nosnoc_py.status import Status
+
+# A new attempt does not help against these.
+FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+EARLY = 1e-2
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: how, and how far from the given start (relative size of a random perturbation)."""
+
+    name: str
+    strategy: ActiveSet
+    perturbation: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AutoState(SolverState):
+    """Where the attempts stand.
+
+    Attributes
+    ----------
+    attempts : tuple of Attempt
+    attempt : int
+        Number of the attempt under way.
+    inner : ActiveSetState
+        Its state.
+    best : SolverState, optional
+        The best point of the attempts that have ended.
+    origin : ndarray (n_w,)
+        Where the first attempt started.
+    """
+
+    attempts: tuple[Attempt, ...]
+    attempt: int
+    inner: ActiveSetState
+    origin: np.ndarray
+    best: SolverState | None = None
+
+
+class Auto(Strategy):
+    """Attempts by several strategies until one is solved: the default.
+
+    Parameters
+    ----------
+    restarts : int
+        Attempts from perturbed starts, after all strategies have failed from the given one.
+    perturbation : float
+        Size of the perturbations, relative to the size of the variables.
+    seed : int
+        Of the perturbations: same seed, same result.
+    ipopt : dict
+        Further options of IPOPT by their own names, for all NLPs.
+    complementarity_tolerance, infeasibility_tolerance : float
+        Success is declared on these residuals of the unrelaxed problem.
+    time_limit : float, optional
+        Seconds for all attempts together.
+    """
+
+    restarts: int = Field(default=4, ge=0)
+    perturbation: float = Field(default=0.3, gt=0)
+    seed: int = Field(default=0, ge=0)
+    ipopt: dict[str, str | int | float] = Field(default_factory=dict)
+
+    def attempts(self, mpcc: MPCC) -> tuple[Attempt, ...]:
+        """What is tried, in this order."""
+        ipopt = {"perturb_always_cd": "yes", **self.ipopt}
+        common: dict[str, Any] = {"finish_threshold": EARLY, "ipopt": ipopt}
+        # Without an objective one exact NLP mostly shows the branch; with one the last digits of the first NLPs are
+        # wasted.
+        loose = not mpcc.objective.is_constant()
+        elastic = Homotopy(steering="l_inf", sigma_min=1e-6, step_tolerances=loose, **common)
+        ways = {
+            "elastic": elastic,
+            "stepwise": Homotopy(step_tolerances=True, rises=3, **common),
+            "steep elastic": elastic.replace(sigma_0=10.0, step_tolerances=False),
+            "direct": Homotopy(**common),
+        }
+        tolerances = {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
+        first = [Attempt(name, ActiveSet(homotopy=way, **tolerances)) for name, way in ways.items()]
+        again = [replace(first[k % 2], perturbation=self.perturbation) for k in range(self.restarts)]
+        return (*first, *again)
+
+    def init(
+        self,
+        mpcc: MPCC,
+        guess: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+        *,
+        solvers: Solvers | None = None,
+        sigma: float | None = None,
+        clip: bool = True,
+    ) -> AutoState:
+        """Return the state before the first attempt; `sigma` replaces its sigma_0."""
+        first = start(mpcc, guess, p, solvers, clip)
+        attempts = self.attempts(mpcc)
+        options = {"solvers": first["solvers"], "sigma": sigma, "clip": clip}
+        inner = attempts[0].strategy.init(mpcc, first["w"], first["p"], **options)
+        return AutoState(**first, attempts=attempts, attempt=0, inner=inner, origin=first["w"])
+
+    def step(self, state: AutoState, *, deadline: float = np.inf) -> AutoState:
+        """One step of the attempt under way, or the first one of the next."""
+        if state.inner.status is not None:
+            state = self._next(state)
+        attempt = state.attempts[state.attempt]
+        inner = attempt.strategy.step(state.inner, deadline=deadline)
+        new = inner.records[len(state.inner.records) :]
+        named = tuple(
+            replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
+        )
+        state = replace(state, inner=inner, **_seen(inner), records=(*state.records, *named))
+        if inner.status is None:
+            return state
+        state = replace(state, best=_better(state.best, inner))
+        over = inner.status in FINAL or state.attempt + 1 == len(state.attempts)
+        return self.settle(state, inner.status) if over else state
+
+    def terminate(self, state: AutoState) -> Status | None:
+        """None while there is something left to try, else why it ends."""
+        return state.status
+
+    def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
+        """The first attempt alone, from a small sigma."""
+        return self.attempts(mpcc)[0].strategy.warm(mpcc)
+
+    def settle(self, state: AutoState, status: Status) -> AutoState:
+        """The best point of all attempts; its own status says what is wrong with it, if the attempts ran out."""
+        best = _better(state.best, state.inner)
+        if status not in FINAL:
+            status = best.status or status
+        return replace(state, **_seen(best), status=status)
+
+    def _next(self, state: AutoState) -> AutoState:
+        number = state.attempt + 1
+        attempt = state.attempts[number]
+        w = self._perturbed(state, attempt.perturbation, number)
+        inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers)
+        return replace(state, attempt=number, inner=inner)
+
+    def _perturbed(self, state: AutoState, size: float, number: int) -> np.ndarray:
+        if size == 0.0:
+            return state.origin
+        mpcc = state.solvers.mpcc
+        random = np.random.default_rng((self.seed, number))
+        reach = size * np.maximum(mpcc.w_scale, np.abs(state.origin))
+        return np.clip(state.origin + reach * random.uniform(-1.0, 1.0, reach.size), mpcc.lbw, mpcc.ubw)
+
+
+def _seen(inner: SolverState) -> dict[str, Any]:
+    names = {field.name for field in fields(SolverState)} - {"status", "records", "solvers", "p"}
+    return {name: getattr(inner, name) for name in names}
+
+
+def _better(one: SolverState | None, other: SolverState) -> SolverState:
+    """The state with the smaller residuals; a solved one wins."""
+    return min(_candidates(one, other), key=_merit)
+
+
+def _candidates(*states: SolverState | None) -> Iterator[SolverState]:
+    return (state for state in states if state is not None)
+
+
+def _merit(state: SolverState) -> tuple[bool, float]:
+    return state.status is not Status.SOLVED, max(state.infeasibility, state.complementarity)

@@ -1,0 +1,270 @@
+"""A branch of an MPCC: which side of every group is zero; guess it, solve the smooth problem, re-check.
+
+What the homotopy knows to 1e-6 the solution on a branch knows to machine precision, and phantom impulses of size
+sqrt(sigma) disappear. Nothing is believed: the caller checks the residuals of the unrelaxed problem afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.nlp import Blocks, branch_nlp
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.residuals import Evaluator, Values
+from nosnoc_py.mpcc.stationarity import Multipliers
+
+# A row whose bounds keep it above this cannot be zero.
+FLOOR = 1e-9
+# Up to this many columns a dense least-squares solution is the fastest and takes any rank.
+DENSE = 150
+# Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
+CLEAR = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Which nonnegative quantities are zero, and which switched equations hold."""
+
+    G: np.ndarray
+    H: np.ndarray
+    r: np.ndarray
+
+
+def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] | None = None) -> Branch:
+    """In every group the side whose largest member is smaller in size is taken to be zero.
+
+    `lowest` are the smallest values that bounds leave to G and H: a side that cannot be zero is not chosen.
+    """
+    sizes, possible = [], []
+    bounds = lowest if lowest is not None else (np.full(at.G.size, -np.inf), np.full(at.H.size, -np.inf))
+    for (row, group), values, low in zip(mpcc.members, (at.G, at.H), bounds, strict=True):
+        size = np.zeros(len(mpcc.groups))
+        np.maximum.at(size, group, np.abs(values[row]))
+        sizes.append(size)
+        possible.append(np.bincount(group[low[row] > FLOOR], minlength=size.size) == 0)
+    left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1])
+    left &= ~np.array([group.split for group in mpcc.groups], bool)  # the left part, with either sign, is the difference
+    return complete(mpcc, *mpcc.side(left))
+
+
+def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
+    """The branch with the switched equations that follow from it.
+
+    The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
+    """
+    eta = np.asarray(mpcc.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1)
+    return Branch(zero_G, zero_H, eta > 0)
+
+
+def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
+    """Subtract from both parts of every split quantity the smaller one: the difference stays, both get nonnegative."""
+    w = w.copy()
+    for group in mpcc.groups:
+        if group.split:
+            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
+            smaller = np.minimum(w[plus], w[minus])
+            w[plus] -= smaller
+            w[minus] -= smaller
+    return w
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """What a finish found on a branch: w in the user's units, with the multipliers when there was an NLP."""
+
+    w: np.ndarray
+    branch: Branch
+    iterations: int
+    solver_status: str
+    converged: bool = True
+    interrupted: bool = False
+    multipliers: Multipliers | None = None
+
+
+class BranchProgram:
+    """The NLP of all branches of a program: which branch it is, is said by bounds."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.mpcc, self.blocks = blocks.mpcc, blocks
+        self.nlp = branch_nlp(blocks)
+
+    def bounds(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself."""
+        m, nlp, blocks = self.mpcc, self.nlp, self.blocks
+        lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
+        for group in m.groups:
+            if group.split:
+                lbx[m.G_variable[group.left]] = -np.inf
+        start = m.lbg.size
+        sides = ((branch.G, blocks.floor_G, blocks.rows_G), (branch.H, blocks.floor_H, blocks.rows_H))
+        for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
+            fixed = zero & (np.abs(lowest) <= FLOOR)
+            variable, value = floor.members(fixed)
+            lbx[variable] = ubx[variable] = value / m.w_scale[variable]
+            place = start + np.arange(rows.size)
+            ubg[place[zero[rows]]] = 0.0
+            lbg[place[fixed[rows]]], ubg[place[fixed[rows]]] = -np.inf, np.inf  # fixed members leave nothing to them
+            start += rows.size
+        held = start + np.flatnonzero(branch.r)
+        lbg[held], ubg[held] = 0.0, 0.0
+        return lbx, ubx, lbg, ubg
+
+
+class NewtonFinish:
+    """Newton's method on the equations of a branch, for problems without an objective (simulation steps).
+
+    Shortest steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
+    are not unique do no harm.
+    """
+
+    def __init__(self, program: BranchProgram) -> None:
+        self._program = program
+        nlp = program.nlp
+        self._function = nlp.jacobian_function
+        row, column = nlp.jacobian.sparsity().get_triplet()
+        self._pattern = (np.array(row, int), np.array(column, int))
+
+    def solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
+        """Return the last Newton iterate from w."""
+        lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
+        scale = self._program.mpcc.w_scale
+        free, chosen = lbx < ubx, lbg == ubg
+        x = np.where(free, w / scale, lbx)
+        parameters = np.append(p, 0.0)
+        for _ in range(iterations):
+            values, jacobian = self._function(x, parameters)
+            residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
+            nonzeros = np.array(jacobian.nonzeros())
+            if not np.isfinite(nonzeros).all() or not np.isfinite(residual).all():
+                break
+            matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
+            step = shortest_step(matrix[chosen][:, free], -residual)
+            x[free] += step
+            if np.abs(step).max(initial=0.0) <= 1e-15 * max(1.0, np.abs(x).max(initial=0.0)):
+                break
+        return x * scale
+
+
+def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
+    """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
+    if matrix.shape[1] <= DENSE:
+        return np.asarray(np.linalg.lstsq(matrix.toarray(), target, rcond=1e-11)[0])
+    # min |step|^2 + |matrix step - target|^2 / tiny: as a saddle point system it stays sparse and well scaled.
+    rows, columns = matrix.shape
+    system = sparse.bmat([[sparse.identity(columns), matrix.T], [matrix, -1e-12 * sparse.identity(rows)]])
+    solution = splu(system.tocsc()).solve(np.concatenate([np.zeros(columns), target]))
+    return np.asarray(solution[:columns])
+
+
+class BranchFinish:
+    """One NLP without complementarities."""
+
+    def __init__(self, program: BranchProgram, options: Mapping[str, Any]) -> None:
+        self._program = program
+        settings = {
+            "tol": 1e-10,
+            "dual_inf_tol": 1e-6,
+            "compl_inf_tol": 1e-10,
+            "constr_viol_tol": 1e-10,
+            "mu_target": 0.0,
+            "acceptable_tol": 1e-10,
+            "mu_strategy": "monotone",
+            "mu_init": 1e-4,
+            "bound_push": 1e-6,
+            "bound_frac": 1e-6,
+            "perturb_always_cd": "yes",  # the equations of a branch are rarely independent
+            "max_iter": 200,
+            **options,
+        }
+        self._ipopt = Ipopt(program.nlp, settings)
+
+    def solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool) -> Outcome:
+        """Solve from w; `penalised` adds the penalty to the objective."""
+        m = self._program.mpcc
+        lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
+        parameters = np.append(p, float(penalised))
+        x = np.clip(w / m.w_scale, lbx, ubx)
+        result = self._ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
+        return Outcome(
+            w=result.x[: m.w0.size] * m.w_scale,
+            branch=branch,
+            iterations=result.iterations,
+            solver_status=result.solver_status,
+            converged=result.converged,
+            interrupted=result.interrupted,
+            multipliers=self._multipliers(result, branch),
+        )
+
+    def _multipliers(self, result: NLPResult, branch: Branch) -> Multipliers:
+        """Multipliers of the MPCC: those of fixed members belong to their row where there is one plain member."""
+        m, blocks = self._program.mpcc, self._program.blocks
+        lam_w = result.lam_x[: m.w0.size] / m.w_scale
+        lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
+        nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
+        nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
+        for nu, zero, plain in ((nu_G, branch.G, m.G_variable), (nu_H, branch.H, m.H_variable)):
+            own = zero & (plain >= 0) & (nu == 0.0)
+            nu[own] = -lam_w[plain[own]]
+            lam_w[plain[own]] = 0.0
+        return Multipliers(w=lam_w, g=lam[0] / m.g_scale, G=nu_G, H=nu_H, r=lam[3])
+
+
+class Finish:
+    """The finish that fits a program: Newton without an objective, an NLP with one. Built on first use."""
+
+    def __init__(self, blocks: Blocks, evaluator: Evaluator, options: Mapping[str, Any]) -> None:
+        self.mpcc, self._blocks, self._evaluator, self._options = blocks.mpcc, blocks, evaluator, options
+        self.feasibility_only = self.mpcc.objective.is_constant()
+
+    def ways(self, complementarity: float) -> tuple[str, ...]:
+        """What may be tried at an iterate with this residual.
+
+        With an objective an NLP that holds the switched equations instead of a penalty, then, where they are not
+        imposed anyway, one that leaves them and penalises; without one Newton's method, which costs nothing, and an
+        NLP only when the branch is clear.
+        """
+        if self.feasibility_only:
+            return ("newton", "hold") if complementarity <= CLEAR else ("newton",)
+        free = not (self.mpcc.enforce_switched or self.mpcc.penalty.is_constant())
+        return ("hold", "penalise") if free else ("hold",)
+
+    def guess(self, w: np.ndarray, p: np.ndarray) -> Branch:
+        """The branch that an iterate shows."""
+        return guess_branch(self.mpcc, self._evaluator(w, p), self._blocks.lowest(p))
+
+    def __call__(
+        self, w: np.ndarray, p: np.ndarray, deadline: float, way: str = "hold", branch: Branch | None = None
+    ) -> Outcome:
+        """Solve on a branch, by default the one that w shows."""
+        branch = self.guess(w, p) if branch is None else branch
+        if way == "newton":
+            found = Outcome(w=self.newton.solve(w, p, branch), branch=branch, iterations=0, solver_status="newton")
+        else:
+            if way == "penalise":
+                branch = replace(branch, r=np.zeros_like(branch.r))
+            penalised = way == "penalise" or self.feasibility_only
+            found = self.branch.solve(w, p, branch, deadline, penalised=penalised)
+        return replace(found, w=join_splits(self.mpcc, found.w))
+
+    @cached_property
+    def program(self) -> BranchProgram:
+        """The NLP of all branches."""
+        return BranchProgram(self._blocks)
+
+    @cached_property
+    def newton(self) -> NewtonFinish:
+        """Newton's method on a branch."""
+        return NewtonFinish(self.program)
+
+    @cached_property
+    def branch(self) -> BranchFinish:
+        """IPOPT on a branch."""
+        return BranchFinish(self.program, self._options)

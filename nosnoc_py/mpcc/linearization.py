@@ -1,0 +1,351 @@
+"""The linearisation of an MPCC at a point, and the linear program it is within a small box around that point."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from scipy import sparse
+
+from nosnoc_py.mpcc.program import MPCC
+
+UNLIMITED = 1e9  # seconds
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Linearization:
+    """Objective (without penalty) and rows of an MPCC with their first derivatives at one point.
+
+    Attributes
+    ----------
+    f : float
+    grad : ndarray (n_w,)
+    rows : ndarray (n_g + n_G + n_H + n_r,)
+        g, G, H and r below each other; each is also there by its own name.
+    jacobian : csr_array (n_g + n_G + n_H + n_r, n_w)
+        Its blocks are `jac_g`, `jac_G`, `jac_H`, `jac_r`.
+    offsets : tuple of int
+        Where g, G, H, r begin, and the number of rows.
+    """
+
+    f: float
+    grad: np.ndarray
+    rows: np.ndarray
+    jacobian: Any
+    offsets: tuple[int, int, int, int, int]
+
+    def block(self, k: int) -> slice:
+        """Rows of the k-th of g, G, H, r."""
+        return slice(self.offsets[k], self.offsets[k + 1])
+
+    @property
+    def g(self) -> np.ndarray:
+        """Values of the constraints."""
+        return self.rows[self.block(0)]
+
+    @property
+    def G(self) -> np.ndarray:
+        """Values of the left quantities."""
+        return self.rows[self.block(1)]
+
+    @property
+    def H(self) -> np.ndarray:
+        """Values of the right quantities."""
+        return self.rows[self.block(2)]
+
+    @property
+    def r(self) -> np.ndarray:
+        """Residuals of the switched equations."""
+        return self.rows[self.block(3)]
+
+    @property
+    def jac_g(self) -> Any:
+        """Jacobian of g, (n_g, n_w)."""
+        return self.jacobian[self.block(0)]
+
+    @property
+    def jac_G(self) -> Any:
+        """Jacobian of G, (n_G, n_w)."""
+        return self.jacobian[self.block(1)]
+
+    @property
+    def jac_H(self) -> Any:
+        """Jacobian of H, (n_H, n_w)."""
+        return self.jacobian[self.block(2)]
+
+    @property
+    def jac_r(self) -> Any:
+        """Jacobian of r, (n_r, n_w)."""
+        return self.jacobian[self.block(3)]
+
+    @property
+    def finite(self) -> bool:
+        """No NaN and no infinity anywhere."""
+        return bool(np.isfinite(self.f) and all(np.isfinite(a).all() for a in (self.grad, self.rows, self.data)))
+
+    @property
+    def data(self) -> np.ndarray:
+        """Nonzeros of the Jacobian."""
+        return np.asarray(self.jacobian.data)
+
+
+class Linearizer:
+    """Linearises an MPCC at (w, p); built once per program, one CasADi call per point."""
+
+    def __init__(self, mpcc: MPCC) -> None:
+        rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
+        jacobian = ca.jacobian(rows, mpcc.w)
+        gradient = ca.densify(ca.gradient(mpcc.objective, mpcc.w))
+        outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian.nz[:]]
+        self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
+        sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
+        self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
+        # CasADi stores columns, SciPy's row slices want rows: the order of the nonzeros is found once.
+        row, column = (np.array(index, dtype=np.int32) for index in jacobian.sparsity().get_triplet())
+        self._order = np.lexsort((column, row))
+        self._columns = column[self._order]
+        self._starts = np.searchsorted(row[self._order], np.arange(rows.numel() + 1)).astype(np.int32)
+        self._shape = (rows.numel(), mpcc.w.numel())
+
+    def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
+        """Linearise at (w, p)."""
+        f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
+        parts = (nonzeros[self._order], self._columns, self._starts)
+        return Linearization(
+            f=float(f[0]),
+            grad=grad,
+            rows=rows,
+            jacobian=sparse.csr_array(parts, shape=self._shape),
+            offsets=self._offsets,  # type: ignore[arg-type]
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalProgram:
+    """The linearised MPCC without its products: minimise cost'e over lower <= matrix e <= upper in a box.
+
+    The unknown is e = d / (radius w_scale), so that the box is [-1, 1] where no bound is near and the optimal value is
+    the slope of the objective per unit of scaled step. Limits that cannot be reached inside the box are infinite.
+
+    Attributes
+    ----------
+    cost : ndarray (n_w,)
+    matrix : csr_array (n, n_w)
+        Rows g, G, H, r; in the columns the scaled variables.
+    lower, upper, box_lower, box_upper : ndarray
+    gap : ndarray (n,)
+        How far the rows of G and H are above zero, in units of the radius; 0 where they count as zero.
+    lowest, highest : ndarray (n,)
+        Range of matrix e over the box.
+    w_scale : ndarray (n_w,)
+    """
+
+    cost: np.ndarray
+    matrix: Any
+    lower: np.ndarray
+    upper: np.ndarray
+    box_lower: np.ndarray
+    box_upper: np.ndarray
+    gap: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    w_scale: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """max(1, |cost|): slopes are small or large against this."""
+        return max(1.0, float(np.abs(self.cost).max(initial=0.0)))
+
+    def holding(self, zero: np.ndarray) -> LocalProgram:
+        """The same program with these rows brought to zero."""
+        return replace(self, lower=np.where(zero, -self.gap, self.lower), upper=np.where(zero, -self.gap, self.upper))
+
+
+def local_program(
+    mpcc: MPCC, at: Linearization, w: np.ndarray, *, radius: float, tolerance: float, held: np.ndarray
+) -> LocalProgram:
+    """Build the local program at w.
+
+    Residuals of equations are dropped and violated inequalities may stay as they are, so that e = 0 is feasible.
+    Inequalities and bounds closer than `tolerance` count as active, otherwise the last digits an interior-point method
+    leaves would be divided by the radius and show as descent. For the same reason entries of the Jacobian that are as
+    small against the largest of their row are dropped: a multiplier of 1e-11 instead of 0 in an equation that is
+    otherwise redundant asks for multipliers of 1e12.
+
+    Parameters
+    ----------
+    held : bool ndarray (n_r,)
+        Switched equations that are imposed.
+    """
+    scale = mpcc.w_scale
+    matrix = _without_noise(at.jacobian, scale, tolerance)
+    box_lower = np.maximum(-_room(w - mpcc.lbw, tolerance * scale) / (radius * scale), -1.0)
+    box_upper = np.minimum(_room(mpcc.ubw - w, tolerance * scale) / (radius * scale), 1.0)
+    above = _room(np.concatenate([at.G, at.H]), tolerance) / radius
+    free = _own_row_is_zero(mpcc, above)
+    box_lower[free] = -1.0
+    lower_g = -_room(at.g - mpcc.lbg, tolerance * mpcc.g_scale) / radius
+    upper_g = _room(mpcc.ubg - at.g, tolerance * mpcc.g_scale) / radius
+    equations = mpcc.lbg == mpcc.ubg
+    lower_g[equations] = upper_g[equations] = 0.0
+    free_r = np.where(held, 0.0, np.inf)
+    lower = np.concatenate([lower_g, -above, -free_r])
+    upper = np.concatenate([upper_g, np.full(above.size, np.inf), free_r])
+    lowest, highest = _range(matrix, box_lower, box_upper)
+    return LocalProgram(
+        cost=at.grad * scale,
+        matrix=matrix,
+        lower=np.where(lower < lowest, -np.inf, lower),
+        upper=np.where(upper > highest, np.inf, upper),
+        box_lower=box_lower,
+        box_upper=box_upper,
+        gap=np.concatenate([np.zeros(at.g.size), above, np.zeros(at.r.size)]),
+        lowest=lowest,
+        highest=highest,
+        w_scale=scale,
+    )
+
+
+def row_maxima(matrix: Any) -> np.ndarray:
+    """Largest size of an entry in every row, 1 for empty rows."""
+    largest = np.zeros(matrix.shape[0])
+    np.maximum.at(largest, np.repeat(np.arange(largest.size), np.diff(matrix.indptr)), np.abs(matrix.data))
+    return np.where(largest > 0.0, largest, 1.0)
+
+
+def _without_noise(jacobian: Any, scale: np.ndarray, tolerance: float) -> Any:
+    """The Jacobian in scaled variables, without entries that are tiny in their row."""
+    matrix = jacobian.copy()
+    matrix.data = matrix.data * scale[matrix.indices]
+    limit = np.repeat(tolerance * row_maxima(matrix), np.diff(matrix.indptr))
+    matrix.data[np.abs(matrix.data) <= limit] = 0.0
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _room(distance: np.ndarray, tolerance: Any) -> np.ndarray:
+    """Distance to a limit, 0 where it is reached or violated."""
+    return np.where(distance <= tolerance, 0.0, distance)
+
+
+def _own_row_is_zero(mpcc: MPCC, above: np.ndarray) -> np.ndarray:
+    """Variables that are a row of G or H at zero: the row says what their lower bound says, and once is enough.
+
+    Twice, the bound's multiplier would stand in for a negative one of the row, and a point that is W-stationary only
+    would pass for M.
+    """
+    plain = np.concatenate([mpcc.G_variable, mpcc.H_variable])
+    index = plain[(plain >= 0) & (above == 0.0)]
+    return np.asarray(index[mpcc.lbw[index] < mpcc.ubw[index]])
+
+
+def _range(matrix: Any, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest value of every row over the box."""
+    up, down = matrix.copy(), matrix.copy()
+    up.data, down.data = np.maximum(matrix.data, 0.0), np.minimum(matrix.data, 0.0)
+    return np.asarray(up @ low + down @ high), np.asarray(up @ high + down @ low)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearAnswer:
+    """Solution of an LP: e, its value, multipliers of the rows, and the lower bound that these prove."""
+
+    e: np.ndarray
+    value: float
+    dual: np.ndarray
+    bound: float
+    status: str
+
+
+def solve_linear(program: LocalProgram, deadline: float = np.inf) -> LinearAnswer:
+    """Solve the local program without products; every row is divided by its largest entry."""
+    norm = row_maxima(program.matrix)
+    matrix = divided(program.matrix, norm)
+    lower, upper = program.lower / norm, program.upper / norm
+    equal = np.isfinite(lower) & (lower == upper)
+    above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
+    answer = _linprog(
+        program.cost / program.scale,
+        matrix_ub=sparse.vstack([matrix[below], -matrix[above]], format="csc"),
+        limit=np.concatenate([upper[below], -lower[above]]),
+        matrix_eq=matrix[equal].tocsc(),
+        target=lower[equal],
+        box=np.column_stack([program.box_lower, program.box_upper]),
+        deadline=deadline,
+    )
+    dual = np.zeros(norm.size)
+    if answer.x is None or answer.status != 0:
+        status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
+        return LinearAnswer(e=np.zeros(program.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
+    count = int(below.sum())
+    dual[equal] = -answer.eqlin.marginals
+    dual[below] -= answer.ineqlin.marginals[:count]
+    dual[above] += answer.ineqlin.marginals[count:]
+    dual, bound, _ = weak_duality(program, dual * program.scale / norm)
+    return LinearAnswer(e=answer.x, value=float(program.cost @ answer.x), dual=dual, bound=bound, status="optimal")
+
+
+def weak_duality(program: LocalProgram, dual: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """A lower bound on the value from any multipliers of the rows.
+
+    With L(e, y) = cost'e + y'(matrix e - limit), the smallest value of L over the box is below that of cost'e over the
+    feasible directions, for every y of the right signs. Wrong signs are set to zero first.
+
+    Returns
+    -------
+    dual : ndarray (n,)
+        The multipliers with their wrong signs removed.
+    bound : float
+    gradient : ndarray (n_w,)
+        cost + matrix'y.
+    """
+    signs = np.where(np.isfinite(program.lower), -np.inf, 0.0), np.where(np.isfinite(program.upper), np.inf, 0.0)
+    dual = np.clip(dual, *signs)
+    gradient = program.cost + program.matrix.T @ dual
+    limit = np.where(dual > 0, program.upper, np.where(dual < 0, program.lower, 0.0))
+    box = np.minimum(gradient * program.box_lower, gradient * program.box_upper)
+    return dual, float(box.sum() - dual @ limit), gradient
+
+
+def _linprog(
+    cost: np.ndarray,
+    *,
+    matrix_ub: Any,
+    limit: np.ndarray,
+    matrix_eq: Any,
+    target: np.ndarray,
+    box: np.ndarray,
+    deadline: float,
+) -> Any:
+    from scipy.optimize import linprog  # heavy: only those who certify pay for it
+
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    for tolerances in (tight, {}):  # a badly scaled LP may fail with the first and not with the second
+        answer = linprog(
+            cost,
+            A_ub=matrix_ub if limit.size else None,
+            b_ub=limit if limit.size else None,
+            A_eq=matrix_eq if target.size else None,
+            b_eq=target if target.size else None,
+            bounds=box,
+            method="highs",
+            options={**tolerances, "time_limit": seconds_left(deadline)},
+        )
+        if answer.status in (0, 1, 2):
+            break
+    return answer
+
+
+def seconds_left(deadline: float) -> float:
+    """Until a time.monotonic() stamp, as a time limit that HiGHS accepts."""
+    return float(np.clip(deadline - time.monotonic(), 1e-3, UNLIMITED))
+
+
+def divided(matrix: Any, norm: np.ndarray) -> Any:
+    """The rows of a matrix over these numbers."""
+    matrix = matrix.copy()
+    matrix.data = matrix.data / np.repeat(norm, np.diff(matrix.indptr))
+    return matrix

@@ -1,0 +1,372 @@
+"""The linear program with complementarity constraints (LPEC): does any branch of an MPCC descend to first order?
+
+minimise    grad'd
+subject to  the linearised bounds, constraints, nonnegativities and held switched equations, |d_i| <= radius w_scale_i,
+            in every group: all left rows zero or all right rows zero.
+
+A point is B-stationary exactly when the value is 0. What the verdict rests on:
+
+- "No descent" is a lower bound on the value from multipliers, by weak duality and computed here, so that no tolerance
+  of the solver enters: mostly those of the LP without products, otherwise those of the LPs of a search over branches.
+  Only where that search gets too long it is the bound of the mixed-integer program.
+- "Descent" is a direction in one branch, from an LP solved to 1e-10 with this branch fixed: the mixed-integer program
+  alone accepts violations of 1e-6, which times a large multiplier looks like descent.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from nosnoc_py.mpcc.linearization import (
+    UNLIMITED,
+    LinearAnswer,
+    Linearization,
+    LocalProgram,
+    divided,
+    local_program,
+    row_maxima,
+    seconds_left,
+    solve_linear,
+)
+from nosnoc_py.mpcc.program import MPCC
+
+_NODES = 50  # linear programs spent on a search over branches
+_MAGNIFY = 1e3  # the mixed-integer solver's tolerances are absolute: larger numbers make them smaller
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LPECResult:
+    """What the LPEC says about a point.
+
+    Attributes
+    ----------
+    value : float
+        Slope of the objective per unit of scaled step, <= 0: a lower bound on it where there is no descent, the slope
+        along d where there is. NaN without a verdict.
+    d : ndarray (n_w,)
+        Step in the user's units; zero where there is no descent.
+    zero_G, zero_H : bool ndarray
+        Rows that are zero in the branch of d: in every group one side.
+    status : str
+        "optimal", "infeasible" (no branch within the radius), "time limit" or "failed".
+    limit : float
+        Slopes below this count as descent.
+    dual : ndarray (n,), optional
+        Multipliers of the rows g, G, H, r that prove the value without looking at the products: they exist where the
+        point is S-stationary.
+    """
+
+    value: float
+    d: np.ndarray
+    zero_G: np.ndarray
+    zero_H: np.ndarray
+    status: str
+    limit: float
+    dual: np.ndarray | None = None
+
+    @property
+    def stationary(self) -> bool | None:
+        """value >= limit; None without a verdict."""
+        return None if np.isnan(self.value) else bool(self.value >= self.limit)
+
+
+def solve_lpec(
+    mpcc: MPCC,
+    at: Linearization,
+    w: np.ndarray,
+    *,
+    radius: float = 1e-3,
+    tolerance: float = 1e-8,
+    descent: float = 1e-6,
+    held: np.ndarray | None = None,
+    time_limit: float | None = None,
+) -> LPECResult:
+    """Solve the LPEC at w.
+
+    In a group where one side is above `tolerance`, the other one is held at zero; a group with both sides zero gets a
+    binary. At a point that is not complementary yet, a group with neither side zero gets one too where both sides can
+    reach zero within the radius, and the side that can where only one does: the answer is then a guess of the branch.
+
+    Parameters
+    ----------
+    mpcc : MPCC
+    at : Linearization
+        At w.
+    w : ndarray (n_w,)
+    radius : float
+        Of the box, in scaled variables.
+    tolerance : float
+        What counts as zero, in the user's units.
+    descent : float
+        Slopes above -descent max(1, |grad f|_inf) do not count as descent.
+    held : bool ndarray (n_r,), optional
+        Switched equations that are imposed; by default see `held_rows`.
+    time_limit : float, optional
+        In seconds.
+    """
+    deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
+    groups, still = Groups(mpcc, at), np.zeros(w.size)
+    if not at.finite:
+        return _result(at, Answer(value=np.nan, e=still, zero=groups.smaller_side(at), status="failed"), still, 0.0)
+    held = held_rows(mpcc, at, tolerance) if held is None else held
+    program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
+    choice, limit = choose(groups, program, at), -descent * program.scale
+    if at.grad.any():
+        answer = solve_local(program.holding(choice.forced), choice, limit, deadline)
+    else:
+        dual = np.zeros(at.rows.size) if choice.complementary else None
+        answer = Answer(value=0.0, e=still, zero=choice.zero, status="optimal", dual=dual)
+    return _result(at, answer, answer.e * radius * program.w_scale, limit)
+
+
+def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndarray:
+    """Switched equations that hold at this point, where solvers are told to impose them.
+
+    Their indicators are sums and products of G and H, evaluated here on zeros and ones. A branch may switch on further
+    ones, which the LPEC leaves out: its value is then a lower bound, and no verdict "B" is wrong.
+    """
+    if not mpcc.enforce_switched:
+        return np.zeros(at.r.size, bool)
+    eta = mpcc.indicator((tolerance < at.G).astype(float), (tolerance < at.H).astype(float))
+    return np.asarray(eta).reshape(-1) > 0
+
+
+def _result(at: Linearization, answer: Answer, d: np.ndarray, limit: float) -> LPECResult:
+    return LPECResult(
+        value=answer.value,
+        d=d,
+        zero_G=answer.zero[at.block(1)],
+        zero_H=answer.zero[at.block(2)],
+        status=answer.status,
+        limit=limit,
+        dual=answer.dual,
+    )
+
+
+class Groups:
+    """The groups of an MPCC as index arrays into the rows g, G, H, r: member k is row[k] of group[k]."""
+
+    def __init__(self, mpcc: MPCC, at: Linearization) -> None:
+        self.count = len(mpcc.groups)
+        self.left = _members([at.offsets[1] + group.left for group in mpcc.groups])
+        self.right = _members([at.offsets[2] + group.right for group in mpcc.groups])
+        self.sides = (self.left, self.right)
+
+    def all(self, side: tuple[np.ndarray, np.ndarray], condition: np.ndarray) -> np.ndarray:
+        """Per group: the condition on rows holds for every row of this side."""
+        row, group = side
+        return np.bincount(group[~condition[row]], minlength=self.count) == 0
+
+    def largest(self, side: tuple[np.ndarray, np.ndarray], values: np.ndarray) -> np.ndarray:
+        """Per group: the largest value over the rows of this side, at least 0."""
+        row, group = side
+        largest = np.zeros(self.count)
+        np.maximum.at(largest, group, values[row])
+        return largest
+
+    def rows(self, left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
+        """Mask of the rows on the left of the groups `left` and on the right of the groups `right`."""
+        mask = np.zeros(size, bool)
+        for (row, group), chosen in zip(self.sides, (left, right), strict=True):
+            mask[row[chosen[group]]] = True
+        return mask
+
+    def smaller(self, at: Linearization) -> np.ndarray:
+        """Per group: the left side is the smaller one."""
+        return self.largest(self.left, np.abs(at.rows)) < self.largest(self.right, np.abs(at.rows))
+
+    def smaller_side(self, at: Linearization) -> np.ndarray:
+        """Mask of the rows on the smaller side of every group."""
+        left = self.smaller(at)
+        return self.rows(left, ~left, at.rows.size)
+
+
+def _members(sides: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    sizes = [side.size for side in sides]
+    return np.concatenate([np.zeros(0, int), *sides]), np.repeat(np.arange(len(sides)), sizes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice:
+    """What is decided about the groups and what is not.
+
+    Attributes
+    ----------
+    forced : bool ndarray (n,)
+        Rows that are brought to zero in every branch.
+    open : bool ndarray (n_groups,)
+        Groups that may take either side.
+    biactive : bool ndarray (n_groups,)
+        Groups with both sides zero.
+    complementary : bool
+        Every group has a side that is zero.
+    closed : bool ndarray (n,)
+        The forced rows, and the smaller side of groups that no side of can reach zero.
+    guess : bool ndarray (n,)
+        In every open group the side that is smaller.
+    """
+
+    groups: Groups
+    forced: np.ndarray
+    open: np.ndarray
+    biactive: np.ndarray
+    complementary: bool
+    closed: np.ndarray
+    guess: np.ndarray
+
+    @property
+    def zero(self) -> np.ndarray:
+        """One side of every group."""
+        return self.closed | self.guess
+
+
+def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
+    """Decide every group that leaves no choice within the box."""
+    zero = program.gap == 0.0
+    left, right = groups.all(groups.left, zero), groups.all(groups.right, zero)
+    within = program.lowest <= -program.gap
+    reach_left, reach_right = groups.all(groups.left, within), groups.all(groups.right, within)
+    neither, both = ~left & ~right, left & right
+    force_left = (left & ~right) | (neither & reach_left & ~reach_right)
+    force_right = (right & ~left) | (neither & reach_right & ~reach_left)
+    forced = groups.rows(force_left, force_right, at.rows.size)
+    idle = forced | (zero & (program.highest <= 0.0))  # rows that stay at zero whatever is done
+    settled_left, settled_right = groups.all(groups.left, idle), groups.all(groups.right, idle)
+    forced |= groups.rows(settled_left, settled_right & ~settled_left, at.rows.size)
+    open_ = (both | (neither & reach_left & reach_right)) & ~settled_left & ~settled_right
+    stuck = neither & ~reach_left & ~reach_right & ~settled_left & ~settled_right
+    smaller = groups.smaller(at)
+    return Choice(
+        groups=groups,
+        forced=forced,
+        open=open_,
+        biactive=both,
+        complementary=not neither.any(),
+        closed=forced | groups.rows(stuck & smaller, stuck & ~smaller, at.rows.size),
+        guess=groups.rows(open_ & smaller, open_ & ~smaller, at.rows.size),
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """An `LPECResult` in terms of the local program."""
+
+    value: float
+    e: np.ndarray
+    zero: np.ndarray
+    status: str
+    dual: np.ndarray | None = None
+
+
+def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> Answer:
+    """First without products, then with binaries, then, where these were not exact enough, branch by branch."""
+    still = np.zeros(program.cost.size)
+    if choice.complementary or not choice.open.any():
+        answer = solve_linear(program, deadline)
+        if answer.status != "optimal":
+            return Answer(value=np.nan, e=still, zero=choice.zero, status=answer.status)
+        if choice.complementary and answer.bound >= limit:
+            value = min(answer.bound, 0.0)
+            return Answer(value=value, e=still, zero=choice.zero, status="optimal", dual=answer.dual)
+        if not choice.open.any():
+            return _settled(choice, limit, answer, choice.zero)
+    side, bound, status = _mixed(program, choice, deadline)
+    if side is not None and (bound < limit or not choice.complementary):
+        answer = solve_linear(program.holding(choice.forced | side), deadline)
+        if answer.value < limit or not choice.complementary:
+            return _settled(choice, limit, answer, choice.closed | side)
+    if not choice.complementary:
+        return Answer(value=np.nan, e=still, zero=choice.zero, status=status)
+    proof = _search(program, choice, limit, deadline)
+    if np.isnan(proof.value) and bound >= limit:
+        return Answer(value=min(bound, 0.0), e=still, zero=choice.zero, status="optimal")
+    return proof
+
+
+def _settled(choice: Choice, limit: float, answer: LinearAnswer, zero: np.ndarray) -> Answer:
+    """The answer of an LP with all groups decided; neither descent nor a proof that there is none is no verdict."""
+    if choice.complementary and not answer.value < limit:
+        return Answer(value=np.nan, e=np.zeros(answer.e.size), zero=zero, status="failed")
+    return Answer(value=answer.value, e=answer.e, zero=zero, status=answer.status)
+
+
+def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> Answer:
+    """Branch and bound by LPs: the first branch that descends, or the bound that none does.
+
+    The mixed-integer program finds the best of many branches faster, but its tolerances, times a large multiplier,
+    may show descent in a branch that has none, or hide some.
+    """
+    groups, bound = choice.groups, 0.0
+    still, nothing = np.zeros(program.cost.size), np.zeros(groups.count, bool)
+    stack, nodes = [(nothing, nothing)], 0
+    while stack:
+        left, right = stack.pop()
+        nodes += 1
+        zero = choice.forced | groups.rows(left, right, program.gap.size)
+        answer = solve_linear(program.holding(zero), deadline)
+        undecided = choice.open & ~left & ~right
+        if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
+            status = "time limit" if answer.status == "optimal" else answer.status
+            return Answer(value=np.nan, e=still, zero=choice.zero, status=status)
+        if answer.bound >= limit:
+            bound = min(bound, answer.bound)
+        elif not undecided.any():
+            return _settled(choice, limit, answer, zero | choice.closed)
+        else:
+            moved_left, moved_right = (groups.largest(side, program.matrix @ answer.e) for side in groups.sides)
+            worst = np.zeros(groups.count, bool)
+            worst[np.argmax(np.where(undecided, np.minimum(moved_left, moved_right), -np.inf))] = True
+            branches = [(left | worst, right), (left, right | worst)]
+            stack += branches if moved_left[worst] > moved_right[worst] else branches[::-1]
+    return Answer(value=bound, e=still, zero=choice.zero, status="optimal")
+
+
+def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.ndarray | None, float, str]:
+    """The mixed-integer program, one binary for every open group.
+
+    Returns
+    -------
+    side : bool ndarray (n,) or None
+        The side of every open group that is zero in the best branch found.
+    bound : float
+        Lower bound on the value.
+    status : str
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # heavy: only those who certify pay for it
+
+    groups, size = choice.groups, program.cost.size
+    count, column = int(choice.open.sum()), np.cumsum(choice.open) - 1
+    norm = row_maxima(program.matrix)
+    matrix = divided(program.matrix, norm)
+    lower, upper, gap, highest = (part / norm for part in (program.lower, program.upper, program.gap, program.highest))
+    used = np.isfinite(lower) | np.isfinite(upper)
+    blocks, limits = [[matrix[used], None]], [(lower[used], upper[used])]
+    for (row, group), sign in zip(groups.sides, (1.0, -1.0), strict=True):
+        row, group = row[choice.open[group]], group[choice.open[group]]
+        span = highest[row] + gap[row]  # row + gap <= span z on the left, span (1 - z) on the right
+        entries = (-sign * _MAGNIFY * span, (np.arange(row.size), column[group]))
+        blocks.append([matrix[row], sparse.csr_array(entries, shape=(row.size, count))])
+        limits.append((np.full(row.size, -np.inf), -gap[row] if sign > 0 else highest[row]))
+    box = np.concatenate([program.box_lower, np.zeros(count)]), np.concatenate([program.box_upper, np.ones(count)])
+    box[0][:size] *= _MAGNIFY
+    box[1][:size] *= _MAGNIFY
+    answer = milp(
+        np.concatenate([program.cost / program.scale, np.zeros(count)]),
+        integrality=np.concatenate([np.zeros(size), np.ones(count)]),
+        bounds=Bounds(*box),
+        constraints=LinearConstraint(
+            sparse.bmat(blocks, format="csc"),
+            *(_MAGNIFY * np.concatenate(limit) for limit in zip(*limits, strict=True)),
+        ),
+        options={"time_limit": seconds_left(deadline)},
+    )
+    if answer.x is None:
+        return None, -np.inf, {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
+    bound = -np.inf if answer.mip_dual_bound is None else answer.mip_dual_bound * program.scale / _MAGNIFY
+    left = np.zeros(groups.count, bool)
+    left[choice.open] = answer.x[size:] < 0.5
+    return groups.rows(choice.open & left, choice.open & ~left, norm.size), bound, "optimal"

@@ -1,0 +1,92 @@
+"""One call for every strategy: an MPCC in, a result with residuals, multipliers and certificate out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import check_type
+from nosnoc_py.mpcc.auto import Auto
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.result import MPCCResult
+from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, certificate_of
+
+
+def solve_mpcc(
+    mpcc: MPCC,
+    solver: Strategy | None = None,
+    *,
+    w0: Any = None,
+    p: Any = None,
+    callback: Callback | None = None,
+    time_limit: float | None = None,
+) -> MPCCResult:
+    """Solve an MPCC.
+
+    Parameters
+    ----------
+    mpcc : MPCC
+        See `MPCC.of_pairs` and `nosnoc_py.mpcc.nosbench.load`.
+    solver : Auto, ActiveSet or Homotopy, optional
+        Default `Auto()`.
+    w0, p : (n_w,), (n_p,), optional
+        Start and parameters; by default those of the MPCC.
+    callback : callable, optional
+        Called with the state after every step; returns `ns.Stop` to end the work.
+    time_limit : float, optional
+        Seconds.
+
+    Returns
+    -------
+    MPCCResult
+        Also when the solver fails: `status` says why and what to try.
+
+    Raises
+    ------
+    OptionError, TranscriptionError
+        For arguments of a wrong type, length, or NaN.
+    """
+    check_type(mpcc, MPCC, "mpcc")
+    solver = Auto() if solver is None else solver
+    check_type(solver, Strategy, "solver")
+    started = time.monotonic()
+    state = solver.run(mpcc, w0, p, callback=callback, time_limit=time_limit)
+    return result_of(state, solver=repr(solver), started=started)
+
+
+def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
+    """The result of a state that has a status; a feasible point without a certificate gets one."""
+    mpcc, evaluator = state.solvers.mpcc, state.solvers.evaluator
+    assert state.status is not None
+    certificate = state.certificate
+    if certificate is None and state.status.success:
+        certificate = certificate_of(state)
+    return MPCCResult(
+        mpcc=mpcc,
+        w=state.w,
+        p=state.p,
+        status=state.status,
+        objective=state.values.objective,
+        penalty=state.values.penalty,
+        complementarity=state.complementarity,
+        complementarity_min=state.complementarity_min,
+        infeasibility=state.infeasibility,
+        certificate=certificate,
+        worst=evaluator.worst(state.values),
+        biactive=() if certificate is None else names_of(mpcc, certificate.biactive),
+        log=state.records,
+        wall_seconds=time.monotonic() - started,
+        solver=solver,
+    )
+
+
+def names_of(mpcc: MPCC, groups: tuple[int, ...]) -> tuple[str, ...]:
+    """What the pairs of these groups are called."""
+    return tuple(_name(mpcc, mpcc.groups[k].left, mpcc.groups[k].right) for k in groups)
+
+
+def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:
+    (a, _), (b, place) = mpcc.left.label(int(left[0])), mpcc.right.label(int(right[0]))
+    return f"{a} * {b}" + (f" ({place})" if place != "whole horizon" else "")

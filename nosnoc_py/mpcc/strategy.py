@@ -1,0 +1,290 @@
+"""What all ways to solve an MPCC have in common: their built parts, their state, and the loop init, step, terminate.
+
+A strategy is an option object. Everything a step changes is in the new state it returns; a loop written by the user
+does the same as `run`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.mpcc.branch import Branch, Finish
+from nosnoc_py.mpcc.ipopt import Ipopt, check_freedom
+from nosnoc_py.mpcc.linearization import Linearizer
+from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.residuals import Evaluator, Values
+from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivial
+from nosnoc_py.options import Options
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Stationarity, Status, Stop
+
+
+class Solvers:
+    """The built parts of one MPCC, each made on first use and kept: strategies, states and re-solves share them."""
+
+    def __init__(self, mpcc: MPCC) -> None:
+        self.mpcc = mpcc
+        self._nlps: dict[tuple[str, str], NLP] = {}
+        self._ipopts: dict[str, Ipopt] = {}
+        self._finishes: dict[str, Finish] = {}
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Functions and residuals."""
+        return Evaluator(self.mpcc)
+
+    @cached_property
+    def linearizer(self) -> Linearizer:
+        """First derivatives of the objective and of all rows."""
+        return Linearizer(self.mpcc)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Scaled functions with their derivatives."""
+        return Blocks(self.mpcc)
+
+    def relaxed(self, relaxation: str, steering: str, settings: Mapping[str, Any]) -> Ipopt:
+        """IPOPT for a relaxed NLP; variants share its derivatives."""
+        key = f"{relaxation} {steering} {dict(settings)}"
+        if key not in self._ipopts:
+            if (relaxation, steering) not in self._nlps:
+                nlp = relaxed_nlp(self.blocks, relaxation, steering)
+                check_freedom(nlp)
+                self._nlps[relaxation, steering] = nlp
+            self._ipopts[key] = Ipopt(self._nlps[relaxation, steering], settings)
+        return self._ipopts[key]
+
+    def finish(self, settings: Mapping[str, Any]) -> Finish:
+        """The finish on a branch."""
+        key = f"{dict(settings)}"
+        if key not in self._finishes:
+            self._finishes[key] = Finish(self.blocks, self.evaluator, settings)
+        return self._finishes[key]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SolverState:
+    """Where a strategy stands.
+
+    Attributes
+    ----------
+    w, p : ndarray
+        Iterate and parameters, in the user's units.
+    records : tuple of StepRecord
+    values : Values
+        Functions of the MPCC at w.
+    complementarity, complementarity_min, infeasibility : float
+        Residuals of the unrelaxed problem.
+    multipliers : Multipliers, optional
+        Of the last NLP.
+    branch : Branch, optional
+        The branch that w solves exactly.
+    certificate : Certificate, optional
+        What is known about w as a stationary point.
+    status : Status, optional
+        None while there is something left to do.
+    """
+
+    solvers: Solvers
+    w: np.ndarray
+    p: np.ndarray
+    values: Values
+    complementarity: float
+    complementarity_min: float
+    infeasibility: float
+    records: tuple[StepRecord, ...] = ()
+    multipliers: Multipliers | None = None
+    branch: Branch | None = None
+    certificate: Certificate | None = None
+    status: Status | None = None
+
+    @property
+    def step(self) -> int:
+        """Number of steps taken."""
+        return len(self.records)
+
+    @property
+    def stationarity(self) -> Stationarity:
+        """The strongest kind of stationarity that is certified."""
+        return Stationarity.UNKNOWN if self.certificate is None else self.certificate.stationarity
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}: step {self.step}, objective {self.values.objective:.8g}, "
+            f"complementarity {self.complementarity:.1e}, infeasibility {self.infeasibility:.1e}"
+        )
+
+
+Callback = Callable[[SolverState], Any]
+
+
+class Strategy(Options):
+    """A way to solve an MPCC: init, step, terminate, and `run`, which is the loop over them."""
+
+    complementarity_tolerance: float = Field(default=1e-8, gt=0)
+    infeasibility_tolerance: float = Field(default=1e-8, gt=0)
+    time_limit: float | None = Field(default=None, gt=0)
+
+    @abstractmethod
+    def init(
+        self,
+        mpcc: MPCC,
+        guess: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+        *,
+        solvers: Solvers | None = None,
+        sigma: float | None = None,
+        clip: bool = True,
+    ) -> Any:
+        """Return the state before the first step; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0.
+
+        Raises
+        ------
+        TranscriptionError
+            If the guess or the parameters have the wrong length or contain NaN.
+        """
+
+    @abstractmethod
+    def step(self, state: Any, *, deadline: float = np.inf) -> Any:
+        """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp."""
+
+    @abstractmethod
+    def terminate(self, state: Any) -> Status | None:
+        """None while there is something left to do, else why it ends."""
+
+    @abstractmethod
+    def warm(self, mpcc: MPCC) -> tuple[Any, float]:
+        """The strategy, and its first sigma, for a start from an iterate of the same program."""
+
+    def build(self, mpcc: MPCC) -> Solvers:
+        """Built parts to pass to `init` again and again, to re-solve with other parameters."""
+        return Solvers(mpcc)
+
+    def run(
+        self,
+        mpcc: MPCC,
+        guess: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+        *,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
+        solvers: Solvers | None = None,
+        sigma: float | None = None,
+    ) -> Any:
+        """init, then step until terminate; the returned state has a status."""
+        started = time.monotonic()
+        limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
+        state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
+        while (status := self.terminate(state)) is None:
+            if time.monotonic() - started > limit:
+                return self.settle(state, Status.TIME_LIMIT)
+            state = self.step(state, deadline=started + limit)
+            if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
+                return self.settle(state, self.terminate(state) or stop)
+        return self.settle(state, status)
+
+    def settle(self, state: Any, status: Status) -> Any:
+        """The state with its status."""
+        return replace(state, status=status)
+
+    def residuals_small(self, state: SolverState) -> bool:
+        """The unrelaxed problem is feasible and complementary within the tolerances."""
+        return (
+            state.complementarity <= self.complementarity_tolerance
+            and state.infeasibility <= self.infeasibility_tolerance
+        )
+
+
+def start(
+    mpcc: MPCC, guess: np.ndarray | None, p: np.ndarray | None, solvers: Solvers | None, clip: bool
+) -> dict[str, Any]:
+    """The fields that every state begins with."""
+    solvers = Solvers(mpcc) if solvers is None else solvers
+    w = _checked(mpcc.w0 if guess is None else guess, mpcc.w0.size, "guess")
+    p = _checked(mpcc.p0 if p is None else p, mpcc.p0.size, "parameters p")
+    w = np.clip(w, mpcc.lbw, mpcc.ubw) if clip else w
+    return {"solvers": solvers, "w": w, "p": p, **measure(solvers.evaluator, w, p)}
+
+
+def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
+    """Functions and residuals at a point, as the fields of a state."""
+    values = evaluator(w, p)
+    return {
+        "values": values,
+        "complementarity": evaluator.complementarity(values),
+        "complementarity_min": evaluator.complementarity_min(values),
+        "infeasibility": evaluator.infeasibility(values),
+    }
+
+
+def record(
+    state: SolverState,
+    label: str,
+    sigma: float = 0.0,
+    *,
+    step: int | None = None,
+    iterations: int = 0,
+    seconds: float = 0.0,
+    word: str = "",
+) -> StepRecord:
+    """One line of the log about the state's iterate."""
+    return StepRecord(
+        step=len(state.records) if step is None else step,
+        label=label,
+        sigma=sigma,
+        objective=state.values.objective,
+        complementarity=state.complementarity,
+        infeasibility=state.infeasibility,
+        iterations=iterations,
+        wall_seconds=seconds,
+        solver_status=word,
+    )
+
+
+def certificate_of(state: SolverState, **options: Any) -> Certificate:
+    """What kind of stationary point the state's iterate is; options as those of `stationarity.certify`."""
+    mpcc = state.solvers.mpcc
+    if mpcc.objective.is_constant():
+        return trivial(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
+    at = state.solvers.linearizer(state.w, state.p)
+    exact = state.branch is not None
+    return certify(
+        mpcc,
+        at,
+        state.w,
+        multipliers=state.multipliers if exact else None,
+        held=state.branch.r if state.branch is not None else None,
+        **options,
+    )
+
+
+def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
+    """Show a callback the state: why it wants to stop, or None to go on."""
+    try:
+        answer = callback(state)
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    return Status.STOPPED if answer is Stop or isinstance(answer, Stop) else None
+
+
+def _checked(value: Any, size: int, what: str) -> np.ndarray:
+    try:
+        array = np.array(value, dtype=float).reshape(-1)  # a copy: the state is not the caller's array
+    except (TypeError, ValueError):
+        raise TranscriptionError(f"{what}: expected {size} numbers, given {value!r}.") from None
+    if array.size != size:
+        raise TranscriptionError(f"{what}: expected {size} numbers, given {array.size}; use the problem's own layout.")
+    if not np.isfinite(array).all():
+        first = int(np.argmin(np.isfinite(array)))
+        raise TranscriptionError(f"{what}: contains {array[first]} at position {first}; every number has to be finite.")
+    return array

@@ -1,0 +1,251 @@
+"""What a result says about itself, in words: the verdict, the worst residuals, the first failure, what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.solution.records import Residual, StepRecord
+from nosnoc_py.status import Stationarity, Status
+
+CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
+# A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.
+STALL_SIGMA, STALL_RESIDUAL, SMALL = 1e-2, 0.5, 1e-7
+SHOWN = 3
+
+# What solvers say -> (what it means, what to try).
+WORDS: dict[str, tuple[str, str]] = {
+    "Infeasible_Problem_Detected": (
+        "IPOPT ended where the violation of the constraints is locally smallest but not zero",
+        "check bounds, horizon and initial state for contradictions, start from another guess, or use a larger sigma_0",
+    ),
+    "Restoration_Failed": (
+        "IPOPT's restoration phase found no point that is feasible enough to go on from",
+        "use a larger sigma_0 or a slower kappa, start from another guess, and scale constraints that differ by orders",
+    ),
+    "Maximum_Iterations_Exceeded": (
+        "IPOPT used up its iterations",
+        "raise max_iterations, start from a better guess, or use a slower kappa",
+    ),
+    "Invalid_Number_Detected": (
+        "a function or a derivative returned NaN or infinity",
+        "look for divisions by zero and roots at zero in the model, and add bounds that keep the iterates away",
+    ),
+    "Error_In_Step_Computation": (
+        "the linear system of a step could not be solved: the constraints are degenerate there",
+        "remove redundant constraints, use an inequality relaxation, or stop at a larger sigma_min and let the "
+        "active-set finish do the rest",
+    ),
+    "Search_Direction_Becomes_Too_Small": (
+        "steps became smaller than rounding errors: the point is as good as this NLP's numbers allow",
+        "loosen IPOPT's tolerances, scale the variables by nominal values, or stop at a larger sigma_min",
+    ),
+    "Diverging_Iterates": (
+        "variables grew without bound",
+        "give every variable finite bounds and look for a direction in which the objective is unbounded",
+    ),
+    "Not_Enough_Degrees_Of_Freedom": (
+        "there are more equations than free variables",
+        "use an inequality relaxation, aggregate the complementarities, remove constraints or add controls",
+    ),
+    "User_Requested_Stop": (
+        "the time limit or an interrupt stopped IPOPT",
+        "raise time_limit, or continue from this point as guess",
+    ),
+    "NonIpopt_Exception_Thrown": (
+        "the evaluation was interrupted",
+        "continue from this point as guess",
+    ),
+    "Maximum_CpuTime_Exceeded": ("IPOPT reached its own limit of CPU time", "raise IPOPT's max_cpu_time"),
+    "Maximum_WallTime_Exceeded": ("IPOPT reached its own limit of time", "raise IPOPT's max_wall_time"),
+    "Feasible_Point_Found": (
+        "the point is feasible, yet not optimal to the tolerance",
+        "raise max_iterations or continue from this point as guess",
+    ),
+    "Invalid_Problem_Definition": (
+        "IPOPT refused the NLP as contradictory",
+        "look for a lower bound above an upper one and for more equations than variables",
+    ),
+    "Invalid_Option": ("IPOPT refused an option", "check the names and values of the IPOPT options"),
+    "Insufficient_Memory": ("the factorisation ran out of memory", "use fewer elements or a coarser aggregation"),
+}
+
+CERTIFIED: dict[Stationarity, str] = {
+    Stationarity.S: "S-stationary: multipliers exclude first-order descent",
+    Stationarity.B: "B-stationary: the linearised problem (LPEC) has no descent direction",
+    Stationarity.M: "M-stationary: a direction of descent through the biactive pairs is not excluded",
+    Stationarity.C: "C-stationary: a direction of descent through the biactive pairs is not excluded",
+    Stationarity.W: "W-stationary: stationary on one branch only, descent on another is not excluded",
+    Stationarity.UNKNOWN: "stationarity not certified",
+}
+
+
+class Result(Protocol):
+    """What `explain` reads; the results of `solve` and `solve_mpcc` have it.
+
+    `biactive`, the names of the pairs with both sides zero, is read too where it exists.
+    """
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def objective(self) -> float: ...
+    @property
+    def complementarity(self) -> float: ...
+    @property
+    def complementarity_min(self) -> float: ...
+    @property
+    def infeasibility(self) -> float: ...
+    @property
+    def stationarity(self) -> Stationarity: ...
+    @property
+    def worst(self) -> tuple[Residual, ...]: ...
+    @property
+    def log(self) -> tuple[StepRecord, ...]: ...
+
+
+def explain(result: Result) -> str:
+    """Say in a few lines what a result rests on and, unless it is solved, what went wrong and what to try.
+
+    Parameters
+    ----------
+    result
+        What `solve` or `solve_mpcc` returned.
+
+    Raises
+    ------
+    OptionError
+        For anything that lacks residuals, a status or a log, e.g. a simulated trajectory.
+    """
+    _check(result)
+    lines = [*_verdict(result), *_worst(result), *_biactive(result)]
+    found = [*_first_failure(result.log), *([] if result.status.success else _stalls(result.log))]
+    lines += [sentence for sentence, _ in found]
+    if not result.status.success:
+        remedies = dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in found if remedy)
+        lines += ["What to try:", *remedies, f"  {'In general: ' if remedies else ''}{result.status.remedy}"]
+    return "\n".join(lines)
+
+
+Finding = tuple[str, str]  # what was found, and what to try
+
+
+def _check(result: Result) -> None:
+    needed = [name for name in vars(Result) if isinstance(vars(Result)[name], property)]
+    missing = [name for name in needed if not hasattr(result, name)]
+    if missing:
+        raise OptionError(
+            f"explain: expected the result of ns.solve or ns.solve_mpcc, given {type(result).__name__} without "
+            f"{', '.join(missing)}."
+        )
+
+
+def _verdict(result: Result) -> list[str]:
+    verdict = "Solved" if result.status.success else f"Not solved ({result.status})"
+    rests = CERTIFIED[result.stationarity]
+    if result.status.success and result.stationarity is Stationarity.UNKNOWN:
+        rests += ", the verdict rests on the residuals alone"
+    return [
+        f"{verdict}: objective {result.objective:.8g}, {rests}.",
+        f"Residuals of the unrelaxed problem: complementarity {result.complementarity:.1e} "
+        f"(min form {result.complementarity_min:.1e}), infeasibility {result.infeasibility:.1e}.",
+    ]
+
+
+def _worst(result: Result) -> list[str]:
+    return ["Worst residuals:", *(f"  {residual}" for residual in result.worst[:SHOWN])] if result.worst else []
+
+
+def _biactive(result: Result) -> list[str]:
+    names: Sequence[str] | None = getattr(result, "biactive", None)
+    if names is None:
+        return []
+    if not names:
+        return ["No pair is biactive."]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    count = "1 pair is" if len(names) == 1 else f"{len(names)} pairs are"
+    return [f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}."]
+
+
+def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
+    """The first relaxed problem that failed; without one, the first step of another kind (finish, branch, LPEC)."""
+    failed = [record for record in log if record.solver_status not in CONVERGED]
+    if not failed:
+        return []
+    relaxed = [record for record in failed if record.sigma > 0]
+    first = (relaxed or failed)[0]
+    at = f" at sigma {first.sigma:.1e}" if first.sigma > 0 else ""
+    reason, remedy = WORDS.get(first.solver_status, ("no further words for it", ""))
+    return [
+        (
+            f"First failure: step {first.step} ({first.label}{at}), {first.solver_status}: {reason}; "
+            f"{len(failed)} of {len(log)} steps failed.",
+            remedy,
+        )
+    ]
+
+
+def _stalls(log: Sequence[StepRecord]) -> list[Finding]:
+    """What the last stalled run of the homotopy shows: residuals that do not follow sigma."""
+    for run in reversed(list(_runs(log))):
+        if (tail := _tail(run, lambda record: record.complementarity)) is not None:
+            return [_stalled_complementarity(tail)]
+        if (tail := _tail(run, lambda record: record.infeasibility)) is not None:
+            return [
+                (
+                    f"Infeasibility stalled: {_course(tail, 'infeasibility')}: the constraints themselves are in the "
+                    "way, not their relaxation.",
+                    "look at the worst residuals above, check bounds and horizon, and start from another guess",
+                )
+            ]
+    return []
+
+
+def _stalled_complementarity(tail: Sequence[StepRecord]) -> Finding:
+    course = _course(tail, "complementarity")
+    if all(record.solver_status in CONVERGED for record in tail):
+        return (
+            f"Complementarity stalled: {course} although these problems converged: a local minimum of the elastic "
+            "penalty.",
+            "use steering='direct', a larger sigma_0, or start from another guess",
+        )
+    return (
+        f"Complementarity stalled: {course}, and these problems did not all converge.",
+        "use a slower kappa, a larger sigma_0, elastic steering, or start from another guess",
+    )
+
+
+def _runs(log: Sequence[StepRecord]) -> Iterator[list[StepRecord]]:
+    """Relaxed problems of one label with falling sigma; a sigma that rises, or another label, begins a new run."""
+    relaxed = [record for record in log if record.sigma > 0]
+    run = relaxed[:1]
+    for before, after in pairwise(relaxed):
+        if after.sigma >= before.sigma or after.label != before.label:
+            yield run
+            run = []
+        run.append(after)
+    if run:
+        yield run
+
+
+def _tail(run: Sequence[StepRecord], residual: Callable[[StepRecord], float]) -> Sequence[StepRecord] | None:
+    """The longest end of a run over which the residual stalls, if there is one."""
+    last = run[-1]
+    if residual(last) <= SMALL:
+        return None
+    for start, first in enumerate(run):
+        if last.sigma > STALL_SIGMA * first.sigma * (1 + 1e-9):
+            return None
+        if residual(last) > STALL_RESIDUAL * residual(first):
+            return run[start:]
+    return None
+
+
+def _course(tail: Sequence[StepRecord], name: str) -> str:
+    first, last = tail[0], tail[-1]
+    return (
+        f"{getattr(first, name):.1e} -> {getattr(last, name):.1e} while sigma fell {first.sigma:.1e} -> "
+        f"{last.sigma:.1e} ({first.label}, steps {first.step} to {last.step})"
+    )
