@@ -21,6 +21,10 @@ from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
 FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+# Of the first attempt. A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations
+# is worth less than a smaller sigma from where it stands.
+ELASTIC = {"kappa": 0.05, "sigma_min": 1e-6, "max_iterations": 150, "finish_threshold": 1e-3}
+STEEP = 10.0
 EARLY = 1e-2
 
 
@@ -84,16 +88,15 @@ class Auto(Strategy):
     def attempts(self, mpcc: MPCC) -> tuple[Attempt, ...]:
         """What is tried, in this order."""
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
-        common: dict[str, Any] = {"finish_threshold": EARLY, "ipopt": ipopt}
         # Without an objective one exact NLP mostly shows the branch; with one the last digits of the first NLPs are
         # wasted.
         loose = not mpcc.objective.is_constant()
-        elastic = Homotopy(steering="l_inf", sigma_min=1e-6, step_tolerances=loose, **common)
+        elastic = Homotopy(steering="l_inf", step_tolerances=loose, ipopt=ipopt, **ELASTIC)
         ways = {
             "elastic": elastic,
-            "stepwise": Homotopy(step_tolerances=True, rises=3, **common),
-            "steep elastic": elastic.replace(sigma_0=10.0, step_tolerances=False),
-            "direct": Homotopy(**common),
+            "stepwise": Homotopy(step_tolerances=True, rises=3, finish_threshold=EARLY, ipopt=ipopt),
+            "steep elastic": elastic.replace(sigma_0=STEEP, step_tolerances=False),
+            "direct": Homotopy(finish_threshold=EARLY, ipopt=ipopt),
         }
         tolerances = {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
         first = [Attempt(name, ActiveSet(homotopy=way, **tolerances)) for name, way in ways.items()]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import lstsq
 from scipy.sparse.linalg import splu
 
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
@@ -22,9 +23,11 @@ from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Multipliers
 
 # A row whose bounds keep it above this cannot be zero.
-FLOOR = 1e-9
+FLOOR = 1e-8
 # Up to this many columns a dense least-squares solution is the fastest and takes any rank.
-DENSE = 150
+DENSE = 200
+# Newton's method ends when the residual does not fall below this fraction of the last one: at round-off, or nowhere.
+STUCK = 0.9
 # Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
 CLEAR = 1e-5
 
@@ -138,25 +141,26 @@ class NewtonFinish:
         scale = self._program.mpcc.w_scale
         free, chosen = lbx < ubx, lbg == ubg
         x = np.where(free, w / scale, lbx)
-        parameters = np.append(p, 0.0)
+        parameters, size = np.append(p, 0.0), np.inf
         for _ in range(iterations):
             values, jacobian = self._function(x, parameters)
             residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
             nonzeros = np.array(jacobian.nonzeros())
-            if not np.isfinite(nonzeros).all() or not np.isfinite(residual).all():
+            before, size = size, float(np.abs(residual).max(initial=0.0))
+            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or size >= STUCK * before:
                 break
             matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
-            step = shortest_step(matrix[chosen][:, free], -residual)
-            x[free] += step
-            if np.abs(step).max(initial=0.0) <= 1e-15 * max(1.0, np.abs(x).max(initial=0.0)):
-                break
+            last = x[free]
+            # Cut at the bounds: the next step makes up for it with the other variables.
+            x[free] = np.clip(last + shortest_step(matrix[chosen][:, free], -residual), lbx[free], ubx[free])
         return x * scale
 
 
 def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
     """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
     if matrix.shape[1] <= DENSE:
-        return np.asarray(np.linalg.lstsq(matrix.toarray(), target, rcond=1e-11)[0])
+        options = {"cond": 1e-11, "lapack_driver": "gelsy", "check_finite": False}  # less exact than an SVD, but fast
+        return np.asarray(lstsq(matrix.toarray(), target, **options)[0])
     # min |step|^2 + |matrix step - target|^2 / tiny: as a saddle point system it stays sparse and well scaled.
     rows, columns = matrix.shape
     system = sparse.bmat([[sparse.identity(columns), matrix.T], [matrix, -1e-12 * sparse.identity(rows)]])
@@ -169,19 +173,21 @@ class BranchFinish:
 
     def __init__(self, program: BranchProgram, options: Mapping[str, Any]) -> None:
         self._program = program
+        # The equations of a branch are rarely independent and its multipliers often unbounded: a permanent tiny
+        # perturbation keeps the steps defined, and the last digits of the dual infeasibility may never come. The
+        # point is judged by its residuals and the certificate.
         settings = {
-            "tol": 1e-10,
+            "tol": 1e-8,
             "dual_inf_tol": 1e-6,
-            "compl_inf_tol": 1e-10,
+            "compl_inf_tol": 1e-9,
             "constr_viol_tol": 1e-10,
             "mu_target": 0.0,
-            "acceptable_tol": 1e-10,
-            "mu_strategy": "monotone",
-            "mu_init": 1e-4,
+            "acceptable_tol": 1e-8,
             "bound_push": 1e-6,
             "bound_frac": 1e-6,
-            "perturb_always_cd": "yes",  # the equations of a branch are rarely independent
-            "max_iter": 200,
+            "perturb_always_cd": "yes",
+            "jacobian_regularization_value": 1e-12,
+            "max_iter": 100,
             **options,
         }
         self._ipopt = Ipopt(program.nlp, settings)
@@ -227,14 +233,15 @@ class Finish:
     def ways(self, complementarity: float) -> tuple[str, ...]:
         """What may be tried at an iterate with this residual.
 
-        With an objective an NLP that holds the switched equations instead of a penalty, then, where they are not
-        imposed anyway, one that leaves them and penalises; without one Newton's method, which costs nothing, and an
-        NLP only when the branch is clear.
+        Without an objective Newton's method, which costs nothing, and an NLP only when the branch is clear. With one
+        an NLP that holds the switched equations instead of a penalty, then one that leaves them and penalises; a
+        penalty that no equations stand for is first kept, because it makes the NLP well posed, then left out.
         """
         if self.feasibility_only:
             return ("newton", "hold") if complementarity <= CLEAR else ("newton",)
-        free = not (self.mpcc.enforce_switched or self.mpcc.penalty.is_constant())
-        return ("hold", "penalise") if free else ("hold",)
+        if self.mpcc.enforce_switched or self.mpcc.penalty.is_constant():
+            return ("hold",)
+        return ("hold", "penalise") if self.mpcc.r.numel() else ("penalise", "polish")
 
     def guess(self, w: np.ndarray, p: np.ndarray) -> Branch:
         """The branch that an iterate shows."""

@@ -15,7 +15,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
 from nosnoc_py.mpcc.stationarity import Multipliers
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, measure, record, start
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record, start
 from nosnoc_py.status import Status
 
 # First relaxation parameter, relative to sigma_0, from an iterate of the same program.
@@ -47,6 +47,8 @@ class HomotopyState(SolverState):
         How often sigma has risen.
     dual : NLPResult, optional
         The last result, whose multipliers start the next NLP.
+    before : HomotopyState, optional
+        Where a finish in several steps began, to go back to.
     """
 
     sigma: float
@@ -56,6 +58,7 @@ class HomotopyState(SolverState):
     good: tuple[np.ndarray, float] | None = None
     rises: int = 0
     dual: NLPResult | None = None
+    before: HomotopyState | None = None
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}, sigma {self.sigma:.1e}"
@@ -107,7 +110,7 @@ class Homotopy(Strategy):
     rises: int = Field(default=0, ge=0)
     finish: Literal["active_set", "none"] = "active_set"
     finish_threshold: float = Field(default=1e-4, gt=0)
-    finish_loss: float = Field(default=0.01, gt=0)
+    finish_loss: float = Field(default=0.05, gt=0)
     max_iterations: int = Field(default=500, ge=1)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
@@ -183,8 +186,10 @@ class Homotopy(Strategy):
         """A penalty minimum: elastic slacks that no smaller sigma drives to zero."""
         if self.steering == "direct":
             return False
-        levels = [r.complementarity for r in state.records if r.label == "homotopy"][-STALL_STEPS:]
-        return len(levels) == STALL_STEPS and max(levels) - min(levels) < STALL * max(levels)
+        # Without an objective nothing competes with the slacks, and one repetition tells.
+        steps = STALL_STEPS - self.finisher(state.solvers).feasibility_only
+        levels = [r.complementarity for r in state.records if r.label == "homotopy"][-steps:]
+        return len(levels) == steps and max(levels) - min(levels) < STALL * max(levels)
 
     def _verdict(self, state: HomotopyState) -> Status:
         last = state.records[-1].solver_status
@@ -261,9 +266,19 @@ class Homotopy(Strategy):
         records = (*state.records, record(done, "finish", **log))
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
-        if not self._accepted(done) or self._loses(state, done):
-            return replace(done if keep else state, finish_due=tuple(further), records=records)
-        return replace(done, finished=True, status=Status.SOLVED, records=records)
+        if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
+            # Multipliers that grow without limit keep IPOPT from converging where an LP finds bounded ones.
+            certificate = certificate_of(done)
+            done = replace(done, converged=bool(certificate.b_stationary), certificate=certificate)
+        accepted = self._accepted(done) and not self._loses(state, done)
+        if way == "penalise" and "polish" in further and self.residuals_small(done):
+            return replace(done, finish_due=("polish",), before=state, records=records)
+        if accepted:
+            return replace(done, finished=True, status=Status.SOLVED, before=None, records=records)
+        if way == "polish" and self._accepted(state):
+            return replace(state, finished=True, status=Status.SOLVED, before=None, records=records)
+        back = done if keep else state if state.before is None else state.before
+        return replace(back, finish_due=tuple(further), records=records)
 
     def _landed(self, state: HomotopyState, outcome: Outcome) -> HomotopyState:
         measured = measure(state.solvers.evaluator, outcome.w, state.p)

@@ -143,7 +143,8 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
     slack = ca.SX.sym("slack", {"direct": 0, "l_inf": 1, "l1": count}[steering])
     level = ca.repmat(slack, count, 1) if steering == "l_inf" else slack if steering == "l1" else sigma
     x = ca.vertcat(blocks.x, slack)
-    rows = [block(x, row, 0.0 if member.equality else -np.inf, 0.0) for row in member.phi(a, b, level)]
+    low = 0.0 if member.equality else -np.inf
+    rows = [block(x, row, low, 0.0) for row in member.phi(a, b, level)]
     if blocks.mpcc.enforce_switched:
         rows += _switched_rows(blocks, x, sigma)
     return _assemble(blocks, [blocks.common, *rows], slack, ca.sum1(slack) / sigma, sigma)

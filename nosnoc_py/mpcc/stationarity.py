@@ -168,20 +168,24 @@ def certify(
 
 
 def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
-    """The certificate of a feasible point where the objective is constant: S-stationary with zero multipliers."""
-    zero = Multipliers(**{f.name: np.zeros(getattr(mpcc, f.name).numel()) for f in fields(Multipliers)})
-    large = (
-        np.bincount(group[v[row] > tolerance], minlength=len(mpcc.groups))
-        for (row, group), v in zip(mpcc.members, (values.G, values.H), strict=True)
+    """The certificate of a feasible point where the objective is constant: S-stationary with zero multipliers.
+
+    UNKNOWN where some group has neither side zero; that bounds and constraints hold is for the caller to know.
+    """
+    left, right = (
+        np.bincount(group[value[row] > tolerance], minlength=len(mpcc.groups)) > 0
+        for (row, group), value in zip(mpcc.members, (values.G, values.H), strict=True)
     )
-    left, right = large
+    biactive = tuple(int(k) for k in np.flatnonzero(~left & ~right))
+    if (left & right).any():
+        return _unknown(biactive)
     return Certificate(
         stationarity=Stationarity.S,
         b_stationary=True,
         lpec_value=0.0,
         residual=0.0,
-        biactive=tuple(int(k) for k in np.flatnonzero((left == 0) & (right == 0))),
-        multipliers=zero,
+        biactive=biactive,
+        multipliers=Multipliers(**{f.name: np.zeros(getattr(mpcc, f.name).numel()) for f in fields(Multipliers)}),
     )
 
 

@@ -7,7 +7,7 @@ a row "sum = 0" beside the bounds of its members would not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -59,9 +59,9 @@ def floors(mpcc: MPCC) -> tuple[Floor, Floor]:
 def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
     n = rows.numel()
     zero = np.zeros(mpcc.w.numel())
-    nonlinear = np.array(ca.which_depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2, True), bool) if n else np.zeros(0, bool)
     jacobian = ca.jacobian(rows, mpcc.w)
     row, variable = (np.array(index, dtype=int) for index in jacobian.sparsity().get_triplet())
+    nonlinear = _nonlinear(mpcc, rows, jacobian)
     at_zero = ca.Function("jacobian", [mpcc.w, mpcc.p], [jacobian.nz[:]])
     coefficient = np.asarray(at_zero(zero, np.zeros(mpcc.p.numel()))).reshape(-1)
     value = np.where(coefficient >= 0, mpcc.lbw[variable], mpcc.ubw[variable])
@@ -69,13 +69,26 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
     affine = ~nonlinear & ~unbounded
     kept = affine[row]
     row, variable, value, coefficient = row[kept], variable[kept], value[kept], coefficient[kept]
-    base = np.bincount(row, weights=coefficient * value, minlength=n)
-    depends = np.array(ca.which_depends(rows, mpcc.p, 1, True), bool) if n and mpcc.p.numel() else np.zeros(n, bool)
-    offset = ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))])
     floor = Floor(
-        affine=affine, implied=affine, row=row, variable=variable, value=value, _base=base, _offset=offset
+        affine=affine,
+        implied=affine,
+        row=row,
+        variable=variable,
+        value=value,
+        _base=np.bincount(row, weights=coefficient * value, minlength=n),
+        _offset=ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))]),
     )
-    implied = affine & ~depends & (floor.lowest(mpcc.p0) >= -EXACT)
-    return Floor(
-        affine=affine, implied=implied, row=row, variable=variable, value=value, _base=base, _offset=offset
-    )
+    return replace(floor, implied=affine & ~_depends(rows, mpcc.p) & (floor.lowest(mpcc.p0) >= -EXACT))
+
+
+def _nonlinear(mpcc: MPCC, rows: ca.SX, jacobian: ca.SX) -> np.ndarray:
+    """Rows whose coefficients are not numbers."""
+    if jacobian.is_constant() or rows.numel() == 0:
+        return np.zeros(rows.numel(), bool)
+    return np.array(ca.which_depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2, True), bool)
+
+
+def _depends(rows: ca.SX, p: ca.SX) -> np.ndarray:
+    if rows.numel() == 0 or not ca.depends_on(rows, p):
+        return np.zeros(rows.numel(), bool)
+    return np.array(ca.which_depends(rows, p, 1, True), bool)
