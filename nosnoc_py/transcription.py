@@ -20,10 +20,10 @@ from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, TranscriptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
-from nosnoc_py.mpcc.solve import names_of
-from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
+from nosnoc_py.mpcc.solve import names_of
+from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import DCS

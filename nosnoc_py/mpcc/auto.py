@@ -21,11 +21,16 @@ from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
 FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
-# Of the first attempt. A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations
-# is worth less than a smaller sigma from where it stands.
-ELASTIC = {"kappa": 0.05, "sigma_min": 1e-6, "max_iterations": 150, "finish_threshold": 1e-3}
-STEEP = 10.0
-EARLY = 1e-2
+# A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
+# smaller sigma from where it stands, unless it is the first one.
+ELASTIC: dict[str, Any] = {
+    "steering": "l_inf",
+    "kappa": 0.05,
+    "sigma_min": 1e-6,
+    "max_iterations": 150,
+    "repeats": 3,
+    "finish_threshold": 1e-3,
+}
 
 
 @dataclass(frozen=True)
@@ -86,21 +91,24 @@ class Auto(Strategy):
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     def attempts(self, mpcc: MPCC) -> tuple[Attempt, ...]:
-        """What is tried, in this order."""
+        """What is tried, in this order.
+
+        Without an objective one exact NLP mostly shows the branch; with one the last digits of the first NLPs are
+        wasted, and `step_tolerances` leaves them out.
+        """
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
-        # Without an objective one exact NLP mostly shows the branch; with one the last digits of the first NLPs are
-        # wasted.
-        loose = not mpcc.objective.is_constant()
-        elastic = Homotopy(steering="l_inf", step_tolerances=loose, ipopt=ipopt, **ELASTIC)
+        stepwise = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
+        elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
         ways = {
-            "elastic": elastic,
-            "stepwise": Homotopy(step_tolerances=True, rises=3, finish_threshold=EARLY, ipopt=ipopt),
-            "steep elastic": elastic.replace(sigma_0=STEEP, step_tolerances=False),
-            "direct": Homotopy(finish_threshold=EARLY, ipopt=ipopt),
+            "elastic": Homotopy(**elastic),
+            "elastic from afar": Homotopy(**elastic, sigma_0=10.0),
+            "L-shaped": Homotopy(relaxation="kanzow_schwartz", max_iterations=200, **stepwise),
+            "stepwise": Homotopy(rises=3, **stepwise),
+            "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
         tolerances = {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
         first = [Attempt(name, ActiveSet(homotopy=way, **tolerances)) for name, way in ways.items()]
-        again = [replace(first[k % 2], perturbation=self.perturbation) for k in range(self.restarts)]
+        again = [replace(first[k % len(ways)], perturbation=self.perturbation) for k in range(self.restarts)]
         return (*first, *again)
 
     def init(

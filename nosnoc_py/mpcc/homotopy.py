@@ -86,8 +86,10 @@ class Homotopy(Strategy):
         Solve every NLP only as exactly as its sigma asks for (tolerance 0.1 sigma between 1e-9 and 1e-3), with the
         multipliers of the last one as a start.
     rises : int
-        How often sigma may rise again (to the geometric mean with the last sigma that went well, or tenfold) after an
-        NLP that failed.
+        How often sigma may rise again after an NLP that failed and is not even nearly feasible: to the geometric mean
+        with the last sigma that went well, and from its iterate.
+    repeats : int
+        How often the first NLP is solved again from where it ended, when it failed and is not even nearly feasible.
     finish : {"active_set", "none"}
     finish_threshold : float
         Try the finish once per sigma as soon as the complementarity residual is below this.
@@ -108,6 +110,7 @@ class Homotopy(Strategy):
     sigma_min: float = Field(default=1e-9, gt=0)
     step_tolerances: bool = False
     rises: int = Field(default=0, ge=0)
+    repeats: int = Field(default=0, ge=0)
     finish: Literal["active_set", "none"] = "active_set"
     finish_threshold: float = Field(default=1e-4, gt=0)
     finish_loss: float = Field(default=0.05, gt=0)
@@ -244,15 +247,19 @@ class Homotopy(Strategy):
         return settings | self.ipopt
 
     def _after(self, state: HomotopyState, sigma: float) -> HomotopyState:
-        """Remember a good NLP; after a failed one go back to the last good iterate and, if allowed, raise sigma."""
+        """Remember a good NLP; after a failed one that is not even feasible sigma stays or rises, if allowed."""
         if state.converged:
             return replace(state, good=(state.w, sigma))
-        if state.rises >= self.rises or state.status is not None:
+        if state.infeasibility <= NEARLY_FEASIBLE or state.status is not None:
             return state
-        higher = 10 * sigma if state.good is None else float(np.sqrt(sigma * state.good[1]))
-        w = state.w if state.good is None else state.good[0]
+        if state.good is None:
+            again = len(state.records) <= self.repeats
+            return replace(state, sigma=sigma if again else state.sigma, dual=None)
+        if state.rises >= self.rises:
+            return state
+        w, last = state.good
         measured = measure(state.solvers.evaluator, w, state.p)
-        return replace(state, w=w, sigma=higher, dual=None, rises=state.rises + 1, **measured)
+        return replace(state, w=w, sigma=float(np.sqrt(sigma * last)), dual=None, rises=state.rises + 1, **measured)
 
     def _finish(self, state: HomotopyState, deadline: float, *, keep: bool = False) -> HomotopyState:
         """One try of the finish; when it does not hold, the iterate stays where it was unless `keep`."""

@@ -18,7 +18,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
-from nosnoc_py.mpcc.structure import Floor, floors
+from nosnoc_py.mpcc.structure import floors
 
 STEERINGS = ("direct", "l1", "l_inf")
 
