@@ -120,9 +120,7 @@ class ActiveSet(Strategy):
             return done
         return self._switch(state, done, certificate.lpec, deadline)
 
-    def _switch(
-        self, state: ActiveSetState, done: ActiveSetState, lpec: LPECResult, deadline: float
-    ) -> ActiveSetState:
+    def _switch(self, state: ActiveSetState, done: ActiveSetState, lpec: LPECResult, deadline: float) -> ActiveSetState:
         """Solve the branch that descends; where that does not help, the certified point is the result."""
         started = time.monotonic()
         solvers = state.solvers

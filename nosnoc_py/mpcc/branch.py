@@ -26,8 +26,9 @@ from nosnoc_py.mpcc.stationarity import Multipliers
 FLOOR = 1e-8
 # Up to this many columns a dense least-squares solution is the fastest and takes any rank.
 DENSE = 200
-# Newton's method ends when the residual does not fall below this fraction of the last one: at round-off, or nowhere.
-STUCK = 0.9
+# Newton's method ends when a residual this small does not fall below that fraction of the last one: at round-off. While
+# it is large it may well grow before it falls.
+SMALL, STUCK = 1e-8, 0.9
 # Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
 CLEAR = 1e-5
 
@@ -54,7 +55,9 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
         sizes.append(size)
         possible.append(np.bincount(group[low[row] > FLOOR], minlength=size.size) == 0)
     left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1])
-    left &= ~np.array([group.split for group in mpcc.groups], bool)  # the left part, with either sign, is the difference
+    left &= ~np.array(
+        [group.split for group in mpcc.groups], bool
+    )  # the left part, with either sign, is the difference
     return complete(mpcc, *mpcc.side(left))
 
 
@@ -147,12 +150,11 @@ class NewtonFinish:
             residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
             nonzeros = np.array(jacobian.nonzeros())
             before, size = size, float(np.abs(residual).max(initial=0.0))
-            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or size >= STUCK * before:
+            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
                 break
             matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
-            last = x[free]
-            # Cut at the bounds: the next step makes up for it with the other variables.
-            x[free] = np.clip(last + shortest_step(matrix[chosen][:, free], -residual), lbx[free], ubx[free])
+            # Beyond the bounds, too: a simulation reads from what is violated which event comes next.
+            x[free] += shortest_step(matrix[chosen][:, free], -residual)
         return x * scale
 
 

@@ -71,9 +71,9 @@ class Homotopy(Strategy):
     ----------
     relaxation : str
         A member of the family: "scholtes", "scholtes_equality", "fischer_burmeister", "chen_chen_kanzow",
-        "kanzow_schwartz", "steffensen_ulbrich", "lin_fukushima". Equalities suit simulation with isolated impacts and cross complementarity "fe_fe" and
-        impulse form "sum"; inequalities everything. Measured on a bouncing ball with `finish="none"`: the Scholtes
-        equality fails with the impulse form "product" and on most inelastic landings.
+        "kanzow_schwartz", "steffensen_ulbrich", "lin_fukushima". Equalities suit simulation with isolated impacts and
+        cross complementarity "fe_fe" and impulse form "sum"; inequalities everything. Measured on a bouncing ball with
+        `finish="none"`: the Scholtes equality fails with the impulse form "product" and on most inelastic landings.
     steering : {"direct", "l_inf", "l1"}
         Relax by sigma itself, or by elastic slacks (one for all products, one for each) with penalty 1/sigma. Elastic
         steering often needs fewer iterations, but may stall where the penalised problem has a local minimum; without

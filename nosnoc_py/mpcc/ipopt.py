@@ -100,7 +100,7 @@ class Ipopt:
     """One NLP with its derivatives; `solve` may be called with changing bounds, parameters and starts."""
 
     def __init__(self, nlp: NLP, options: Mapping[str, Any]) -> None:
-        self.nlp = nlp
+        self.nlp, self._options = nlp, dict(options)
         self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
         settings = {
             "ipopt": {**defaults(nlp.x.numel()), **options},
@@ -150,6 +150,11 @@ class Ipopt:
             lam_g0=0.0 if lam_g is None else lam_g,
         )
         stats = self._solver.stats()
+        if stats["return_status"] == "Invalid_Option":
+            raise OptionError(
+                f"IPOPT did not start with its options {self._options}: most often a linear_solver that is not "
+                "installed. Leave linear_solver out to use MUMPS, which always is."
+            )
         interrupted = stats["return_status"] in INTERRUPTED and not self._deadline.passed
         x, found_x, found_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(

@@ -39,7 +39,7 @@ class Block:
 class NLP:
     """minimise f(x, p) subject to lbx <= x <= ubx, lbg <= g(x, p) <= ubg; x = (w / w_scale, further variables).
 
-    `gradient`, `jacobian` and `hessian` (of multiplier_f f + multiplier_g' g) are the derivatives by x.
+    `gradient` is that of f by x; `blocks` hold the rows of g with their derivatives.
     """
 
     x: ca.SX
@@ -51,10 +51,24 @@ class NLP:
     lbg: np.ndarray
     ubg: np.ndarray
     gradient: ca.SX
-    jacobian: ca.SX
-    hessian: ca.SX
+    blocks: tuple[Block, ...]
     multiplier_f: ca.SX
-    multiplier_g: ca.SX
+
+    @cached_property
+    def jacobian(self) -> ca.SX:
+        """Of g by x."""
+        return ca.vertcat(*[_widen(rows.jacobian, self.x.numel()) for rows in self.blocks])
+
+    @cached_property
+    def hessian(self) -> ca.SX:
+        """Upper half of the Hessian of multiplier_f f + multiplier_g' g by x."""
+        n = self.x.numel()
+        return ca.triu(sum((_square(rows.hessian, n) for rows in self.blocks), start=ca.SX(n, n)))
+
+    @cached_property
+    def multiplier_g(self) -> ca.SX:
+        """Symbols of the multipliers of g."""
+        return ca.vertcat(*[rows.multiplier for rows in self.blocks])
 
     @cached_property
     def jacobian_function(self) -> ca.Function:
@@ -166,7 +180,7 @@ def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[Block]:
 
 
 def _assemble(blocks: Blocks, rows: Sequence[Block], slack: ca.SX, elastic: ca.SX, sigma: ca.SX) -> NLP:
-    m, n = blocks.mpcc, blocks.x.numel() + slack.numel()
+    m = blocks.mpcc
     x = ca.vertcat(blocks.x, slack)
     fill = np.zeros(slack.numel())
     return NLP(
@@ -179,10 +193,8 @@ def _assemble(blocks: Blocks, rows: Sequence[Block], slack: ca.SX, elastic: ca.S
         lbg=np.concatenate([row.lower for row in rows]),
         ubg=np.concatenate([row.upper for row in rows]),
         gradient=ca.vertcat(blocks.gradient, ca.jacobian(elastic, slack).T),
-        jacobian=ca.vertcat(*[_widen(row.jacobian, n) for row in rows]),
-        hessian=ca.triu(sum((_square(row.hessian, n) for row in rows), start=ca.SX(n, n))),
+        blocks=tuple(rows),
         multiplier_f=blocks.multiplier_f,
-        multiplier_g=ca.vertcat(*[row.multiplier for row in rows]),
     )
 
 

@@ -86,7 +86,13 @@ class Solution(Trajectory):
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
-        assign(self, log=tuple(self.log), worst=tuple(self.worst), biactive=tuple(self.biactive), multipliers=dict(self.multipliers))
+        assign(
+            self,
+            log=tuple(self.log),
+            worst=tuple(self.worst),
+            biactive=tuple(self.biactive),
+            multipliers=dict(self.multipliers),
+        )
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, events and, after a failure, what to try."""
