@@ -52,7 +52,7 @@ def check_type(given: object, expected: type, what: str) -> None:
 
 def _makers(expected: type) -> tuple[str, ...]:
     """An abstract family is made by its members."""
-    members = getattr(expected, "__abstractmethods__", None) and expected.__subclasses__()
+    members: list[type] = expected.__subclasses__() if getattr(expected, "__abstractmethods__", None) else []
     return tuple(kind.__name__ for kind in (members or [expected]))
 
 

@@ -32,6 +32,8 @@ def _explain(options: type[Options], error: ValidationError) -> str:
         name = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
             lines.append(unknown_name(name, options.model_fields, "option"))
+        elif not name:  # several options do not go together: what is given is all of them
+            lines.append(f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
         else:
             lines.append(f"option {name!r}: {item['msg']}; given {item['input']!r}.")
     return f"{options.__name__}: " + " ".join(lines)

@@ -12,7 +12,10 @@ from nosnoc_py.simulation.fesd import SimulatorState
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEADER = f"{'step':>4}  {'':<9}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
+WIDTH = 30  # of the label, e.g. "steep elastic: certificate"
+HEADER = (
+    f"{'step':>4}  {'':<{WIDTH}}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
+)
 SECONDS_BETWEEN_LINES = 2.0
 
 
@@ -117,8 +120,8 @@ class Progress:
             self._write(HEADER, "bold")
         sigma = f"{record.sigma:.1e}" if record.sigma else ""
         self._write(
-            f"{record.step:>4}  {record.label:<9}{sigma:>8}{record.objective:>15.6f}{record.complementarity:>13.1e}"
-            f"{record.infeasibility:>11.1e}{record.iterations:>12}"
+            f"{record.step:>4}  {record.label:<{WIDTH}}{sigma:>8}{record.objective:>15.6f}"
+            f"{record.complementarity:>13.1e}{record.infeasibility:>11.1e}{record.iterations:>12}"
         )
         self.describe(record.label)
 

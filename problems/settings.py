@@ -19,7 +19,9 @@ class Settings:
     Parameters
     ----------
     method : FESDJ
-    solver : Homotopy
+    solver : Auto, ActiveSet or Homotopy
+    solvers : mapping
+        Solvers that the key "solver" chooses from, by name; empty where there is no choice.
     arguments : mapping
         Arguments of the problem, by name.
     fixed : names
@@ -27,7 +29,8 @@ class Settings:
     """
 
     method: ns.FESDJ = field(default_factory=ns.FESDJ)
-    solver: ns.Homotopy = field(default_factory=ns.Homotopy)
+    solver: Any = field(default_factory=ns.Homotopy)
+    solvers: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
 
@@ -35,7 +38,8 @@ class Settings:
     def keys(self) -> tuple[str, ...]:
         """All names that `changed` takes."""
         options = (*type(self.method).model_fields, *type(self.solver).model_fields)
-        return (*self.arguments, *(name for name in options if name not in self.fixed))
+        choice = ("solver",) if self.solvers else ()
+        return (*self.arguments, *choice, *(name for name in options if name not in self.fixed))
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values replaced.
@@ -45,6 +49,9 @@ class Settings:
         OptionError
             For an unknown name, or a value that does not fit.
         """
+        if self.solvers and "solver" in changes:
+            rest = {key: value for key, value in changes.items() if key != "solver"}
+            return replace(self, solver=self._chosen(changes["solver"])).changed(rest)
         arguments, method, solver = dict(self.arguments), {}, {}
         for key, value in changes.items():
             if key not in self.keys:
@@ -58,6 +65,11 @@ class Settings:
         return replace(
             self, arguments=arguments, method=self.method.replace(**method), solver=self.solver.replace(**solver)
         )
+
+    def _chosen(self, name: Any) -> Any:
+        if name not in self.solvers:
+            raise OptionError(unknown_name(name, self.solvers, "solver"))
+        return self.solvers[name]
 
 
 def defaults_of(function: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Any]:

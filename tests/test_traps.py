@@ -98,7 +98,7 @@ class Iterate:
 
     def residuals(self) -> HomotopyState:
         solver = ns.Homotopy()
-        return solver.init(self.problem.mpcc, self.w, clip=False, solvers=self.problem.solvers(solver))
+        return solver.init(self.problem.mpcc, self.w, clip=False, solvers=self.problem.solvers)
 
 
 def caught(restitution: float, velocity: float, h: float, **method: Any) -> Iterate:

@@ -115,7 +115,7 @@ class ActiveSet(Strategy):
             state, radius=self.radius, biactive_tolerance=self.biactive_tolerance, time_limit=left
         )
         done = replace(state, certificate=certificate, status=Status.SOLVED)
-        done = self._logged(done, "certificate", started, f"{certificate.stationarity.value}-stationary")
+        done = self._logged(done, f"certificate {certificate.stationarity.value}", started, "optimal")
         if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= self.max_switches:
             return done
         return self._switch(state, done, certificate.lpec, deadline)

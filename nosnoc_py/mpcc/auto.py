@@ -55,6 +55,8 @@ class AutoState(SolverState):
         Its state.
     best : SolverState, optional
         The best point of the attempts that have ended.
+    verdicts : tuple of Status
+        How they ended.
     origin : ndarray (n_w,)
         Where the first attempt started.
     """
@@ -64,6 +66,7 @@ class AutoState(SolverState):
     inner: ActiveSetState
     origin: np.ndarray
     best: SolverState | None = None
+    verdicts: tuple[Status, ...] = ()
 
 
 class Auto(Strategy):
@@ -97,7 +100,7 @@ class Auto(Strategy):
         wasted, and `step_tolerances` leaves them out.
         """
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
-        stepwise = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
+        stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
         elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
         ways = {
             "elastic": Homotopy(**elastic),
@@ -141,7 +144,7 @@ class Auto(Strategy):
         state = replace(state, inner=inner, **_seen(inner), records=(*state.records, *named))
         if inner.status is None:
             return state
-        state = replace(state, best=_better(state.best, inner))
+        state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
         over = inner.status in FINAL or state.attempt + 1 == len(state.attempts)
         return self.settle(state, inner.status) if over else state
 
@@ -154,10 +157,12 @@ class Auto(Strategy):
         return self.attempts(mpcc)[0].strategy.warm(mpcc)
 
     def settle(self, state: AutoState, status: Status) -> AutoState:
-        """The best point of all attempts; its own status says what is wrong with it, if the attempts ran out."""
+        """The best point of all attempts; if they ran out, its own status, or infeasible where relaxations were."""
         best = _better(state.best, state.inner)
         if status not in FINAL:
-            status = best.status or status
+            # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
+            infeasible = Status.INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
+            status = Status.INFEASIBLE if infeasible else best.status or status
         return replace(state, **_seen(best), status=status)
 
     def _next(self, state: AutoState) -> AutoState:

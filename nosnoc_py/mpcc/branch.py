@@ -12,9 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import lstsq
-from scipy.sparse.linalg import splu
 
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.nlp import Blocks, branch_nlp
@@ -55,9 +52,8 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
         sizes.append(size)
         possible.append(np.bincount(group[low[row] > FLOOR], minlength=size.size) == 0)
     left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1])
-    left &= ~np.array(
-        [group.split for group in mpcc.groups], bool
-    )  # the left part, with either sign, is the difference
+    # In a split the left part, with either sign, is the difference.
+    left &= ~np.array([group.split for group in mpcc.groups], bool)
     return complete(mpcc, *mpcc.side(left))
 
 
@@ -140,6 +136,8 @@ class NewtonFinish:
 
     def solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
         """Return the last Newton iterate from w."""
+        from scipy import sparse  # not paid for by an import of the library
+
         lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
         scale = self._program.mpcc.w_scale
         free, chosen = lbx < ubx, lbg == ubg
@@ -160,6 +158,10 @@ class NewtonFinish:
 
 def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
     """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
+    from scipy import sparse
+    from scipy.linalg import lstsq
+    from scipy.sparse.linalg import splu
+
     if matrix.shape[1] <= DENSE:
         options = {"cond": 1e-11, "lapack_driver": "gelsy", "check_finite": False}  # less exact than an SVD, but fast
         return np.asarray(lstsq(matrix.toarray(), target, **options)[0])

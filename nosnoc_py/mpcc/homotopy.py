@@ -22,7 +22,7 @@ from nosnoc_py.status import Status
 WARM_SIGMA = 1e-4
 # A finish is worth a try where the relaxed problem is this feasible.
 NEARLY_FEASIBLE = 1e-3
-# An elastic homotopy stalls when the complementarity residual changes by less than this over several steps.
+# A homotopy stalls when a residual changes by less than this fraction over several steps.
 STALL = 1e-2
 STALL_STEPS = 3
 
@@ -139,7 +139,10 @@ class Homotopy(Strategy):
         clip: bool = True,
     ) -> HomotopyState:
         """Return the state before the first NLP; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0."""
-        return HomotopyState(**start(mpcc, guess, p, solvers, clip), sigma=self.sigma_0 if sigma is None else sigma)
+        first = start(mpcc, guess, p, solvers, clip)
+        state = HomotopyState(**first, sigma=self.sigma_0 if sigma is None else sigma)
+        self._ipopt(state)  # options that do not fit are an error at once
+        return state
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
@@ -186,27 +189,32 @@ class Homotopy(Strategy):
         return cost > self.finish_loss * limit and before.sigma >= self.sigma_min * (1 - 1e-9)
 
     def _stalled(self, state: HomotopyState) -> bool:
-        """A penalty minimum: elastic slacks that no smaller sigma drives to zero."""
-        if self.steering == "direct":
-            return False
+        """What no smaller sigma mends: elastic slacks at a minimum of their penalty, a point that stays infeasible."""
+        relaxed = [record for record in state.records if record.label == "homotopy"]
+        infeasible = [record.infeasibility for record in relaxed[-STALL_STEPS:]]
+        if len(infeasible) == STALL_STEPS and min(infeasible) > NEARLY_FEASIBLE and _alike(infeasible):
+            return True
         # Without an objective nothing competes with the slacks, and one repetition tells.
         steps = STALL_STEPS - self.finisher(state.solvers).feasibility_only
-        levels = [r.complementarity for r in state.records if r.label == "homotopy"][-steps:]
-        return len(levels) == steps and max(levels) - min(levels) < STALL * max(levels)
+        slacks = [record.complementarity for record in relaxed[-steps:]]
+        left = self.steering != "direct" and len(slacks) == steps and min(slacks) > self.complementarity_tolerance
+        return left and _alike(slacks)
 
     def _verdict(self, state: HomotopyState) -> Status:
-        last = state.records[-1].solver_status
+        last = [record.solver_status for record in state.records if record.label == "homotopy"][-1]
         if last == "User_Requested_Stop":
             return Status.TIME_LIMIT
         if not np.isfinite(state.values.g).all() or last == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR
         if state.infeasibility > self.infeasibility_tolerance:
             return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
-        return Status.NOT_COMPLEMENTARY if not self.residuals_small(state) else Status.ITERATION_LIMIT
+        if self.residuals_small(state):
+            return Status.ITERATION_LIMIT
+        return Status.INFEASIBLE if last == "Infeasible_Problem_Detected" else Status.NOT_COMPLEMENTARY
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
         solvers, sigma = state.solvers, state.sigma
-        ipopt = solvers.relaxed(self.relaxation, self.steering, self._settings(state))
+        ipopt = self._ipopt(state)
         scale = solvers.mpcc.w_scale
         slacks = ipopt.nlp.x.numel() - scale.size
         dual = state.dual if self.step_tolerances else None
@@ -225,12 +233,20 @@ class Homotopy(Strategy):
             status=Status.INTERRUPTED if result.interrupted else None,
             **measure(solvers.evaluator, w, state.p),
         )
-        log = {"iterations": result.iterations, "seconds": result.wall_seconds, "word": result.solver_status}
+        log: dict[str, Any] = {
+            "iterations": result.iterations,
+            "seconds": result.wall_seconds,
+            "word": result.solver_status,
+        }
         new = replace(new, records=(*state.records, record(new, "homotopy", sigma, **log)))
         new = self._after(new, sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
+
+    def _ipopt(self, state: HomotopyState) -> Ipopt:
+        """IPOPT for the next NLP."""
+        return state.solvers.relaxed(self.relaxation, self.steering, self._settings(state))
 
     def _settings(self, state: HomotopyState) -> dict[str, Any]:
         """Options of IPOPT for the next NLP."""
@@ -269,7 +285,7 @@ class Homotopy(Strategy):
         outcome = finish(state.w, state.p, deadline, way)
         done = self._landed(state, outcome)
         seconds = time.monotonic() - started
-        log = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
+        log: dict[str, Any] = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
         records = (*state.records, record(done, "finish", **log))
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
@@ -299,6 +315,10 @@ class Homotopy(Strategy):
             multipliers=multipliers,
             **measured,
         )
+
+
+def _alike(values: list[float]) -> bool:
+    return max(values) - min(values) < STALL * max(values)
 
 
 def _multipliers(ipopt: Ipopt, mpcc: MPCC, result: NLPResult) -> Multipliers:

@@ -8,7 +8,6 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from scipy import sparse
 
 from nosnoc_py.mpcc.program import MPCC
 
@@ -112,6 +111,8 @@ class Linearizer:
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
         """Linearise at (w, p)."""
+        from scipy import sparse  # not paid for by an import of the library
+
         f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
         parts = (nonzeros[self._order], self._columns, self._starts)
         return Linearization(
@@ -136,7 +137,7 @@ class LocalProgram:
     matrix : csr_array (n, n_w)
         Rows g, G, H, r; in the columns the scaled variables.
     lower, upper, box_lower, box_upper : ndarray
-    gap : ndarray (n,)
+    slack : ndarray (n,)
         How far the rows of G and H are above zero, in units of the radius; 0 where they count as zero.
     lowest, highest : ndarray (n,)
         Range of matrix e over the box.
@@ -149,7 +150,7 @@ class LocalProgram:
     upper: np.ndarray
     box_lower: np.ndarray
     box_upper: np.ndarray
-    gap: np.ndarray
+    slack: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
     w_scale: np.ndarray
@@ -161,7 +162,9 @@ class LocalProgram:
 
     def holding(self, zero: np.ndarray) -> LocalProgram:
         """The same program with these rows brought to zero."""
-        return replace(self, lower=np.where(zero, -self.gap, self.lower), upper=np.where(zero, -self.gap, self.upper))
+        return replace(
+            self, lower=np.where(zero, -self.slack, self.lower), upper=np.where(zero, -self.slack, self.upper)
+        )
 
 
 def local_program(
@@ -202,7 +205,7 @@ def local_program(
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,
         box_upper=box_upper,
-        gap=np.concatenate([np.zeros(at.g.size), above, np.zeros(at.r.size)]),
+        slack=np.concatenate([np.zeros(at.g.size), above, np.zeros(at.r.size)]),
         lowest=lowest,
         highest=highest,
         w_scale=scale,
@@ -262,6 +265,8 @@ class LinearAnswer:
 
 def solve_linear(program: LocalProgram, deadline: float = np.inf) -> LinearAnswer:
     """Solve the local program without products; every row is divided by its largest entry."""
+    from scipy import sparse
+
     norm = row_maxima(program.matrix)
     matrix = divided(program.matrix, norm)
     lower, upper = program.lower / norm, program.upper / norm

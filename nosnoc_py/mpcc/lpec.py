@@ -19,7 +19,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from nosnoc_py.mpcc.linearization import (
     UNLIMITED,
@@ -226,9 +225,9 @@ class Choice:
 
 def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
     """Decide every group that leaves no choice within the box."""
-    zero = program.gap == 0.0
+    zero = program.slack == 0.0
     left, right = groups.all(groups.left, zero), groups.all(groups.right, zero)
-    within = program.lowest <= -program.gap
+    within = program.lowest <= -program.slack
     reach_left, reach_right = groups.all(groups.left, within), groups.all(groups.right, within)
     neither, both = ~left & ~right, left & right
     force_left = (left & ~right) | (neither & reach_left & ~reach_right)
@@ -306,7 +305,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
     while stack:
         left, right = stack.pop()
         nodes += 1
-        zero = choice.forced | groups.rows(left, right, program.gap.size)
+        zero = choice.forced | groups.rows(left, right, program.slack.size)
         answer = solve_linear(program.holding(zero), deadline)
         undecided = choice.open & ~left & ~right
         if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
@@ -336,21 +335,24 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
         Lower bound on the value.
     status : str
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp  # heavy: only those who certify pay for it
+    from scipy import sparse  # heavy: only those who certify pay for it
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
     groups, size = choice.groups, program.cost.size
     count, column = int(choice.open.sum()), np.cumsum(choice.open) - 1
     norm = row_maxima(program.matrix)
     matrix = divided(program.matrix, norm)
-    lower, upper, gap, highest = (part / norm for part in (program.lower, program.upper, program.gap, program.highest))
+    lower, upper, slack, highest = (
+        part / norm for part in (program.lower, program.upper, program.slack, program.highest)
+    )
     used = np.isfinite(lower) | np.isfinite(upper)
     blocks, limits = [[matrix[used], None]], [(lower[used], upper[used])]
     for (row, group), sign in zip(groups.sides, (1.0, -1.0), strict=True):
         row, group = row[choice.open[group]], group[choice.open[group]]
-        span = highest[row] + gap[row]  # row + gap <= span z on the left, span (1 - z) on the right
+        span = highest[row] + slack[row]  # row + slack <= span z on the left, span (1 - z) on the right
         entries = (-sign * _MAGNIFY * span, (np.arange(row.size), column[group]))
         blocks.append([matrix[row], sparse.csr_array(entries, shape=(row.size, count))])
-        limits.append((np.full(row.size, -np.inf), -gap[row] if sign > 0 else highest[row]))
+        limits.append((np.full(row.size, -np.inf), -slack[row] if sign > 0 else highest[row]))
     box = np.concatenate([program.box_lower, np.zeros(count)]), np.concatenate([program.box_upper, np.ones(count)])
     box[0][:size] *= _MAGNIFY
     box[1][:size] *= _MAGNIFY

@@ -239,7 +239,7 @@ class _Proof:
         dual = np.concatenate([given.g, -given.G, -given.H, given.r])
         plain = np.concatenate([self.mpcc.G_variable, self.mpcc.H_variable])
         row = self.at.offsets[1] + np.arange(plain.size)
-        move = (plain >= 0) & (self.program.gap[row] == 0.0) & (self.program.box_lower[plain] == -1.0)
+        move = (plain >= 0) & (self.program.slack[row] == 0.0) & (self.program.box_lower[plain] == -1.0)
         index, first = np.unique(plain[move], return_index=True)
         dual[row[move][first]] += given.w[index]
         return dual

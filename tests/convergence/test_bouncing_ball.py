@@ -11,8 +11,9 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball as ball
 from nosnoc_py.discretization.options import Aggregation, Equilibration
-from nosnoc_py.mpcc.relaxation import RELAXATIONS, STEERINGS
+from nosnoc_py.mpcc.nlp import STEERINGS
 
+RELAXATIONS = ("scholtes", "scholtes_equality", "fischer_burmeister")  # those of the table below
 RESTITUTIONS = (0.0, 0.5, 0.9, 1.0)
 FORMS = ("sum", "product")
 Options = tuple[str, str, str, str, str]  # relaxation, steering, aggregation, equilibration, impulse form

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import nosnoc_py as ns
 from models import bouncing_ball
-from nosnoc_py.progress import HEADER, Progress
+from nosnoc_py.progress import HEADER, WIDTH, Progress
 
 
 def console(terminal: bool = False) -> Console:
@@ -53,9 +53,11 @@ def test_one_line_for_every_step_of_the_homotopy(inside: bool) -> None:
         solution = solve(progress)
     lines = [line.rstrip() for line in written(where).splitlines() if line.strip()]
     assert lines[0] == HEADER
-    steps = [line.split() for line in lines[1:] if line.split()[0].isdigit()]
-    assert [(int(step[0]), step[1]) for step in steps] == [(record.step, record.label) for record in solution.log]
-    assert int(steps[0][-1]) == solution.log[0].iterations
+    steps = [line for line in lines[1:] if line.split()[0].isdigit()]
+    label = slice(6, 6 + WIDTH)
+    shown = [(int(line[:4]), line[label].strip(), int(line.split()[-1])) for line in steps]
+    assert shown == [(record.step, record.label, record.iterations) for record in solution.log]
+    assert {len(line) for line in steps} == {len(HEADER)}  # in columns
 
 
 def test_bar_of_a_simulation() -> None:

@@ -1,4 +1,4 @@
-"""The active-set finish: its guess, its Newton and NLP variants, and that a wrong guess is never believed."""
+"""A branch: how it is guessed, Newton and the NLP on it, and that a wrong one is never believed."""
 
 from dataclasses import replace
 
@@ -6,9 +6,10 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from nosnoc_py.mpcc.active_set import ActiveSet, NewtonFinish, guess_active_set
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, NewtonFinish, guess_branch
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.nlp import Blocks
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.status import Status
@@ -17,8 +18,12 @@ NONE = np.zeros(0)
 
 
 def shown(mpcc, w):
-    active = guess_active_set(mpcc, Evaluator(mpcc)(np.asarray(w, float), NONE))
-    return active.G.tolist(), active.H.tolist(), active.r.tolist()
+    branch = guess_branch(mpcc, Evaluator(mpcc)(np.asarray(w, float), NONE))
+    return branch.G.tolist(), branch.H.tolist(), branch.r.tolist()
+
+
+def newton(mpcc, w, branch):
+    return NewtonFinish(BranchProgram(Blocks(mpcc))).solve(np.asarray(w, float), NONE, branch)
 
 
 def lcp(program, **options):
@@ -70,8 +75,8 @@ def test_switched_equations_hold_where_nothing_switches(program):
 
 def test_newton_reaches_machine_precision(program):
     mpcc = lcp(program)
-    active = ActiveSet(np.array([False, True]), np.array([True, False]), np.zeros(0, bool))
-    w = NewtonFinish(mpcc).solve(np.array([1.2, 1e-3, 1e-3, 1.5]), NONE, active)
+    branch = Branch(np.array([False, True]), np.array([True, False]), np.zeros(0, bool))
+    w = newton(mpcc, [1.2, 1e-3, 1e-3, 1.5], branch)
     assert np.abs(w - [1, 0, 0, 2]).max() <= 1e-14
 
 
@@ -88,18 +93,18 @@ def test_newton_meets_bounds_targets_and_redundant_rows(program):
         upper=[10, 10, 5],
     )
     none = np.zeros(0, bool)
-    w = NewtonFinish(mpcc).solve(np.array([2.0, 0.0, 7.0]), NONE, ActiveSet(none, none, none))
+    w = newton(mpcc, [2.0, 0.0, 7.0], Branch(none, none, none))
     assert np.abs(w - [3, 5, 5]).max() <= 1e-13
 
 
 def test_newton_gives_up_without_an_exception(program):
     mpcc = program(["x"], rows=lambda w: [("root", ca.sqrt(w[0]), 1, 1)])
     none = np.zeros(0, bool)
-    w = NewtonFinish(mpcc).solve(np.array([-1.0]), NONE, ActiveSet(none, none, none))
+    w = newton(mpcc, [-1.0], Branch(none, none, none))
     assert np.array_equal(w, [-1.0])
 
 
-def test_finish_only_accepts_the_right_active_set(program):
+def test_finish_only_accepts_the_right_branch(program):
     mpcc, homotopy = lcp(program), Homotopy()
     state = homotopy.finish_only(homotopy.build(mpcc), np.array([1.1, 1e-3, 1e-3, 1.8]), NONE)
     assert state.finished
@@ -109,7 +114,7 @@ def test_finish_only_accepts_the_right_active_set(program):
     assert (state.records[-1].label, state.records[-1].solver_status) == ("finish", "newton")
 
 
-def test_a_wrong_active_set_is_not_accepted(program):
+def test_a_wrong_branch_is_not_accepted(program):
     """z = 0 gives y_0 = -2: a solution of the equations, complementary, but not nonnegative."""
     mpcc, homotopy = lcp(program), Homotopy()
     state = homotopy.finish_only(homotopy.build(mpcc), np.array([1e-9, 1e-9, 1.0, 1.0]), NONE)
