@@ -151,16 +151,26 @@ def test_an_iterate_with_nan_is_refused() -> None:
         ns.Homotopy().init(problem.mpcc, w, solvers=problem.solvers)
 
 
-def test_the_loop_by_hand_does_what_solve_does(reference: ns.Solution) -> None:
-    problem, homotopy = ns.transcribe(throw(), METHOD), ns.Homotopy()
-    state = homotopy.init(problem.mpcc, problem.guess)
-    while (status := homotopy.terminate(state)) is None:
-        state = homotopy.step(state)
+@pytest.mark.parametrize("solver", [ns.Homotopy(), ns.ActiveSet(), ns.Auto()], ids=lambda s: type(s).__name__)
+def test_the_loop_by_hand_does_what_solve_does(solver: Any) -> None:
+    problem, expected = ns.transcribe(throw(), METHOD), ns.solve(throw(), METHOD, solver)
+    state = solver.init(problem.mpcc, problem.guess)
+    while (status := solver.terminate(state)) is None:
+        state = solver.step(state)
     assert status is ns.Status.SOLVED
     solution = problem.solution(state)
     assert solution.success
-    assert solution.objective == pytest.approx(reference.objective, abs=1e-12)
-    np.testing.assert_array_equal(solution.w, reference.w)
+    np.testing.assert_array_equal(solution.w, expected.w)
+    assert [record.label for record in solution.log] == [record.label for record in expected.log]
+
+
+def test_the_default_is_auto(reference: ns.Solution) -> None:
+    np.testing.assert_array_equal(ns.solve(throw(), METHOD, ns.Auto()).w, reference.w)
+    assert reference.log[0].label == "elastic: homotopy"
+    assert reference.stationarity in (ns.Stationarity.S, ns.Stationarity.B)
+    plain = ns.solve(throw(), METHOD, ns.Homotopy())
+    assert plain.log[0].label == "homotopy"
+    assert reference.objective <= plain.objective + 1e-8
 
 
 def test_a_callback_and_a_time_limit_end_the_work() -> None:

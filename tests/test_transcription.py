@@ -275,11 +275,15 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_solving_again_uses_the_same_transcription(name: str, counted: list[str]) -> None:
     problem = ns.transcribe(parametric(), METHOD)
     mpcc = problem.mpcc
-    problem.solve()
+    problem.solve(ns.Homotopy())
     built = len(counted)
-    assert built >= 1
+    assert built == 2  # the relaxed NLP and that of all branches
+    assert problem.solve(ns.Homotopy(), **CHANGES[name]).success
+    assert len(counted) == built
     again = problem.solve(**CHANGES[name])
     assert again.success
+    built = len(counted)
+    np.testing.assert_array_equal(problem.solve(**CHANGES[name]).w, again.w)
     assert len(counted) == built  # nothing is built twice
     assert problem.mpcc is mpcc
     original = parametric()

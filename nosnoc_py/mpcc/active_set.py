@@ -7,6 +7,7 @@ the objective descends to first order. The method of MPECopt (Nurkanovic, Leyffe
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from nosnoc_py.mpcc.branch import complete
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, measure, record
 from nosnoc_py.status import Status
 
 # A branch is worth a switch when it lowers the objective by more than this, relatively.
@@ -64,19 +65,9 @@ class ActiveSet(Strategy):
     radius: float = Field(default=1e-3, gt=0)
     biactive_tolerance: float = Field(default=1e-8, gt=0)
 
-    def init(
-        self,
-        mpcc: MPCC,
-        guess: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-        *,
-        solvers: Solvers | None = None,
-        sigma: float | None = None,
-        clip: bool = True,
-    ) -> ActiveSetState:
-        """Return the state before the first NLP."""
-        inner = self._homotopy.init(mpcc, guess, p, solvers=solvers, sigma=sigma, clip=clip)
-        return ActiveSetState(homotopy=inner, **_shared(inner))
+    def begin(self, fields: Mapping[str, Any], sigma: float | None) -> ActiveSetState:
+        """The state before the first NLP."""
+        return ActiveSetState(**fields, homotopy=self._homotopy.begin(fields, sigma))
 
     def step(self, state: ActiveSetState, *, deadline: float = np.inf) -> ActiveSetState:
         """One step of the homotopy; when it has ended one LPEC and, if that descends, the NLP of the next branch."""

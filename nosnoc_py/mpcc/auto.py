@@ -6,7 +6,7 @@ what fails differs from problem to problem, homotopies that steer otherwise; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import Field
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, start
+from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
@@ -114,22 +114,11 @@ class Auto(Strategy):
         again = [replace(first[k % len(ways)], perturbation=self.perturbation) for k in range(self.restarts)]
         return (*first, *again)
 
-    def init(
-        self,
-        mpcc: MPCC,
-        guess: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-        *,
-        solvers: Solvers | None = None,
-        sigma: float | None = None,
-        clip: bool = True,
-    ) -> AutoState:
-        """Return the state before the first attempt; `sigma` replaces its sigma_0."""
-        first = start(mpcc, guess, p, solvers, clip)
-        attempts = self.attempts(mpcc)
-        options = {"solvers": first["solvers"], "sigma": sigma, "clip": clip}
-        inner = attempts[0].strategy.init(mpcc, first["w"], first["p"], **options)
-        return AutoState(**first, attempts=attempts, attempt=0, inner=inner, origin=first["w"])
+    def begin(self, fields: Mapping[str, Any], sigma: float | None) -> AutoState:
+        """The state before the first attempt; `sigma` replaces its sigma_0."""
+        attempts = self.attempts(fields["solvers"].mpcc)
+        inner = attempts[0].strategy.begin(fields, sigma)
+        return AutoState(**fields, attempts=attempts, attempt=0, inner=inner, origin=fields["w"])
 
     def step(self, state: AutoState, *, deadline: float = np.inf) -> AutoState:
         """One step of the attempt under way, or the first one of the next."""

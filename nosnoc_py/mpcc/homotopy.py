@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
 from nosnoc_py.mpcc.stationarity import Multipliers
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record, start
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record
 from nosnoc_py.status import Status
 
 # First relaxation parameter, relative to sigma_0, from an iterate of the same program.
@@ -128,21 +129,9 @@ class Homotopy(Strategy):
             raise ValueError(f"relaxation {self.relaxation!r} takes steering 'direct' only; elastic ones: {legal}")
         return self
 
-    def init(
-        self,
-        mpcc: MPCC,
-        guess: np.ndarray | None = None,
-        p: np.ndarray | None = None,
-        *,
-        solvers: Solvers | None = None,
-        sigma: float | None = None,
-        clip: bool = True,
-    ) -> HomotopyState:
-        """Return the state before the first NLP; `clip` moves the guess inside its bounds, `sigma` replaces sigma_0."""
-        first = start(mpcc, guess, p, solvers, clip)
-        state = HomotopyState(**first, sigma=self.sigma_0 if sigma is None else sigma)
-        self._ipopt(state)  # options that do not fit are an error at once
-        return state
+    def begin(self, fields: Mapping[str, Any], sigma: float | None) -> HomotopyState:
+        """The state before the first NLP."""
+        return HomotopyState(**fields, sigma=self.sigma_0 if sigma is None else sigma)
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
@@ -222,7 +211,8 @@ class Homotopy(Strategy):
         multipliers = {} if dual is None else {"lam_x": dual.lam_x, "lam_g": dual.lam_g}
         result = ipopt.solve(x, np.concatenate([state.p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x[: scale.size] * scale
-        w = w if np.isfinite(w).all() else state.w
+        # From an iterate of 1e20 no NLP comes back; from where it began a smaller sigma may hold it.
+        w = w if np.isfinite(w).all() and result.solver_status != "Diverging_Iterates" else state.w
         new = replace(
             state,
             w=w,

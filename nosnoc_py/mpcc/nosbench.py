@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.files import write_atomically
 from nosnoc_py.mpcc.program import MPCC
 
 SYMBOLS = ("w", "p")
@@ -109,7 +109,7 @@ def save(mpcc: MPCC, path: str | Path) -> Path:
             'build it with another step equilibration than "direct".'
         )
     try:
-        _write_atomically(path, json.dumps(_to_fields(mpcc), allow_nan=False, indent=1))
+        write_atomically(path, json.dumps(_to_fields(mpcc), allow_nan=False, indent=1).encode())
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}.") from error
     except ModelError as error:
@@ -307,17 +307,3 @@ def _strict(name: str, number: float) -> float | str:
     if math.isnan(number):
         raise ModelError(f"{name}: NaN; every number has to be one.")
     return number if math.isfinite(number) else str(number)
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    """Write beside the target and rename: a reader sees the old file or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -135,7 +135,6 @@ class Strategy(Options):
     infeasibility_tolerance: float = Field(default=1e-8, gt=0)
     time_limit: float | None = Field(default=None, gt=0)
 
-    @abstractmethod
     def init(
         self,
         mpcc: MPCC,
@@ -153,6 +152,11 @@ class Strategy(Options):
         TranscriptionError
             If the guess or the parameters have the wrong length or contain NaN.
         """
+        return self.begin(start(mpcc, guess, p, solvers, clip), sigma)
+
+    @abstractmethod
+    def begin(self, fields: Mapping[str, Any], sigma: float | None) -> Any:
+        """The state before the first step, from the fields that every state begins with (see `start`)."""
 
     @abstractmethod
     def step(self, state: Any, *, deadline: float = np.inf) -> Any:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import INTERPOLANTS
 from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
@@ -53,7 +52,7 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
     arrays: dict[str, Array] = {}
     values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
     meta = {"format_version": FORMAT_VERSION, "class": type(trajectory).__name__, "fields": values}
-    _write_atomically(path, _to_netcdf(meta, arrays))
+    write_atomically(path, _to_netcdf(meta, arrays))
     return path
 
 
@@ -158,17 +157,3 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             for name, shape in meta.get("shapes", {}).items()
         }
     return meta, arrays
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Write beside the target and rename: a reader sees the old file or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
