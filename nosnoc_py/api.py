@@ -8,7 +8,6 @@ from typing import Any
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
-from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.fesd import run
@@ -64,7 +63,7 @@ def simulate(
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
-    solver: Homotopy | None = None,
+    solver: Strategy | None = None,
     callback: Callable[[Any], Any] | None = None,
     time_limit: float | None = None,
 ) -> Trajectory:
@@ -84,7 +83,8 @@ def simulate(
         Control, constant within a step: a constant (n_u,), rows (one per equal interval), a function of t or of
         (t, x), or a `Solution`.
     p : (n_p,), optional
-    solver : Homotopy, optional
+    solver : Homotopy, ActiveSet or Auto, optional
+        Of the steps that Newton's method does not carry.
     callback : callable, optional
         Called with every `SimulatorState`; returns `ns.Stop` to end the work.
     time_limit : float, optional

@@ -15,7 +15,7 @@ from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
-from nosnoc_py.mpcc.strategy import asked_to_stop
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, asked_to_stop
 from nosnoc_py.simulation.prediction import Pattern, Predictor
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -71,17 +71,19 @@ class Simulator:
         `finite_elements`, `rk_stages`, `scheme` and so on; `control_stages` has no meaning here.
     step : float
         Length of a step [s].
-    solver : Homotopy, optional
+    solver : Homotopy, ActiveSet or Auto, optional
+        Of the steps that Newton's method does not carry; default a homotopy with tight tolerances.
     """
 
     def __init__(
-        self, system: CLS, method: FESDJ | None = None, *, step: float, solver: Homotopy | None = None
+        self, system: CLS, method: FESDJ | None = None, *, step: float, solver: Strategy | None = None
     ) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         self.system, self.length = system, float(step)
         self.solver = SIMULATION_SOLVER if solver is None else solver
-        check_type(self.solver, Homotopy, "solver")
+        check_type(self.solver, Strategy, "solver")
+        self._homotopy = self.solver if isinstance(self.solver, Homotopy) else SIMULATION_SOLVER
         self.problem = transcribe_step(system, FESDJ() if method is None else method)
         self._solvers = self.problem.solvers
         self._predictor = Predictor(self.problem)
@@ -95,15 +97,15 @@ class Simulator:
         """One step with constant control u; a step that fails has its status and leaves t and x where they were.
 
         First Newton's method on predicted active sets (no homotopy at all when the prediction holds; not with
-        `finish="none"`), then the homotopy from the predictions and from cold starts.
+        `finish="none"`), then the solver from the predictions and from cold starts.
         """
         values = self._values(state, u)
         guesses: list[np.ndarray] = []
-        if self.solver.finish == "active_set":
+        if self._homotopy.finish == "active_set":
             found = self._by_newton(state, values, guesses)
             if found is not None:
                 return self._advance(state, found, 0, 0)
-        best: HomotopyState | None = None
+        best: SolverState | None = None
         iterations = 0
         for attempt, (w, sigma) in enumerate(self._guesses(state, values, guesses), start=1):
             found = self.solver.run(self.problem.mpcc, w, values, solvers=self._solvers, sigma=sigma)
@@ -128,7 +130,7 @@ class Simulator:
                 if not np.isfinite(w).all():
                     continue
                 guesses.append(w)
-                found = self.solver.finish_only(self._solvers, w, values)
+                found = self._homotopy.finish_only(self._solvers, w, values)
                 if not np.isfinite(found.w).all():
                     continue
                 if found.finished and not self._is_wrong(state, found):
@@ -140,11 +142,11 @@ class Simulator:
             patterns = further
         return None
 
-    def _is_wrong(self, state: SimulatorState, found: HomotopyState) -> bool:
+    def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
         return self._catches(state, found) or self._predictor.penetrates(self.problem.read(found.w, found.p), state.p)
 
-    def _catches(self, state: SimulatorState, found: HomotopyState) -> bool:
+    def _catches(self, state: SimulatorState, found: SolverState) -> bool:
         readout = self.problem.read(found.w, found.p)
         u = found.p[self.problem.mpcc.parameters["u"]]
         return self._predictor.catches(_closed_before(state), readout, u, state.p)
@@ -167,15 +169,15 @@ class Simulator:
         """
         if not predicted:
             self._by_newton(state, values, predicted)
-        sigma = self.solver.sigma_0
+        sigma = self._homotopy.sigma_0
         for w in reversed(predicted):
-            yield w, max(1e-2 * sigma, self.solver.sigma_min)
+            yield w, max(1e-2 * sigma, self._homotopy.sigma_min)
             yield w, sigma
         rest = self.problem.initial_guess(None, values)
         yield rest, sigma
         yield np.where(self.problem.mpcc.w0 == 0.0, 1.0, rest), sigma
 
-    def _advance(self, state: SimulatorState, found: HomotopyState, attempts: int, iterations: int) -> SimulatorState:
+    def _advance(self, state: SimulatorState, found: SolverState, attempts: int, iterations: int) -> SimulatorState:
         readout = self.problem.read(found.w, found.p)
         done = found.status is Status.SOLVED
         return SimulatorState(
@@ -205,7 +207,7 @@ def run(
     steps: int | None,
     u: Any,
     p: Any,
-    solver: Homotopy | None,
+    solver: Strategy | None,
     callback: Callable[[SimulatorState], Any] | None,
     time_limit: float | None,
 ) -> Trajectory:
