@@ -12,7 +12,7 @@ from nosnoc_py.simulation.fesd import SimulatorState
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 30  # of the label, e.g. "steep elastic: certificate"
+WIDTH = 30  # of the label, e.g. "elastic from afar: homotopy"
 HEADER = (
     f"{'step':>4}  {'':<{WIDTH}}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
 )

@@ -16,6 +16,7 @@ class Status(Enum):
     INTERRUPTED = "interrupted"
     STOPPED = "stopped by callback"
     NUMERICAL_ERROR = "numerical error"
+    UNBOUNDED = "unbounded"
     STEP_FAILED = "simulation step failed"
 
     @property
@@ -49,6 +50,10 @@ _REMEDIES = {
     Status.NUMERICAL_ERROR: (
         "A function returned NaN or infinity: look for divisions by zero and square roots at zero in the model, "
         "regularise them, and give nominal values or bounds that keep iterates away."
+    ),
+    Status.UNBOUNDED: (
+        "The objective falls without limit along feasible points: bound the variables, or look for a cost of the "
+        "wrong sign."
     ),
     Status.STEP_FAILED: (
         "A simulation step found no solution from any initial guess: use smaller steps or more finite elements "

@@ -22,14 +22,14 @@ from nosnoc_py.errors import OptionError, TranscriptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
-from nosnoc_py.mpcc.solve import names_of
-from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy
+from nosnoc_py.mpcc.solve import biactive_pairs
+from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
-from nosnoc_py.status import Status
+from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers
 
@@ -210,6 +210,7 @@ class Transcription:
         u_grid = np.linspace(0.0, horizon, self.grid.control_stages + 1)
         evaluator = state.solvers.evaluator
         status = state.status or Status.STOPPED
+        certificate = final_certificate(state)
         seconds = sum(record.wall_seconds for record in state.records)
         fields = trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid)
         return Solution(
@@ -221,8 +222,8 @@ class Transcription:
             status=status,
             objective=state.values.objective,
             penalty=state.values.penalty,
-            stationarity=state.stationarity,
-            biactive=() if state.certificate is None else names_of(self.mpcc, state.certificate.biactive),
+            stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
+            biactive=biactive_pairs(self.mpcc, state.values),
             complementarity=state.complementarity,
             complementarity_min=state.complementarity_min,
             infeasibility=state.infeasibility,

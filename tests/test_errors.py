@@ -69,13 +69,21 @@ def test_unknown_name_error_is_a_key_error_that_prints_a_sentence():
         (ns.FESDJ, {"rk_stages": "many"}, "option 'rk_stages'.*given 'many'"),
         (ns.FESDJ, {"gamma_h": float("nan")}, "option 'gamma_h'.*given nan"),
         (ns.Homotopy, {"kappa": 1.0}, "option 'kappa': Input should be less than 1; given 1.0"),
-        (ns.Homotopy, {"relaxation": "scholtez"}, "Homotopy: unknown relaxation 'scholtez'. Did you mean 'scholtes' or"),
+        (
+            ns.Homotopy,
+            {"relaxation": "scholtez"},
+            "Homotopy: unknown relaxation 'scholtez'. Did you mean 'scholtes' or",
+        ),
         (
             ns.Homotopy,
             {"relaxation": "lin_fukushima", "steering": "l1"},
             "Homotopy: relaxation 'lin_fukushima' takes steering 'direct' only; elastic ones: scholtes, ",
         ),
-        (ns.Homotopy, {"steering": "linf"}, "option 'steering': Input should be 'direct', 'l_inf' or 'l1'; given 'linf'"),
+        (
+            ns.Homotopy,
+            {"steering": "linf"},
+            "option 'steering': Input should be 'direct', 'l_inf' or 'l1'; given 'linf'",
+        ),
         (ns.Auto, {"restart": 3}, "Auto: unknown option 'restart'. Did you mean 'restarts'"),
         (ns.Auto, {"restarts": -1}, "option 'restarts'.*given -1"),
         (ns.Auto, {"seed": 0.5}, "option 'seed'.*given 0.5"),

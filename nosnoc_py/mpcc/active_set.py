@@ -25,7 +25,7 @@ from nosnoc_py.status import Status
 GAIN = 1e-9
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ActiveSetState(SolverState):
     """Where the active-set strategy stands.
 

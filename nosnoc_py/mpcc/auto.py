@@ -42,7 +42,7 @@ class Attempt:
     perturbation: float = 0.0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AutoState(SolverState):
     """Where the attempts stand.
 
@@ -134,8 +134,15 @@ class Auto(Strategy):
         if inner.status is None:
             return state
         state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
-        over = inner.status in FINAL or state.attempt + 1 == len(state.attempts)
-        return self.settle(state, inner.status) if over else state
+        return self.settle(state, inner.status) if self._over(state, inner) else state
+
+    def _over(self, state: AutoState, inner: ActiveSetState) -> bool:
+        """Solved and certified, or nothing left to try; a solved point without a certificate is worth no restart."""
+        left = state.attempts[state.attempt + 1 :]
+        if inner.status is not Status.SOLVED:
+            return inner.status in FINAL or not left
+        proved = inner.certificate is not None and bool(inner.certificate.b_stationary)
+        return proved or not left or left[0].perturbation > 0.0
 
     def terminate(self, state: AutoState) -> Status | None:
         """None while there is something left to try, else why it ends."""
@@ -148,7 +155,9 @@ class Auto(Strategy):
     def settle(self, state: AutoState, status: Status) -> AutoState:
         """The best point of all attempts; if they ran out, its own status, or infeasible where relaxations were."""
         best = _better(state.best, state.inner)
-        if status not in FINAL:
+        if best.status is Status.SOLVED:
+            status = Status.SOLVED
+        elif status not in FINAL:
             # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
             infeasible = Status.INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
             status = Status.INFEASIBLE if infeasible else best.status or status
@@ -184,5 +193,6 @@ def _candidates(*states: SolverState | None) -> Iterator[SolverState]:
     return (state for state in states if state is not None)
 
 
-def _merit(state: SolverState) -> tuple[bool, float]:
-    return state.status is not Status.SOLVED, max(state.infeasibility, state.complementarity)
+def _merit(state: SolverState) -> tuple[bool, bool, float]:
+    certified = state.certificate is not None and bool(state.certificate.b_stationary)
+    return state.status is not Status.SOLVED, not certified, max(state.infeasibility, state.complementarity)

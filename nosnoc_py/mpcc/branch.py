@@ -181,9 +181,9 @@ class BranchFinish:
         # perturbation keeps the steps defined, and the last digits of the dual infeasibility may never come. The
         # point is judged by its residuals and the certificate.
         settings = {
-            "tol": 1e-8,
+            "tol": 1e-10,
             "dual_inf_tol": 1e-6,
-            "compl_inf_tol": 1e-9,
+            "compl_inf_tol": 1e-10,
             "constr_viol_tol": 1e-10,
             "mu_target": 0.0,
             "acceptable_tol": 1e-8,

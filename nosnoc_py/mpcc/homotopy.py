@@ -16,9 +16,11 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
 from nosnoc_py.mpcc.stationarity import Multipliers
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record, runs_away
 from nosnoc_py.status import Status
 
+# A point that IPOPT has left without converging is taken when its certificate has no slope above this, relatively.
+RESCUE = 1e-5
 # First relaxation parameter, relative to sigma_0, from an iterate of the same program.
 WARM_SIGMA = 1e-4
 # A finish is worth a try where the relaxed problem is this feasible.
@@ -131,7 +133,9 @@ class Homotopy(Strategy):
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> HomotopyState:
         """The state before the first NLP."""
-        return HomotopyState(**fields, sigma=self.sigma_0 if sigma is None else sigma)
+        state = HomotopyState(**fields, sigma=self.sigma_0 if sigma is None else sigma)
+        self._ipopt(state)  # options that do not fit are an error at once
+        return state
 
     def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
@@ -172,6 +176,10 @@ class Homotopy(Strategy):
         settled = state.converged or self.finisher(state.solvers).feasibility_only
         return settled and self.residuals_small(state)
 
+    def _slope(self, state: HomotopyState) -> float:
+        """Slopes below this do not count where IPOPT has failed, however steep the objective is elsewhere."""
+        return RESCUE * max(1.0, abs(state.values.objective))
+
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
         """A finish that costs much of the objective guessed a wrong branch; a smaller sigma may show a better."""
         cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
@@ -179,6 +187,8 @@ class Homotopy(Strategy):
 
     def _stalled(self, state: HomotopyState) -> bool:
         """What no smaller sigma mends: elastic slacks at a minimum of their penalty, a point that stays infeasible."""
+        if self.finish == "none":
+            return False  # a raw homotopy goes all the way: without an objective a repetition may well find more
         relaxed = [record for record in state.records if record.label == "homotopy"]
         infeasible = [record.infeasibility for record in relaxed[-STALL_STEPS:]]
         if len(infeasible) == STALL_STEPS and min(infeasible) > NEARLY_FEASIBLE and _alike(infeasible):
@@ -193,8 +203,11 @@ class Homotopy(Strategy):
         last = [record.solver_status for record in state.records if record.label == "homotopy"][-1]
         if last == "User_Requested_Stop":
             return Status.TIME_LIMIT
-        if not np.isfinite(state.values.g).all() or last == "Invalid_Number_Detected":
+        finite = np.isfinite(state.values.g).all() and np.isfinite(state.values.objective)
+        if not finite or last == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR
+        if runs_away(state) and np.isfinite(state.values.objective):
+            return Status.UNBOUNDED
         if state.infeasibility > self.infeasibility_tolerance:
             return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
         if self.residuals_small(state):
@@ -282,7 +295,8 @@ class Homotopy(Strategy):
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
             # Multipliers that grow without limit keep IPOPT from converging where an LP finds bounded ones.
             certificate = certificate_of(done)
-            done = replace(done, converged=bool(certificate.b_stationary), certificate=certificate)
+            proved = bool(certificate.b_stationary) and certificate.lpec_value >= -self._slope(done)
+            done = replace(done, converged=proved, certificate=certificate)
         accepted = self._accepted(done) and not self._loses(state, done)
         if way == "penalise" and "polish" in further and self.residuals_small(done):
             return replace(done, finish_due=("polish",), before=state, records=records)

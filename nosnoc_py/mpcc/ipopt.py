@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class Ipopt:
     """One NLP with its derivatives; `solve` may be called with changing bounds, parameters and starts."""
 
     def __init__(self, nlp: NLP, options: Mapping[str, Any]) -> None:
-        self.nlp, self._options = nlp, dict(options)
+        self.nlp, self._options, self._lock = nlp, dict(options), threading.Lock()
         self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
         settings = {
             "ipopt": {**defaults(nlp.x.numel()), **options},
@@ -137,6 +138,12 @@ class Ipopt:
 
         Multipliers count only with IPOPT's option `warm_start_init_point`.
         """
+        with self._lock:  # the deadline and IPOPT's statistics belong to one solve at a time
+            return self._solve(x, p, lbx, ubx, lbg, ubg, lam_x, lam_g, deadline)
+
+    def _solve(
+        self, x: Any, p: Any, lbx: Any, ubx: Any, lbg: Any, ubg: Any, lam_x: Any, lam_g: Any, deadline: float
+    ) -> NLPResult:
         self._deadline.arm(deadline)
         started = time.monotonic()
         answer = self._solver(

@@ -14,6 +14,12 @@ from nosnoc_py.mpcc.program import MPCC
 UNLIMITED = 1e9  # seconds
 
 
+# Entries of a row below this fraction of its largest are round-off; multipliers are not sought in them.
+NOISE = 1e-12
+# Solvers of linear programs drop entries below 1e-9; rows are divided by their largest entry.
+SEEN = 1e-8
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Linearization:
     """Objective (without penalty) and rows of an MPCC with their first derivatives at one point.
@@ -135,7 +141,9 @@ class LocalProgram:
     ----------
     cost : ndarray (n_w,)
     matrix : csr_array (n, n_w)
-        Rows g, G, H, r; in the columns the scaled variables.
+        Rows g, G, H, r; in the columns the scaled variables; without the noise in which multipliers would be sought.
+    exact : csr_array (n, n_w)
+        The same with every entry: what proofs are evaluated with.
     lower, upper, box_lower, box_upper : ndarray
     slack : ndarray (n,)
         How far the rows of G and H are above zero, in units of the radius; 0 where they count as zero.
@@ -146,6 +154,7 @@ class LocalProgram:
 
     cost: np.ndarray
     matrix: Any
+    exact: Any
     lower: np.ndarray
     upper: np.ndarray
     box_lower: np.ndarray
@@ -154,6 +163,13 @@ class LocalProgram:
     lowest: np.ndarray
     highest: np.ndarray
     w_scale: np.ndarray
+
+    @property
+    def clean(self) -> bool:
+        """No entry is so small in its row that a solver may drop it: what it says about `matrix` holds for `exact`."""
+        size = np.abs(self.exact.data)
+        limit = np.repeat(SEEN * row_maxima(self.exact), np.diff(self.exact.indptr))
+        return bool(((size == 0.0) | (size > limit)).all())
 
     @property
     def scale(self) -> float:
@@ -184,7 +200,7 @@ def local_program(
         Switched equations that are imposed.
     """
     scale = mpcc.w_scale
-    matrix = _without_noise(at.jacobian, scale, tolerance)
+    matrix = _without_noise(at.jacobian, scale)
     box_lower = np.maximum(-_room(w - mpcc.lbw, tolerance * scale) / (radius * scale), -1.0)
     box_upper = np.minimum(_room(mpcc.ubw - w, tolerance * scale) / (radius * scale), 1.0)
     above = _room(np.concatenate([at.G, at.H]), tolerance) / radius
@@ -201,6 +217,7 @@ def local_program(
     return LocalProgram(
         cost=at.grad * scale,
         matrix=matrix,
+        exact=_scaled_columns(at.jacobian, scale),
         lower=np.where(lower < lowest, -np.inf, lower),
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,
@@ -219,13 +236,18 @@ def row_maxima(matrix: Any) -> np.ndarray:
     return np.where(largest > 0.0, largest, 1.0)
 
 
-def _without_noise(jacobian: Any, scale: np.ndarray, tolerance: float) -> Any:
+def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
     """The Jacobian in scaled variables, without entries that are tiny in their row."""
-    matrix = jacobian.copy()
-    matrix.data = matrix.data * scale[matrix.indices]
-    limit = np.repeat(tolerance * row_maxima(matrix), np.diff(matrix.indptr))
+    matrix = _scaled_columns(jacobian, scale)
+    limit = np.repeat(NOISE * row_maxima(matrix), np.diff(matrix.indptr))
     matrix.data[np.abs(matrix.data) <= limit] = 0.0
     matrix.eliminate_zeros()
+    return matrix
+
+
+def _scaled_columns(jacobian: Any, scale: np.ndarray) -> Any:
+    matrix = jacobian.copy()
+    matrix.data = matrix.data * scale[matrix.indices]
     return matrix
 
 
@@ -309,7 +331,7 @@ def weak_duality(program: LocalProgram, dual: np.ndarray) -> tuple[np.ndarray, f
     """
     signs = np.where(np.isfinite(program.lower), -np.inf, 0.0), np.where(np.isfinite(program.upper), np.inf, 0.0)
     dual = np.clip(dual, *signs)
-    gradient = program.cost + program.matrix.T @ dual
+    gradient = program.cost + program.exact.T @ dual
     limit = np.where(dual > 0, program.upper, np.where(dual < 0, program.lower, 0.0))
     box = np.minimum(gradient * program.box_lower, gradient * program.box_upper)
     return dual, float(box.sum() - dual @ limit), gradient

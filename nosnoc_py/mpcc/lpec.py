@@ -281,7 +281,7 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
     if not choice.complementary:
         return Answer(value=np.nan, e=still, zero=choice.zero, status=status)
     proof = _search(program, choice, limit, deadline)
-    if np.isnan(proof.value) and bound >= limit:
+    if np.isnan(proof.value) and bound >= limit and program.clean:
         return Answer(value=min(bound, 0.0), e=still, zero=choice.zero, status="optimal")
     return proof
 

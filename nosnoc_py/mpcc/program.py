@@ -246,6 +246,9 @@ def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
         expression = ca.vec(ca.densify(ca.SX(value)))
     except (NotImplementedError, TypeError, RuntimeError):
         raise ModelError(f"{name}: expected an SX expression, given {type(value).__name__}.") from None
+    for row in ca.vertsplit(expression) if expression.numel() else []:
+        if row.is_constant() and not np.isfinite(float(row)):
+            raise ModelError(f"{name}: expected expressions of w and p or finite numbers, given {float(row)}.")
     foreign = [str(symbol) for symbol in ca.symvar(expression) if symbol.element_hash() not in known]
     if foreign:
         raise ModelError(f"{name}: depends on {', '.join(foreign[:5])}, which is neither in w nor in p.")

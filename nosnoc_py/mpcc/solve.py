@@ -10,8 +10,10 @@ import numpy as np
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.residuals import Values
 from nosnoc_py.mpcc.result import MPCCResult
-from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, certificate_of
+from nosnoc_py.mpcc.stationarity import biactive_groups
+from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, final_certificate
 
 
 def solve_mpcc(
@@ -60,9 +62,7 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
     """The result of a state that has a status; a feasible point without a certificate gets one."""
     mpcc, evaluator = state.solvers.mpcc, state.solvers.evaluator
     assert state.status is not None
-    certificate = state.certificate
-    if certificate is None and state.status.success:
-        certificate = certificate_of(state)
+    certificate = final_certificate(state)
     return MPCCResult(
         mpcc=mpcc,
         w=state.w,
@@ -75,16 +75,17 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
         infeasibility=state.infeasibility,
         certificate=certificate,
         worst=evaluator.worst(state.values),
-        biactive=() if certificate is None else names_of(mpcc, certificate.biactive),
+        biactive=biactive_pairs(mpcc, state.values),
         log=state.records,
         wall_seconds=time.monotonic() - started,
         solver=solver,
     )
 
 
-def names_of(mpcc: MPCC, groups: tuple[int, ...]) -> tuple[str, ...]:
-    """What the pairs of these groups are called."""
-    return tuple(_name(mpcc, mpcc.groups[k].left, mpcc.groups[k].right) for k in groups)
+def biactive_pairs(mpcc: MPCC, values: Values, tolerance: float = 1e-8) -> tuple[str, ...]:
+    """What the groups with both sides zero are called."""
+    groups = (mpcc.groups[k] for k in biactive_groups(mpcc, values, tolerance))
+    return tuple(_name(mpcc, group.left, group.right) for group in groups)
 
 
 def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:

@@ -172,12 +172,9 @@ def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
 
     UNKNOWN where some group has neither side zero; that bounds and constraints hold is for the caller to know.
     """
-    left, right = (
-        np.bincount(group[value[row] > tolerance], minlength=len(mpcc.groups)) > 0
-        for (row, group), value in zip(mpcc.members, (values.G, values.H), strict=True)
-    )
-    biactive = tuple(int(k) for k in np.flatnonzero(~left & ~right))
-    if (left & right).any():
+    left, right = _positive_sides(mpcc, values, tolerance)
+    biactive = biactive_groups(mpcc, values, tolerance)
+    if (left & right).any() or not np.isfinite(values.objective):
         return _unknown(biactive)
     return Certificate(
         stationarity=Stationarity.S,
@@ -187,6 +184,21 @@ def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
         biactive=biactive,
         multipliers=Multipliers(**{f.name: np.zeros(getattr(mpcc, f.name).numel()) for f in fields(Multipliers)}),
     )
+
+
+def biactive_groups(mpcc: MPCC, values: Values, tolerance: float) -> tuple[int, ...]:
+    """Groups with both sides zero."""
+    left, right = _positive_sides(mpcc, values, tolerance)
+    return tuple(int(k) for k in np.flatnonzero(~left & ~right))
+
+
+def _positive_sides(mpcc: MPCC, values: Values, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Groups with a positive row (or one that is no number) on the left, and on the right."""
+    left, right = (
+        np.bincount(group[~(value[row] <= tolerance)], minlength=len(mpcc.groups)) > 0
+        for (row, group), value in zip(mpcc.members, (values.G, values.H), strict=True)
+    )
+    return left, right
 
 
 def _check_sizes(mpcc: MPCC, w: np.ndarray, held: np.ndarray | None, multipliers: Multipliers | None) -> None:
@@ -295,7 +307,7 @@ class _Proof:
     ) -> Certificate:
         """Put the multipliers into the user's units; what is left of the gradient goes to the bounds that are near."""
         program, at = self.program, self.at
-        gradient = program.cost + program.matrix.T @ dual
+        gradient = program.cost + program.exact.T @ dual
         bounded = ((gradient > 0) & (program.box_lower > -1)) | ((gradient < 0) & (program.box_upper < 1))
         residual = np.abs(np.where(bounded, 0.0, gradient)).max(initial=0.0) / program.scale
         multipliers = Multipliers(

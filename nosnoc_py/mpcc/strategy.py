@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError, check_type
 from nosnoc_py.mpcc.branch import Branch, Finish
 from nosnoc_py.mpcc.ipopt import Ipopt, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
@@ -27,6 +27,9 @@ from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivi
 from nosnoc_py.options import Options
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status, Stop
+
+# Iterates beyond this are on their way to infinity.
+HUGE = 1e12
 
 
 class Solvers:
@@ -152,6 +155,7 @@ class Strategy(Options):
         TranscriptionError
             If the guess or the parameters have the wrong length or contain NaN.
         """
+        check_type(mpcc, MPCC, "mpcc")
         return self.begin(start(mpcc, guess, p, solvers, clip), sigma)
 
     @abstractmethod
@@ -186,6 +190,7 @@ class Strategy(Options):
         sigma: float | None = None,
     ) -> Any:
         """init, then step until terminate; the returned state has a status."""
+        _check_arguments(mpcc, callback, time_limit)
         started = time.monotonic()
         limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
         state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
@@ -202,11 +207,27 @@ class Strategy(Options):
         return replace(state, status=status)
 
     def residuals_small(self, state: SolverState) -> bool:
-        """The unrelaxed problem is feasible and complementary within the tolerances."""
+        """The unrelaxed problem is feasible and complementary within the tolerances, at a point of finite size."""
         return (
-            state.complementarity <= self.complementarity_tolerance
+            not runs_away(state)
+            and state.complementarity <= self.complementarity_tolerance
             and state.infeasibility <= self.infeasibility_tolerance
         )
+
+
+def final_certificate(state: SolverState) -> Certificate | None:
+    """The certificate of a state that has ended; a solved one that has none yet gets it now."""
+    solved = state.status is not None and state.status.success
+    return certificate_of(state) if state.certificate is None and solved else state.certificate
+
+
+def _check_arguments(mpcc: Any, callback: Any, time_limit: Any) -> None:
+    check_type(mpcc, MPCC, "mpcc")
+    if callback is not None and not callable(callback):
+        raise OptionError(f"callback: expected a function of the state, given {callback!r}.")
+    number = isinstance(time_limit, int | float | np.number) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (number and time_limit >= 0):
+        raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
 
 
 def start(
@@ -229,6 +250,11 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
         "complementarity_min": evaluator.complementarity_min(values),
         "infeasibility": evaluator.infeasibility(values),
     }
+
+
+def runs_away(state: SolverState) -> bool:
+    """The iterate or its objective is so large, or not a number, that no residual means anything."""
+    return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
 
 
 def record(
@@ -284,7 +310,7 @@ def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
 def _checked(value: Any, size: int, what: str) -> np.ndarray:
     try:
         array = np.array(value, dtype=float).reshape(-1)  # a copy: the state is not the caller's array
-    except (TypeError, ValueError):
+    except Exception:  # CasADi symbols raise it bare in some versions
         raise TranscriptionError(f"{what}: expected {size} numbers, given {value!r}.") from None
     if array.size != size:
         raise TranscriptionError(f"{what}: expected {size} numbers, given {array.size}; use the problem's own layout.")

@@ -72,12 +72,13 @@ WORDS: dict[str, tuple[str, str]] = {
     "Insufficient_Memory": ("the factorisation ran out of memory", "use fewer elements or a coarser aggregation"),
 }
 
+UNPROVED = "not B-stationary: a branch through the biactive pairs descends to first order, or the LPEC was cut off"
 CERTIFIED: dict[Stationarity, str] = {
     Stationarity.S: "S-stationary: multipliers exclude first-order descent",
     Stationarity.B: "B-stationary: the linearised problem (LPEC) has no descent direction",
-    Stationarity.M: "M-stationary: a direction of descent through the biactive pairs is not excluded",
-    Stationarity.C: "C-stationary: a direction of descent through the biactive pairs is not excluded",
-    Stationarity.W: "W-stationary: stationary on one branch only, descent on another is not excluded",
+    Stationarity.M: f"M-stationary, {UNPROVED}",
+    Stationarity.C: f"C-stationary, {UNPROVED}",
+    Stationarity.W: f"W-stationary (on one branch only), {UNPROVED}",
     Stationarity.UNKNOWN: "stationarity not certified",
 }
 
@@ -121,7 +122,7 @@ def explain(result: Result) -> str:
     """
     _check(result)
     lines = [*_verdict(result), *_worst(result), *_biactive(result)]
-    found = [*_first_failure(result.log), *([] if result.status.success else _stalls(result.log))]
+    found = [*_first_failure(result.log), *([] if result.status.success else _stalls(result.log, result.infeasibility))]
     lines += [sentence for sentence, _ in found]
     if not result.status.success:
         remedies = dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in found if remedy)
@@ -187,12 +188,14 @@ def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
     ]
 
 
-def _stalls(log: Sequence[StepRecord]) -> list[Finding]:
+def _stalls(log: Sequence[StepRecord], infeasibility: float) -> list[Finding]:
     """What the last stalled run of the homotopy shows: residuals that do not follow sigma."""
-    for run in reversed(list(_runs(log))):
+    complete = [record for record in log if record.solver_status != "User_Requested_Stop"]
+    for run in reversed(list(_runs(complete))):
         if (tail := _tail(run, lambda record: record.complementarity)) is not None:
             return [_stalled_complementarity(tail)]
-        if (tail := _tail(run, lambda record: record.infeasibility)) is not None:
+        stuck = infeasibility > SMALL
+        if stuck and (tail := _tail(run, lambda record: record.infeasibility)) is not None:
             return [
                 (
                     f"Infeasibility stalled: {_course(tail, 'infeasibility')}: the constraints themselves are in the "
@@ -238,7 +241,7 @@ def _tail(run: Sequence[StepRecord], residual: Callable[[StepRecord], float]) ->
     for start, first in enumerate(run):
         if last.sigma > STALL_SIGMA * first.sigma * (1 + 1e-9):
             return None
-        if residual(last) > STALL_RESIDUAL * residual(first):
+        if STALL_RESIDUAL * residual(first) < residual(last) <= 2 * residual(first):
             return run[start:]
     return None
 

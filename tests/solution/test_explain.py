@@ -177,7 +177,8 @@ def test_a_stall_of_problems_that_fail_is_something_else():
 
 
 def test_an_infeasibility_that_stays_is_not_the_relaxations_fault():
-    text = explain(failed(Status.INFEASIBLE, log=homotopy([1.0, 0.1, 0.01, 1e-3], infeasibility=0.3)))
+    log = homotopy([1.0, 0.1, 0.01, 1e-3], infeasibility=0.3)
+    text = explain(failed(Status.INFEASIBLE, log=log, infeasibility=0.3))
     assert "Infeasibility stalled: 3.0e-01 -> 3.0e-01 while sigma fell 1.0e+00 -> 1.0e-03" in text
     assert "Complementarity stalled" not in text
 

@@ -1,0 +1,151 @@
+"""Auto: the order of its attempts, what it keeps of them, restarts and their seed."""
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.mpcc.active_set import ActiveSet
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.status import Status
+from tests.mpcc import literature
+from tests.mpcc.judge import residuals
+
+INFEASIBLE = literature.case("infeasible").mpcc
+
+
+def saddle_start():
+    """x^2 = 1 from x = 0: by symmetry no step leaves x = 0, where the constraint's violation is stationary."""
+    w = ca.SX.sym("w", 3)
+    return MPCC.of_pairs(w=w, G=w[1], H=w[2], objective=w[1] + (w[2] - 1) ** 2, g=w[0] ** 2 - 1)
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Starts of all attempts."""
+    made, init = [], Homotopy.begin
+
+    def recording(self, fields, sigma):
+        made.append(np.array(fields["w"]))
+        return init(self, fields, sigma)
+
+    monkeypatch.setattr(Homotopy, "begin", recording)
+    return made
+
+
+def prefixes(result):
+    """Attempts in the order of the log, each once."""
+    names = [record.label.partition(": ")[0] for record in result.log]
+    return [name for k, name in enumerate(names) if k == 0 or name != names[k - 1]]
+
+
+def test_one_attempt_where_the_first_solves():
+    result = ns.solve_mpcc(literature.case("kth3").mpcc)
+    assert result.success
+    assert prefixes(result) == ["elastic"]
+    assert len(result.log) <= 4
+
+
+def test_all_attempts_in_order_where_none_does(begun):
+    auto = ns.Auto(restarts=2)
+    result = ns.solve_mpcc(INFEASIBLE, auto, w0=[1.0, 7.0])
+    names = [attempt.name for attempt in auto.attempts(INFEASIBLE)]
+    assert len(names) == len(begun)
+    assert names[0] == "elastic"
+    first = len(names) - 2
+    assert len(set(names[:first])) == first
+    assert prefixes(result)[:first] == names[:first]
+    assert [record.step for record in result.log] == list(range(len(result.log)))
+    assert not result.success
+    # the given start first, perturbed ones at last
+    for k, w in enumerate(begun):
+        assert np.array_equal(w, begun[0]) == (k < first)
+
+
+def test_the_best_of_the_attempts_is_kept():
+    result = ns.solve_mpcc(INFEASIBLE)
+    infeasibility, complementarity = residuals(INFEASIBLE, result.w)
+    final = [max(record.infeasibility, record.complementarity) for record in result.log]
+    assert max(infeasibility, complementarity) == pytest.approx(min(final), rel=0.2)
+    assert result.status is Status.INFEASIBLE
+
+
+def test_only_a_restart_leaves_a_start_that_nothing_leaves(begun):
+    mpcc = saddle_start()
+    stuck = ns.solve_mpcc(mpcc, ns.Auto(restarts=0))
+    assert not stuck.success
+    assert residuals(mpcc, stuck.w)[0] >= 0.9
+    assert all(w[0] == 0.0 for w in begun)
+    begun.clear()
+    freed = ns.solve_mpcc(mpcc, ns.Auto(restarts=1))
+    assert freed.success
+    assert abs(freed.w[0]) == pytest.approx(1.0, abs=1e-8)
+    np.testing.assert_allclose(freed.w[1:], [0, 1], atol=1e-7)
+    assert max(residuals(mpcc, freed.w)) <= 1e-8
+    assert begun[-1][0] != 0.0
+
+
+def test_the_same_seed_gives_the_same_result_and_another_another():
+    mpcc = saddle_start()
+    one, same, other = (ns.Auto(restarts=1, seed=seed).run(mpcc) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.w, same.w)
+    lines = [[(r.label, r.sigma, r.objective, r.iterations) for r in state.records] for state in (one, same, other)]
+    assert lines[0] == lines[1]
+    assert lines[0] != lines[2]
+
+
+@pytest.mark.parametrize("size", [0.1, 0.5])
+def test_perturbations_have_the_size_they_are_given_and_stay_inside(size, begun):
+    start = np.array([2.0, 0.6])
+    ns.solve_mpcc(INFEASIBLE, ns.Auto(restarts=4, perturbation=size), w0=start)
+    moved = np.array([w for w in begun if not np.array_equal(w, start)])
+    assert len(moved) == 4
+    assert len(np.unique(moved, axis=0)) == 4
+    assert (moved >= INFEASIBLE.lbw).all()
+    reach = size * np.maximum(1.0, start)
+    assert (np.abs(moved - start) <= reach).all()
+    assert np.abs(moved - start).max() >= 0.5 * reach.min()
+
+
+def test_options_of_ipopt_reach_every_attempt():
+    attempts = ns.Auto(ipopt={"max_iter": 7}).attempts(INFEASIBLE)
+    assert all(attempt.strategy.homotopy.ipopt["max_iter"] == 7 for attempt in attempts)
+    result = ns.solve_mpcc(INFEASIBLE, ns.Auto(ipopt={"max_iter": 7}, restarts=0))
+    assert max(record.iterations for record in result.log) <= 7
+
+
+def test_tolerances_reach_every_attempt():
+    auto = ns.Auto(complementarity_tolerance=1e-5, infeasibility_tolerance=1e-4)
+    for attempt in auto.attempts(INFEASIBLE):
+        assert attempt.strategy.complementarity_tolerance == 1e-5
+        assert attempt.strategy.infeasibility_tolerance == 1e-4
+
+
+def test_every_attempt_is_a_legal_strategy_for_every_case():
+    for case in literature.CASES:
+        for attempt in ns.Auto().attempts(case.mpcc):
+            state = attempt.strategy.init(case.mpcc, case.starts[0])
+            assert state.step == 0
+            assert isinstance(attempt.strategy, ActiveSet)
+
+
+def test_a_warm_start_keeps_the_point():
+    case = literature.case("kth3")
+    auto = ns.Auto()
+    for point in case.solutions:
+        first, sigma = auto.warm(case.mpcc)
+        state = first.run(case.mpcc, np.array(point.w, float), sigma=sigma)
+        assert state.status is Status.SOLVED
+        np.testing.assert_allclose(state.w, point.w, atol=1e-6)  # also the worse of the two
+        assert state.step <= 4
+
+
+def test_an_attempt_that_cannot_be_evaluated_does_not_end_the_work():
+    """The objective is NaN at the start: a status, and the restarts are tried."""
+    w = ca.SX.sym("w", 2)
+    mpcc = MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=ca.sqrt(w[0] - 10) + w[1] ** 2, lbw=0.0, ubw=5.0, w0=1.0)
+    result = ns.solve_mpcc(mpcc, ns.Auto(restarts=1))
+    assert result.status is Status.NUMERICAL_ERROR
+    assert np.isfinite(result.w).all()
+    assert len(prefixes(result)) >= 5
