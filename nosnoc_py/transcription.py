@@ -223,7 +223,7 @@ class Transcription:
             objective=state.values.objective,
             penalty=state.values.penalty,
             stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
-            biactive=biactive_pairs(self.mpcc, state.values),
+            biactive=biactive_pairs(self.mpcc, state.values, certificate),
             complementarity=state.complementarity,
             complementarity_min=state.complementarity_min,
             infeasibility=state.infeasibility,

@@ -12,8 +12,11 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Values
 from nosnoc_py.mpcc.result import MPCCResult
-from nosnoc_py.mpcc.stationarity import biactive_groups
+from nosnoc_py.mpcc.stationarity import Certificate, biactive_groups
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, final_certificate
+
+# What counts as zero where no certificate says so, in the user's units.
+BIACTIVE = 1e-8
 
 
 def solve_mpcc(
@@ -75,16 +78,17 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
         infeasibility=state.infeasibility,
         certificate=certificate,
         worst=evaluator.worst(state.values),
-        biactive=biactive_pairs(mpcc, state.values),
+        biactive=biactive_pairs(mpcc, state.values, certificate),
         log=state.records,
         wall_seconds=time.monotonic() - started,
         solver=solver,
     )
 
 
-def biactive_pairs(mpcc: MPCC, values: Values, tolerance: float = 1e-8) -> tuple[str, ...]:
-    """What the groups with both sides zero are called."""
-    groups = (mpcc.groups[k] for k in biactive_groups(mpcc, values, tolerance))
+def biactive_pairs(mpcc: MPCC, values: Values, certificate: Certificate | None) -> tuple[str, ...]:
+    """What the groups with both sides zero are called: those of the certificate, or of the values where it has none."""
+    known = certificate.biactive if certificate is not None else ()
+    groups = (mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE))
     return tuple(_name(mpcc, group.left, group.right) for group in groups)
 
 

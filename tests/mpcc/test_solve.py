@@ -122,26 +122,26 @@ def large():
 
 @every_solver
 @pytest.mark.parametrize("as_option", [True, False])
-def test_the_time_limit_holds(large, solver, as_option):
-    started = time.monotonic()
+def test_the_time_limit_holds(solver, as_option):
+    """Every step takes 0.15 s, so that 0.2 s are over after two, whatever machine this is."""
+    mpcc, options = literature.case("infeasible").mpcc, {"callback": lambda state: time.sleep(0.15)}
     if as_option:
-        result = ns.solve_mpcc(large, solver.replace(time_limit=0.3))
+        result = ns.solve_mpcc(mpcc, solver.replace(time_limit=0.2), **options)
     else:
-        result = ns.solve_mpcc(large, solver, time_limit=0.3)
-    assert time.monotonic() - started < 2.0
+        result = ns.solve_mpcc(mpcc, solver, time_limit=0.2, **options)
     assert result.status is Status.TIME_LIMIT
+    assert 1 <= len(result.log) <= 2
     judged(result)
-    assert result.log
     assert np.isfinite(result.w).all()
-    assert not np.array_equal(result.w, large.w0)  # the last iterate is kept
     assert min(abs(record.objective - result.objective) for record in result.log) == 0.0
 
 
 @every_solver
-def test_there_is_enough_to_do_for_the_time_limit(large, solver):
-    """The negative control: with more time there is more in the log, or the end is another."""
-    short, long = (ns.solve_mpcc(large, solver, time_limit=seconds) for seconds in (0.15, 1.2))
+def test_the_time_limit_holds_within_an_nlp(large, solver):
+    """Whatever the strategy is doing, it ends; a limit that is not looked at inside IPOPT would take minutes."""
+    short, long = (ns.solve_mpcc(large, solver, time_limit=seconds) for seconds in (0.5, 3.0))
     assert long.status is not Status.TIME_LIMIT or long.iterations > 1.5 * short.iterations
+    assert short.status is not Status.SOLVED
 
 
 @every_solver

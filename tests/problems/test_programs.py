@@ -87,7 +87,9 @@ def test_smooth_drag_leaves_the_symmetric_saddle(capsys: pytest.CaptureFixture[s
 
 
 def test_a_failure_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    results = run_json(disc_manipulation.PROGRAM, capsys, "--quick", "--set", "max_iterations=3", "sigma_min=0.1")
+    results = run_json(
+        disc_manipulation.PROGRAM, capsys, "--quick", "--set", "solver=homotopy", "max_iterations=3", "sigma_min=0.1"
+    )
     assert results["status"] != "solved"
 
 
