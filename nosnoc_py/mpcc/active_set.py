@@ -82,6 +82,11 @@ class ActiveSet(Strategy):
         """None while there is something left to do, else why it ends."""
         return state.status
 
+    def settle(self, state: ActiveSetState, status: Status) -> ActiveSetState:
+        """The state with its status; a solved point stays solved when only the time for its certificate was short."""
+        solved = status is Status.TIME_LIMIT and state.homotopy.status is Status.SOLVED
+        return replace(state, status=Status.SOLVED if solved else status)
+
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """This strategy, its homotopy from a small sigma."""
         return self, self.homotopy.warm(mpcc)[1]

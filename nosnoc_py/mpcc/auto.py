@@ -154,7 +154,10 @@ class Auto(Strategy):
 
     def settle(self, state: AutoState, status: Status) -> AutoState:
         """The best point of all attempts; if they ran out, its own status, or infeasible where relaxations were."""
-        best = _better(state.best, state.inner)
+        inner = state.inner
+        if inner.status is None:
+            inner = state.attempts[state.attempt].strategy.settle(inner, status)
+        best = _better(state.best, inner)
         if best.status is Status.SOLVED:
             status = Status.SOLVED
         elif status not in FINAL:
