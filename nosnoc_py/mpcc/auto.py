@@ -137,12 +137,15 @@ class Auto(Strategy):
         return self.settle(state, inner.status) if self._over(state, inner) else state
 
     def _over(self, state: AutoState, inner: ActiveSetState) -> bool:
-        """Solved and certified, or nothing left to try; a solved point without a certificate is worth no restart."""
+        """Solved with a verdict of the LPEC, or nothing left to try.
+
+        Without a verdict the point is only nearly complementary, and the next attempt may be; no restart is worth it.
+        """
         left = state.attempts[state.attempt + 1 :]
         if inner.status is not Status.SOLVED:
             return inner.status in FINAL or not left
-        proved = inner.certificate is not None and bool(inner.certificate.b_stationary)
-        return proved or not left or left[0].perturbation > 0.0
+        judged = inner.certificate is not None and inner.certificate.b_stationary is not None
+        return judged or not left or left[0].perturbation > 0.0
 
     def terminate(self, state: AutoState) -> Status | None:
         """None while there is something left to try, else why it ends."""
@@ -188,7 +191,7 @@ def _seen(inner: SolverState) -> dict[str, Any]:
 
 
 def _better(one: SolverState | None, other: SolverState) -> SolverState:
-    """The state with the smaller residuals; a solved one wins."""
+    """A solved state wins, of two the one with the lower objective; else the state with the smaller residuals."""
     return min(_candidates(one, other), key=_merit)
 
 
@@ -196,6 +199,7 @@ def _candidates(*states: SolverState | None) -> Iterator[SolverState]:
     return (state for state in states if state is not None)
 
 
-def _merit(state: SolverState) -> tuple[bool, bool, float]:
-    certified = state.certificate is not None and bool(state.certificate.b_stationary)
-    return state.status is not Status.SOLVED, not certified, max(state.infeasibility, state.complementarity)
+def _merit(state: SolverState) -> tuple[bool, float]:
+    if state.status is Status.SOLVED:
+        return False, state.values.objective
+    return True, max(state.infeasibility, state.complementarity)
