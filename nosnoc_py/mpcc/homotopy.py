@@ -300,10 +300,9 @@ class Homotopy(Strategy):
         accepted = self._accepted(done) and not self._loses(state, done)
         if way == "penalise" and "polish" in further and self.residuals_small(done):
             return replace(done, finish_due=("polish",), before=state, records=records)
-        if accepted:
-            return replace(done, finished=True, status=Status.SOLVED, before=None, records=records)
-        if way == "polish" and self._accepted(state):
-            return replace(state, finished=True, status=Status.SOLVED, before=None, records=records)
+        kept = done if accepted else state if way == "polish" and self._accepted(state) else None
+        if kept is not None:
+            return replace(kept, finished=True, status=Status.SOLVED, before=None, records=records)
         back = done if keep else state if state.before is None else state.before
         return replace(back, finish_due=tuple(further), records=records)
 
@@ -314,6 +313,7 @@ class Homotopy(Strategy):
             state,
             w=outcome.w,
             branch=outcome.branch,
+            certificate=None,  # the last one is of another point
             converged=outcome.converged,
             finish_due=(),
             multipliers=multipliers,

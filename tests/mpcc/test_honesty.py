@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import casadi as ca
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.mpcc.branch import Finish
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.stationarity import certify
 from nosnoc_py.status import Status
@@ -78,3 +80,22 @@ def test_threads_may_share_what_is_built() -> None:
 def test_arguments_are_checked(argument, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         ns.solve_mpcc(plane(lambda x, y: x + y), **argument)
+
+
+def test_a_certificate_is_of_the_point_it_stands_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The penalty moves the first point of the finish away from the optimum; the certificate is of the second."""
+    call = Finish.__call__
+
+    def unconverged(self, w, p, deadline, way="hold", branch=None):
+        found = call(self, w, p, deadline, way, branch)
+        return replace(found, converged=way != "penalise" and found.converged)  # so that the first one is certified
+
+    monkeypatch.setattr(Finish, "__call__", unconverged)
+    x = ca.SX.sym("x", 3)
+    mpcc = ns.MPCC.of_pairs(
+        w=x, G=x[0], H=x[1], objective=(x[0] - 1) ** 2 + x[1] + (x[2] - 1) ** 2, penalty=(x[2] + 1) ** 2, w0=0.5
+    )
+    result = ns.solve_mpcc(mpcc, ns.Homotopy(steering="l_inf"))
+    assert result.success
+    np.testing.assert_allclose(result.w, [1.0, 0.0, 1.0], atol=1e-5)
+    assert result.stationarity is ns.Stationarity.S
