@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from nosnoc_py.mpcc.branch import complete
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, measure, record
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, measure, record
 from nosnoc_py.status import Status
 
 # A branch is worth a switch when it lowers the objective by more than this, relatively.
@@ -101,7 +101,9 @@ class ActiveSet(Strategy):
         inner = homotopy.step(state.homotopy, deadline=deadline)
         inner = replace(inner, status=homotopy.terminate(inner))
         solved = inner.status in (None, Status.SOLVED)
-        return replace(state, homotopy=inner, status=None if solved else inner.status, **_shared(inner))
+        return replace(
+            state, homotopy=inner, status=None if solved else inner.status, **common(inner, "status", "certificate")
+        )
 
     def _improve(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
         """Certify the point; where a branch descends, follow it."""
@@ -143,9 +145,3 @@ class ActiveSet(Strategy):
         seconds = time.monotonic() - started
         line = record(state, label, seconds=seconds, word=word, iterations=iterations)
         return replace(state, records=(*state.records, line))
-
-
-def _shared(inner: SolverState) -> dict[str, Any]:
-    """The fields of the homotopy's state that are the strategy's too."""
-    names = {field.name for field in fields(SolverState)} - {"status", "certificate"}
-    return {name: getattr(inner, name) for name in names}

@@ -7,7 +7,7 @@ what fails differs from problem to problem, homotopies that steer otherwise; the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ from pydantic import Field
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, common
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
 FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+# What an attempt's state has and Auto's has of its own.
+OWN = ("status", "records", "solvers", "p")
 # A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
 # smaller sigma from where it stands, unless it is the first one.
 ELASTIC: dict[str, Any] = {
@@ -130,7 +132,7 @@ class Auto(Strategy):
         named = tuple(
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
-        state = replace(state, inner=inner, **_seen(inner), records=(*state.records, *named))
+        state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
         if inner.status is None:
             return state
         state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
@@ -167,7 +169,7 @@ class Auto(Strategy):
             # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
             infeasible = Status.INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
             status = Status.INFEASIBLE if infeasible else best.status or status
-        return replace(state, **_seen(best), status=status)
+        return replace(state, **common(best, *OWN), status=status)
 
     def _next(self, state: AutoState) -> AutoState:
         number = state.attempt + 1
@@ -183,11 +185,6 @@ class Auto(Strategy):
         random = np.random.default_rng((self.seed, number))
         reach = size * np.maximum(mpcc.w_scale, np.abs(state.origin))
         return np.clip(state.origin + reach * random.uniform(-1.0, 1.0, reach.size), mpcc.lbw, mpcc.ubw)
-
-
-def _seen(inner: SolverState) -> dict[str, Any]:
-    names = {field.name for field in fields(SolverState)} - {"status", "records", "solvers", "p"}
-    return {name: getattr(inner, name) for name in names}
 
 
 def _better(one: SolverState | None, other: SolverState) -> SolverState:

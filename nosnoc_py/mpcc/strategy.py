@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -250,6 +250,12 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
         "complementarity_min": evaluator.complementarity_min(values),
         "infeasibility": evaluator.infeasibility(values),
     }
+
+
+def common(state: SolverState, *without: str) -> dict[str, Any]:
+    """The fields of any state that every state has: what a strategy takes over from one it is made of."""
+    names = {field.name for field in fields(SolverState)} - set(without)
+    return {name: getattr(state, name) for name in names}
 
 
 def runs_away(state: SolverState) -> bool:
