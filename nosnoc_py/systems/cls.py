@@ -1,4 +1,4 @@
-"""Complementarity Lagrangian systems: rigid bodies with unilateral contacts (FESD-J, Eq. 1)."""
+"""Complementarity Lagrangian systems: rigid bodies with unilateral contacts and dry friction (FESD-J, Eq. 1)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nosnoc_py.systems.symbols import (
     check_free,
     check_keys,
     column,
+    columns,
     component_names,
     finite,
     mapping,
@@ -27,7 +28,7 @@ from nosnoc_py.systems.symbols import (
 
 @dataclass(frozen=True, eq=False)
 class Contact:
-    """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force.
+    """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force, with Coulomb friction if it has one.
 
     Parameters
     ----------
@@ -38,18 +39,27 @@ class Contact:
         the unit that makes normal * force a generalised force.
     normal : SX (n_q,), optional
         Direction J_n(q) of the normal force in generalised coordinates; default: the gradient of the gap.
+    tangent : SX (n_q, n_t), optional
+        Directions J_t(q) of the friction force in generalised coordinates, n_t = 1 (planar) or 2; J_t'v is the slip
+        velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane.
+    friction : float or sequence of n_t floats
+        Coefficient mu >= 0: |lambda_t| <= mu lambda_n. Two numbers make it anisotropic, one for each tangent column:
+        sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1).
     restitution : float
         Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-).
 
     Raises
     ------
     ModelError
-        If the name is empty, the gap is no scalar, or the restitution lies outside [0, 1].
+        If the name is empty, the gap is no scalar, the restitution lies outside [0, 1], the friction is negative, or
+        there is friction without a tangent.
     """
 
     name: str
     gap: Any = field(kw_only=True)
     normal: Any = field(default=None, kw_only=True)
+    tangent: Any = field(default=None, kw_only=True)
+    friction: Any = field(default=0.0, kw_only=True)
     restitution: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -63,14 +73,42 @@ class Contact:
                 f"contact {self.name!r}: restitution has to lie in [0, 1], given {self.restitution!r} "
                 "(0 is inelastic, 1 elastic)."
             )
+        self._check_friction()
+
+    def _check_friction(self) -> None:
+        what = f"contact {self.name!r}"
+        if self.tangent is not None:
+            object.__setattr__(self, "tangent", columns(self.tangent, f"{what}: tangent"))
+        size = 1 if self.tangent is None else self.tangent.shape[1]
+        friction = finite(self.friction, f"{what}: friction", size)
+        if (friction < 0).any():
+            raise ModelError(f"{what}: friction has to be nonnegative, given {self.friction!r}.")
+        if (friction > 0).any() != (friction > 0).all():
+            raise ModelError(
+                f"{what}: anisotropic friction needs positive coefficients, given {self.friction!r}; leave out the "
+                "tangent column that has none."
+            )
+        if self.tangent is None and friction.any():
+            raise ModelError(
+                f"{what}: friction {self.friction!r} needs a direction; give tangent=, the columns of J_t in "
+                "generalised coordinates (one in the plane, two in space)."
+            )
+        object.__setattr__(self, "friction", tuple(float(mu) for mu in friction))
+
+    @property
+    def frictional(self) -> bool:
+        """Whether there is friction; a tangent with mu = 0 is none."""
+        return any(self.friction)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CLS:
-    """Complementarity Lagrangian system (FESD-J, Eq. 1, without friction).
+    """Complementarity Lagrangian system (FESD-J, Eq. 1).
 
-    q' = v,  M(q) v' = f_v(q, v, u) + sum_l n_l(q) lambda_l,  0 <= lambda_l, f_l(q) >= 0, lambda_l f_l(q) = 0, and
-    at an impact of contact l Newton's law n_l'(v+ + e_l v-) = 0.
+    q' = v,  M(q) v' = f_v(q, v, u) + sum_l (n_l(q) lambda_n,l + t_l(q) lambda_t,l),  0 <= lambda_n,l, f_l(q) >= 0,
+    lambda_n,l f_l(q) = 0; friction dissipates most, lambda_t,l = argmin v't_l lambda over |lambda| <= mu_l lambda_n,l;
+    and at an impact of contact l Newton's law n_l'(v+ + e_l v-) = 0 holds, with the same friction law for impulses at
+    the velocity after it.
 
     Parameters
     ----------
@@ -166,6 +204,17 @@ class CLS:
             if contact.normal is not None:
                 normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
                 check_free(normal, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: normal")
+            if contact.tangent is not None:
+                self._check_tangent(contact)
+
+    def _check_tangent(self, contact: Contact) -> None:
+        what, n_q, shape = f"contact {contact.name!r}: tangent", self.q.shape[0], contact.tangent.shape
+        if shape[0] != n_q or shape[1] not in (1, 2):
+            raise ModelError(f"{what}: expected shape ({n_q}, 1) or ({n_q}, 2), given {shape}.")
+        check_free(contact.tangent, {"q": self.q, "p": self.p}, what)
+        frame = ca.horzcat(self.normal(contact), contact.tangent)
+        if frame.is_constant():
+            _check_independent(np.array(ca.DM(frame)), contact.name)
 
     def _check_names(self) -> None:
         check_keys(mapping(self.names, "CLS: names"), ("q", "v", "u", "p"), "key of names")
@@ -249,11 +298,31 @@ class CLS:
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
                     "move the bodies apart."
                 )
+        self._check_frames(state[: self.n_q], parameters)
         return state
+
+    def _check_frames(self, q: np.ndarray, p: np.ndarray) -> None:
+        """Tangents that depend on q are independent of their normal at least where the motion starts."""
+        for contact in self.contacts:
+            if contact.frictional:
+                frame = ca.Function("frame", [self.q, self.p], [ca.horzcat(self.normal(contact), contact.tangent)])
+                _check_independent(np.array(frame(q, p)), contact.name)
 
     def __repr__(self) -> str:
         lines = [f"CLS: {self.n_q} coordinates, {self.n_u} controls, {self.n_p} parameters"]
         lines += [f"  states   {', '.join(self.state_names)}"]
         lines += [f"  controls {', '.join(self.control_names)}"] if self.n_u else []
-        lines += [f"  contact  {c.name}: gap {c.gap}, restitution {c.restitution:g}" for c in self.contacts]
+        for c in self.contacts:
+            friction = f", friction {', '.join(f'{mu:g}' for mu in c.friction)}" if c.frictional else ""
+            lines.append(f"  contact  {c.name}: gap {c.gap}, restitution {c.restitution:g}{friction}")
         return "\n".join(lines)
+
+
+def _check_independent(frame: np.ndarray, name: str) -> None:
+    """The columns (normal, tangents) of one contact have to span as many directions as there are of them."""
+    sizes = np.linalg.norm(frame, axis=0)
+    if (sizes == 0).any() or np.linalg.matrix_rank(frame / sizes, tol=1e-8) < frame.shape[1]:
+        raise ModelError(
+            f"contact {name!r}: the tangent columns have to be independent of the normal and of each other, given "
+            f"normal {frame[:, 0]} and tangent {frame[:, 1:].T.tolist()}."
+        )

@@ -23,10 +23,21 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     return _finite(expression, what)
 
 
+def columns(value: Any, what: str) -> ca.SX:
+    """Return `value` as a dense SX matrix with at least one column; a list is one column."""
+    matrix = _to_sx(np.array(value) if isinstance(value, list | tuple) and _is_nested(value) else value, what)
+    if 0 in matrix.shape:
+        raise ModelError(f"{what}: expected at least one column, given shape {matrix.shape}.")
+    return _finite(ca.densify(matrix), what)
+
+
+def _is_nested(rows: Sequence[Any]) -> bool:
+    return all(isinstance(row, list | tuple) for row in rows)
+
+
 def square(value: Any, what: str, size: int) -> ca.SX:
     """Return `value` as an SX matrix (size, size); raise `ModelError` if it is none."""
-    rows = isinstance(value, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in value)
-    matrix = _to_sx(np.array(value) if rows else value, what)
+    matrix = _to_sx(np.array(value) if isinstance(value, list | tuple) and _is_nested(value) else value, what)
     if matrix.shape != (size, size):
         raise ModelError(f"{what} has to be ({size}, {size}), given {matrix.shape}.")
     return _finite(matrix, what)
