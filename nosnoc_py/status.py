@@ -18,6 +18,7 @@ class Status(Enum):
     NUMERICAL_ERROR = "numerical error"
     UNBOUNDED = "unbounded"
     STEP_FAILED = "simulation step failed"
+    NO_ADMISSIBLE_IMPACT = "no admissible impact"
 
     @property
     def success(self) -> bool:
@@ -58,6 +59,10 @@ _REMEDIES = {
     Status.STEP_FAILED: (
         "A simulation step found no solution from any initial guess: use smaller steps or more finite elements "
         "(several events in one step need one element each); the trajectory up to this step is kept."
+    ),
+    Status.NO_ADMISSIBLE_IMPACT: (
+        "The law of impact has no solution here: Newton's restitution cannot serve several contacts that are hit at "
+        "once or meet friction in this way. Lower the restitution of the contacts that the message names."
     ),
 }
 

@@ -25,7 +25,7 @@ from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
 from nosnoc_py.mpcc.solve import biactive_pairs
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.reformulation.contact import contact_dcs
+from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
@@ -35,6 +35,7 @@ from nosnoc_py.systems.symbols import numbers
 
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
+REST_VELOCITY = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -212,7 +213,8 @@ class Transcription:
         status = state.status or Status.STOPPED
         certificate = final_certificate(state)
         seconds = sum(record.wall_seconds for record in state.records)
-        fields = trajectory_fields(self.dcs, self.tableau, readout, self.controls(state.w), u_grid)
+        p = state.p[layout["p"]]
+        fields = trajectory_fields(self.dcs, self.tableau, readout, p, self.controls(state.w), u_grid)
         return Solution(
             **fields,
             message=self._held(
@@ -311,6 +313,11 @@ def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, simulation: bool) -> T
         system,
         running_cost=ocp.stage_cost,
         impulse_form=method.impulse_form,
+        friction_cone=method.friction_cone,
+        polyhedral_directions=method.polyhedral_directions,
+        gap_rate=gap_rate_of(method, system, simulation=simulation),
+        isolate_forces=method.isolate_forces,
+        rest_velocity=rest_velocity_of(method, simulation=simulation),
         lift_acceleration=method.lift_acceleration,
         epsilon_c=method.epsilon_c,
     )
@@ -347,6 +354,17 @@ def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, simulation: bool) -> T
         elements=elements,
         reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
     )
+
+
+def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
+    """The option `gap_rate` with its default."""
+    return (simulation and is_curved(system)) if method.gap_rate is None else method.gap_rate
+
+
+def rest_velocity_of(method: FESDJ, *, simulation: bool) -> float:
+    """The option `rest_velocity` with its default [m/s]."""
+    default = REST_VELOCITY if simulation else 0.0
+    return default if method.rest_velocity is None else method.rest_velocity
 
 
 def _initial_state(builder: ProgramBuilder, ocp: OCP, *, is_parameter: bool) -> ca.SX:

@@ -1,9 +1,9 @@
-"""Which products vanish inside one finite element (FESD-J, Eqs. 13a and 20)."""
+"""Which products vanish inside one finite element (FESD-J, Eqs. 13a and 20-22)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,17 +12,34 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 
 @dataclass(frozen=True, eq=False)
 class PairRows:
-    """Rows of one pair in one element: a at the left boundary (n,), a and b at the RK stages (n_s, n)."""
+    """Rows of one pair in one element: a and b at the RK stages (n_s, n) and at the left boundary (n,) or nowhere (0,).
+
+    `end` (n_s,) are the weights that give the value of b at the right boundary.
+    """
 
     a_left: np.ndarray
     a: np.ndarray
     b: np.ndarray
+    b_left: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    end: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def a_all(self, i: int) -> np.ndarray:
+        """Component i of a at all places of the element."""
+        return np.append(self.a[:, i], self.a_left[i : i + 1])
+
+    def b_all(self, i: int) -> np.ndarray:
+        """Component i of b at all places of the element."""
+        return np.append(self.b[:, i], self.b_left[i : i + 1])
 
 
 def _with_left(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
     # The left boundary belongs in always, also where no impulse is allowed at the first node: without it a body is
     # caught inside an element by a huge force, with residuals of 1e-16 and a wrong answer.
-    return [(np.append(rows.a[:, i], rows.a_left[i]), rows.b[:, i])]
+    return [(rows.a_all(i), rows.b[:, i])]
+
+
+def _both(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(rows.a_all(i), rows.b_all(i))]
 
 
 def _stage_by_stage(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -31,12 +48,13 @@ def _stage_by_stage(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray
 
 CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]] = {
     "left": _with_left,
+    "both": _both,
     "none": _stage_by_stage,
 }
 
 
-def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str) -> None:
+def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, *, split: bool = False) -> None:
     """Hand the vanishing products of one pair in one element to the program."""
     for i in range(rows.a.shape[1]):
         for left, right in CROSS[rule](rows, i):
-            builder.group(left, right)
+            builder.group(left, right, split=split)

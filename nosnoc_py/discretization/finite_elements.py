@@ -9,7 +9,7 @@ Nothing in here knows what a contact is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -18,10 +18,10 @@ from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.options import FESDJ
-from nosnoc_py.discretization.step_equilibration import Step, equilibrate, step_bounds
+from nosnoc_py.discretization.step_equilibration import Step, equilibrate, isolate, step_bounds
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Variable
+from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Pair, Variable
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,16 +56,27 @@ class _Functions:
     def __init__(self, dcs: DCS, tableau: ButcherTableau) -> None:
         arguments = [dcs.x, dcs.z, dcs.u, dcs.p]
         self.stage = ca.Function("stage", arguments, [dcs.flow, dcs.running_cost])
-        self.equations = [(e, ca.Function(e.name, arguments, [e.expression])) for e in dcs.equations]
-        self.sides = {p.name: ca.Function(p.name, arguments, [p.a, p.b]) for p in dcs.pairs}
-        self.state_side = {p.name: ca.Function(f"{p.name}_left", [dcs.x, dcs.p], [p.a]) for p in dcs.pairs}
+        self.equations = [(e, ca.Function("equation", arguments, [e.expression])) for e in dcs.equations]
+        self.sides = {p.name: ca.Function("sides", arguments, [p.a, p.b]) for p in dcs.pairs}
+        self.state_side = {p.name: ca.Function("left", [dcs.x, dcs.p], [p.a]) for p in dcs.pairs if _is_state_side(p)}
+        self.inequalities = [(e, ca.Function("inequality", arguments, [e.expression])) for e in dcs.inequalities]
+        self.coherences = [
+            (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight])) for c in dcs.coherences
+        ]
         self.element = self._element(dcs, tableau)
+        self.jump_left: list[ca.Function] = []
         if dcs.jump is not None:
             j = dcs.jump
             at_node = [j.x_minus, j.symbol, j.h, dcs.p]
             self.x_plus = ca.Function("x_plus", at_node, [j.x_plus])
-            self.jump_rows = [(e, ca.Function(e.name, at_node, [e.expression])) for e in j.equations]
-            self.jump_bounds = [(e, ca.Function(e.name, at_node, [e.expression])) for e in j.inequalities]
+            self.jump_rows = [(e, ca.Function("jump", at_node, [e.expression])) for e in j.equations]
+            self.jump_bounds = [(e, ca.Function("jump", at_node, [e.expression])) for e in j.inequalities]
+            self.jump_sides = {
+                p.name: ca.Function("left", at_node, [p.left, ca.SX(0, 1) if p.b_left is None else p.b_left])
+                for p in dcs.pairs
+                if p.left is not None
+            }
+            self.jump_left = [ca.Function("left", at_node, [c.left]) for c in dcs.coherences]
             watched = [ca.vertcat(i.impulse, i.v_before, i.v_after) for i in j.impacts]
             self.impacts = ca.Function("impacts", at_node, [ca.vertcat(ca.SX(0, 1), *watched)])
             self.jump_pairs = [(pair, ca.Function("node_pair", at_node, [pair.a, pair.b])) for pair in j.pairs]
@@ -116,6 +127,7 @@ class FiniteElements:
             if self.options.switch_detection:
                 steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
+                isolate(self.builder, steps, self.dcs.isolations, self.options)
         self._last_node(functions, elements[-1])
         self.builder.objective += sum((e.cost for e in elements), ca.SX(0))
         return tuple(elements)
@@ -141,7 +153,13 @@ class FiniteElements:
         for equation, function in f.equations:
             for j in stages:
                 self._equation(equation, function(X[j], Z[j], u, self.p), places[j])
-        rows = self._pairs(f, at, x_left, X, Z, u)
+        for inequality, function in f.inequalities:
+            for j in stages:
+                self._equation(inequality, function(X[j], Z[j], u, self.p), places[j], upper=np.inf)
+        node = (x_minus, boundary, h, self.p)
+        rows = self._pairs(f, at, x_left, node, X, Z, u)
+        if self.options.switch_detection:
+            self._coherences(f, at, node, X, Z)
         if self.tableau.stiffly_accurate:
             x_right = X[n_s - 1]
         else:
@@ -162,9 +180,17 @@ class FiniteElements:
         )
 
     def _pairs(
-        self, f: _Functions, at: At, x_left: ca.SX, X: list[ca.SX], Z: list[ca.SX], u: ca.SX
+        self,
+        f: _Functions,
+        at: At,
+        x_left: ca.SX,
+        node: tuple[ca.SX, ...],
+        X: list[ca.SX],
+        Z: list[ca.SX],
+        u: ca.SX,
     ) -> dict[str, PairRows]:
         found = {}
+        end = end_weights(self.tableau)
         for pair in self.dcs.pairs:
             a_rows, b_rows = [], []
             for j in range(len(X)):
@@ -172,11 +198,26 @@ class FiniteElements:
                 place = At(at.stage, at.element, j)
                 a_rows.append(self.builder.left.add(pair.a_labels, a, place))
                 b_rows.append(self.builder.right.add(pair.b_labels, b, place))
-            a_left = self.builder.left.add(pair.a_labels, f.state_side[pair.name](x_left, self.p), at)
-            rows = PairRows(a_left, np.array(a_rows), np.array(b_rows))
-            add_groups(self.builder, rows, pair.cross if self.options.switch_detection else "none")
+            a_left = b_left = np.zeros(0, int)
+            if pair.name in f.state_side:
+                a_left = self.builder.left.add(pair.a_labels, f.state_side[pair.name](x_left, self.p), at)
+            elif pair.left is not None:
+                a, b = f.jump_sides[pair.name](*node)
+                a_left = self.builder.left.add(pair.a_labels, a, at)
+                b_left = self.builder.right.add(pair.b_labels[: b.numel()], b, at)
+            rows = PairRows(a_left, np.array(a_rows), np.array(b_rows), b_left, end)
+            add_groups(self.builder, rows, pair.cross if self.options.switch_detection else "none", split=pair.split)
             found[pair.name] = rows
         return found
+
+    def _coherences(self, f: _Functions, at: At, node: tuple[ca.SX, ...], X: list[ca.SX], Z: list[ca.SX]) -> None:
+        """Directions within a right angle of the first one, and of the left boundary's, where they have a weight."""
+        for (item, function), left in zip(f.coherences, f.jump_left, strict=True):
+            directions = [function(x, z, self.p) for x, z in zip(X, Z, strict=True)]
+            first = left(*node)
+            rows = [weight * ca.dot(first, d) for d, weight in directions]
+            rows += [directions[0][1] * weight * ca.dot(directions[0][0], d) for d, weight in directions[1:]]
+            self.builder.constraint(item.name, at, ca.vertcat(*rows), None, 0.0, np.inf)
 
     def _left_boundary(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX]:
         """Boundary variables, the right limit of the state, and what impacts are watched by, at the left end."""
@@ -184,9 +225,9 @@ class FiniteElements:
         first = at.stage == 0 and at.element == 0
         if jump is None:
             return ca.SX(0, 1), x_minus, ca.SX(0, 1)
-        if first and not self.options.initial_impulse:
-            return ca.SX(jump.symbol.numel(), 1), x_minus, ca.SX(3 * len(jump.impacts), 1)
-        boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in jump.variables])
+        still = first and not self.options.initial_impulse
+        variables = [replace(v, lower=0.0, upper=0.0) if still and v.impulsive else v for v in jump.variables]
+        boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in variables])
         arguments = (x_minus, boundary, h, self.p)
         for equation, function in f.jump_rows:
             self._equation(equation, function(*arguments), at)
@@ -204,7 +245,8 @@ class FiniteElements:
     def _last_node(self, f: _Functions, last: Element) -> None:
         """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""
         for pair in self.dcs.pairs:
-            self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
+            if pair.name in f.state_side:
+                self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
 
     def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0) -> None:
         self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale)
@@ -215,6 +257,17 @@ class FiniteElements:
     def _state(self, name: str, at: At) -> ca.SX:
         b = self.bounds
         return self.builder.variable(name, at, self.dcs.x_names, b.lower, b.upper, b.initial, self.dcs.x_scale)
+
+
+def _is_state_side(pair: Pair) -> bool:
+    """Whether side a is a function of the state, which the left boundary then has, too."""
+    return pair.left is None and pair.cross != "none"
+
+
+def end_weights(tableau: ButcherTableau) -> np.ndarray:
+    """Weights that extend the values of an algebraic variable at the stages (n_s,) to the right boundary."""
+    c = tableau.c
+    return np.array([np.prod([(1 - d) / (e - d) for j, d in enumerate(c) if j != i]) for i, e in enumerate(c)])
 
 
 def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:

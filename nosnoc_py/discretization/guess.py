@@ -104,6 +104,7 @@ def fill(
     control: Callable[[float], np.ndarray] | None = None,
     series: Callable[[str, float], float | None] = lambda name, t: None,
     impacts: Sequence[Event] = (),
+    hits: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return w with states, controls and algebraic variables set at their places.
 
@@ -114,11 +115,14 @@ def fill(
     series : function (name, t) -> value or None
     impacts : sequence of Event
         Put on the nearest nodes.
+    hits : (n_impacts,), optional
+        What hits at the very beginning, beside the impacts.
     """
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
-    hits = [(places.nearest(event.time), event.name) for event in impacts]
+    known = [(places.nearest(event.time), event.name) for event in impacts]
     at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
+    at_stage = _stage_estimates(dcs)
     for block in mpcc.variables.blocks():
         t = places.time(block.name, block.at)
         if block.name in ("x", "x_right", "x_initial"):
@@ -126,13 +130,24 @@ def fill(
         elif block.name == "u" and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
-            hit = np.array([(t, name) in hits for name in names], dtype=float)
+            hit = np.array([(t, name) in known for name in names], dtype=float)
+            if hits is not None and t == 0.0:
+                hit = np.maximum(hit, hits)
             w[block.rows] = at_boundary(state(t, "-"), p, hit)[offsets[block.name]]
         elif block.name == "s":
             w[block.rows] = places.relative(block.at)
         else:
+            if block.name in at_stage:
+                w[block.rows] = np.asarray(at_stage[block.name](state(t, "-"), p)).reshape(-1)
             _fill_named(w, block, t, series)
     return w
+
+
+def _stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
+    """Likely values of algebraic variables, as functions of x and p."""
+    return {
+        v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None
+    }
 
 
 def boundary_rows(dcs: DCS) -> Mapping[str, slice]:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from nosnoc_py.options import Options
 
+FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
 Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
 Equilibration = Literal["heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"]
 
@@ -42,6 +43,21 @@ class FESDJ(Options):
         carry a finite impulse without restitution) and .9999 in simulation, where events lie anywhere.
     impulse_form : {"sum", "product"}
         Impulse equations of Appendix A.2 or of Eq. 17.
+    friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
+        How friction is written: "box" is linear and exact in the plane, "polar" exact in space ("auto" takes these
+        two), "polyhedral" (Eq. 8) spreads `polyhedral_directions` directions over the contact plane; "paper" is Eqs. 5
+        and 6, which has no solution in free flight and is there for comparison.
+    polyhedral_directions : int
+        Even number of directions.
+    gap_rate : bool, optional
+        In persistent contact demand the gap rate n'v = 0 beside the gap (Gear-Gupta-Leimkuhler, q' = v + n tau), which
+        keeps the order of the scheme on curved contacts. Default: in simulation, where a normal depends on q.
+    isolate_forces : bool
+        Impose that forces which do not jump are at the end of their cone (at zero) where stick turns to slip (where a
+        contact releases); the published equations leave the time of these switches open.
+    rest_velocity : float, optional
+        Impacts slower than this [m/s] are inelastic, so that a ball comes to rest. Default 1e-3 in simulation, 0 in
+        optimal control.
     lift_acceleration : bool, optional
         Acceleration as an algebraic variable, M(q) never inverted; default: when M depends on q.
     initial_impulse : bool
@@ -62,6 +78,11 @@ class FESDJ(Options):
     switch_detection: bool = True
     gamma_h: float | None = Field(default=None, ge=0, le=1)
     impulse_form: Literal["sum", "product"] = "sum"
+    friction_cone: FrictionCone = "auto"
+    polyhedral_directions: int = Field(default=8, ge=4, multiple_of=2)
+    gap_rate: bool | None = None
+    isolate_forces: bool = True
+    rest_velocity: float | None = Field(default=None, ge=0)
     lift_acceleration: bool | None = None
     initial_impulse: bool = True
     epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)

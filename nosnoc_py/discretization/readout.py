@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.dcs import DCS, Equation
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
 # An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
@@ -85,7 +85,7 @@ class Reader:
         for pair in self._dcs.pairs:
             rows = e.rows[pair.name]
             for i in range(rows.a.shape[1]):
-                a = G[[int(row) for row in (*rows.a[:, i], rows.a_left[i])]]
+                a = G[[int(row) for row in rows.a_all(i)]]
                 b = H[[int(row) for row in rows.b[:, i]]]
                 flags.append(ca.mmax(a) < ca.mmax(b))
                 lowest.append(ca.mmin(b))
@@ -112,7 +112,7 @@ class Reader:
 
 
 def trajectory_fields(
-    dcs: DCS, tableau: ButcherTableau, r: Readout, u: np.ndarray, u_grid: np.ndarray
+    dcs: DCS, tableau: ButcherTableau, r: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
     """Fields of a `Trajectory` (or of the trajectory part of a `Solution`).
 
@@ -120,6 +120,7 @@ def trajectory_fields(
     ----------
     u : (N, n_u)
         Controls, constant on the intervals of `u_grid` (N + 1,).
+    p : (n_p,)
     """
     t_left = u_grid[0] + np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
     t, x = nodes_of(t_left, r.h, r.x_minus[0], r.x_left, r.x_right)
@@ -134,14 +135,14 @@ def trajectory_fields(
         "u": u,
         "control_names": dcs.u_names,
         "interpolant": interpolant,
-        "events": find_events(dcs, r, t_left),
-        "series": _series(dcs, tableau, r, t_left),
+        "events": find_events(dcs, r, t_left, p),
+        "series": _series(dcs, tableau, r, t_left, p),
         "units": _units(dcs),
     }
 
 
-def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> dict[str, Series]:
-    """Algebraic variables at the RK stages, boundary variables at the left boundaries."""
+def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
+    """Algebraic variables and outputs at the RK stages, boundary variables and outputs at the left boundaries."""
     t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
     labels = [c for v in dcs.variables for c in v.components]
     z = r.z_stages.reshape(t_stages.size, -1)
@@ -149,7 +150,27 @@ def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -
     if dcs.jump is not None and r.boundary.shape[1]:
         labels = [c for v in dcs.jump.variables for c in v.components]
         found |= {label: Series(t_left, r.boundary[:, i]) for i, label in enumerate(labels)}
-    return found
+        found |= _outputs(
+            dcs.jump.outputs, [dcs.jump.x_minus, dcs.jump.symbol, dcs.p], t_left, r.x_minus, r.boundary, p
+        )
+    x, z = (stages.reshape(t_stages.size, -1) for stages in (r.x_stages, r.z_stages))
+    return found | _outputs(dcs.outputs, [dcs.x, dcs.z, dcs.p], t_stages, x, z, p)
+
+
+def _outputs(
+    outputs: Sequence[Equation], symbols: list[ca.SX], t: np.ndarray, x: np.ndarray, z: np.ndarray, p: np.ndarray
+) -> dict[str, Series]:
+    """Values (t,) of named expressions of x, z and p."""
+    values = _evaluate(ca.vertcat(ca.SX(0, 1), *[o.expression for o in outputs]), symbols, x, z, p)
+    labels = [label for o in outputs for label in o.components]
+    return {label: Series(t, values[:, i]) for i, label in enumerate(labels)}
+
+
+def _evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """An expression of x, z and p at the rows of x and z (rows, size)."""
+    if expression.numel() == 0:
+        return np.zeros((len(x), 0))
+    return np.asarray(ca.Function("values", symbols, [expression])(x.T, z.T, p)).T
 
 
 def _units(dcs: DCS) -> dict[str, str]:
@@ -159,8 +180,8 @@ def _units(dcs: DCS) -> dict[str, str]:
     return {**dcs.units, **spread}
 
 
-def find_events(dcs: DCS, r: Readout, t_left: np.ndarray) -> tuple[Event, ...]:
-    """Impacts, and the changes of the active sets of pairs that name events, in the order of time.
+def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tuple[Event, ...]:
+    """Impacts, the changes of the active sets of pairs that name events, slip and stick, in the order of time.
 
     An impact needs an impulse, an approach before it, and a contact that was open: the position-level contact
     conditions leave small normal velocities at element ends, whose projection is no impact, and in persistent contact
@@ -169,14 +190,56 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray) -> tuple[Event, ...]:
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
     column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
     closed = r.closed.astype(bool)
+    slides = _Slides.read(dcs, r, p)
+    energy = _energy(dcs, r, p)
     events: list[Event] = []
     for e, time in enumerate(t_left):
         for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
             impulse, before, after = r.impacts[e, i]
             was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.name]]
             if impulse > IMPULSE_TOLERANCE and before < -IMPULSE_TOLERANCE and was_open:
-                events.append(Event(time, impact.name, "impact", impulse, before, after))
+                events.append(Event(time, impact.name, "impact", impulse, before, after, float(energy[e])))
         for k, (pair, name) in enumerate(columns):
             if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:
                 events.append(Event(time, name, pair.events[0 if closed[e, k] else 1]))
+        for i, slide in enumerate(dcs.slides if e > 0 else ()):
+            if closed[e - 1 : e + 1, column[slide.pair, slide.name]].all() and (kind := slides.change(e, i)):
+                events.append(Event(time, slide.name, kind))
     return tuple(events)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slides:
+    """Which contacts slip in an element (E, n_f), and their mean slip velocities, (E, n_t) for each."""
+
+    slips: np.ndarray
+    velocity: tuple[np.ndarray, ...]
+
+    @classmethod
+    def read(cls, dcs: DCS, r: Readout, p: np.ndarray) -> _Slides:
+        """Evaluate at the stages."""
+        count, stages = r.x_stages.shape[:2]
+        x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
+        slips, velocities = np.zeros((count, len(dcs.slides)), bool), []
+        for i, slide in enumerate(dcs.slides):
+            expression = ca.vertcat(slide.speed, slide.slack, slide.velocity)
+            values = _evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
+            slips[:, i] = values[..., 1].max(axis=1) < values[..., 0].max(axis=1)
+            velocities.append(values[..., 2:].mean(axis=1))
+        return cls(slips, tuple(velocities))
+
+    def change(self, e: int, i: int) -> str | None:
+        """The kind of the event at the beginning of element e, if there is one."""
+        before, after = self.slips[e - 1, i], self.slips[e, i]
+        if before != after:
+            return "slip" if after else "stick"
+        reverses = before and self.velocity[i][e - 1] @ self.velocity[i][e] < 0
+        return "reversal" if reverses else None
+
+
+def _energy(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:
+    """Kinetic energy gained at the left boundary of every element (E,)."""
+    if dcs.jump is None or not r.boundary.shape[1]:
+        return np.zeros(len(r.h))
+    symbols = [dcs.jump.x_minus, dcs.jump.symbol, dcs.p]
+    return _evaluate(dcs.jump.energy, symbols, r.x_minus, r.boundary, p)[:, 0]

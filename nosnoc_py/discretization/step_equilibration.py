@@ -1,9 +1,9 @@
-"""Step equilibration: equal steps where nothing switches (FESD-J, Eqs. 26-30 and Remark 4)."""
+"""Equations that hold where an indicator says so: step equilibration (FESD-J, Eqs. 26-30, Remark 4), isolation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -15,7 +15,7 @@ from nosnoc_py.discretization.cross_complementarity import PairRows
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
+from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf
 
 # From this gamma_h on the steps have no upper bound but the length of their control stage.
 ANYWHERE = 0.999
@@ -45,13 +45,13 @@ def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX) ->
 
 def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
     values = {"a": G, "b": H}[leaf.side]
-    rows = (before if leaf.over == "backward" else after)[leaf.pair]
+    i, rows = leaf.component, (before if leaf.over in ("backward", "end") else after)[leaf.pair]
+    if leaf.over == "end":
+        return ca.dot(ca.DM(rows.end), values[[int(row) for row in rows.b[:, i]]])
     if leaf.over == "node":
-        chosen = rows.a_left[[leaf.component]]
-    elif leaf.side == "a":
-        chosen = np.append(rows.a[:, leaf.component], rows.a_left[leaf.component])
+        chosen = {"a": rows.a_left, "b": rows.b_left}[leaf.side][[i]]
     else:
-        chosen = rows.b[:, leaf.component]
+        chosen = {"a": rows.a_all, "b": rows.b_all}[leaf.side](i)
     return ca.sum1(values[[int(row) for row in np.unique(chosen)]])
 
 
@@ -72,6 +72,21 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
         etas.append(eta)
     weight = options.equilibration_weight
     builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
+
+
+def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESDJ) -> None:
+    """Add what fixes the time of switches that the complementarities leave open, between the elements of a stage."""
+    G, H = builder.quantities()
+    for before, after in pairwise(steps):
+        for item in isolations:
+
+            def eta(
+                G: ca.SX, H: ca.SX, tree: Indicator = item.indicator, b: Rows = before.rows, a: Rows = after.rows
+            ) -> ca.SX:
+                return ca.tanh(indicator(tree, b, a, G, H) / options.equilibration_epsilon)
+
+            residual = indicator(item.residual, before.rows, after.rows, G, H)
+            builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True)
 
 
 def _mean(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:

@@ -243,9 +243,10 @@ class Finish:
         """
         if self.feasibility_only:
             return ("newton", "hold") if complementarity <= CLEAR else ("newton",)
-        if self.mpcc.enforce_switched or self.mpcc.penalty.is_constant():
+        loose = ~self.mpcc.enforced
+        if self.mpcc.penalty.is_constant() or (loose.size and not loose.any()):
             return ("hold",)
-        return ("hold", "penalise") if self.mpcc.r.numel() else ("penalise", "polish")
+        return ("hold", "penalise") if loose.any() else ("penalise", "polish")
 
     def guess(self, w: np.ndarray, p: np.ndarray) -> Branch:
         """The branch that an iterate shows."""
@@ -260,7 +261,7 @@ class Finish:
             found = Outcome(w=self.newton.solve(w, p, branch), branch=branch, iterations=0, solver_status="newton")
         else:
             if way == "penalise":
-                branch = replace(branch, r=np.zeros_like(branch.r))
+                branch = replace(branch, r=branch.r & self.mpcc.enforced)
             penalised = way == "penalise" or self.feasibility_only
             found = self.branch.solve(w, p, branch, deadline, penalised=penalised)
         return replace(found, w=join_splits(self.mpcc, found.w))

@@ -109,6 +109,7 @@ class Ipopt:
             "calc_lam_p": False,
             "error_on_fail": False,
             "show_eval_warnings": False,
+            "inputs_check": False,  # warns where a branch has more equations than variables, which is usual
             "verbose_init": False,
             "no_nlp_grad": True,  # made for the multipliers of p only
             "iteration_callback": self._deadline,

@@ -128,10 +128,10 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
     Their indicators are sums and products of G and H, evaluated here on zeros and ones. A branch may switch on further
     ones, which the LPEC leaves out: its value is then a lower bound, and no verdict "B" is wrong.
     """
-    if not mpcc.enforce_switched:
+    if not mpcc.enforced.any():
         return np.zeros(at.r.size, bool)
     eta = mpcc.indicator((tolerance < at.G).astype(float), (tolerance < at.H).astype(float))
-    return np.asarray(eta).reshape(-1) > 0
+    return mpcc.enforced & (np.asarray(eta).reshape(-1) > 0)
 
 
 def _result(at: Linearization, answer: Answer, d: np.ndarray, limit: float) -> LPECResult:

@@ -159,7 +159,7 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
     x = ca.vertcat(blocks.x, slack)
     low = 0.0 if member.equality else -np.inf
     rows = [block(x, row, low, 0.0) for row in member.phi(a, b, level)]
-    if blocks.mpcc.enforce_switched:
+    if blocks.mpcc.relaxed.any():
         rows += _switched_rows(blocks, x, sigma)
     return _assemble(blocks, [blocks.common, *rows], slack, ca.sum1(slack) / sigma, sigma)
 
@@ -175,7 +175,7 @@ def branch_nlp(blocks: Blocks) -> NLP:
 def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[Block]:
     # Relaxed like the products: while sigma is large every indicator is positive and an equation would force equal
     # steps before the switch has been found.
-    product = blocks.r * blocks.mpcc.indicator(blocks.G, blocks.H)
+    product = _take(blocks.r * blocks.mpcc.indicator(blocks.G, blocks.H), np.flatnonzero(blocks.mpcc.relaxed))
     return [block(x, product - sigma, -np.inf, 0.0), block(x, product + sigma, 0.0, np.inf)]
 
 

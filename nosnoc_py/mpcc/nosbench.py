@@ -103,10 +103,10 @@ def save(mpcc: MPCC, path: str | Path) -> Path:
         If switched equations are enforced (the format has no place for them), or the file cannot be written.
     """
     path = Path(path)
-    if mpcc.enforce_switched and mpcc.r.numel():
+    if mpcc.enforced.any():
         raise ModelError(
-            f"{path}: a NOSBENCH file cannot hold the {mpcc.r.numel()} switched equations that this MPCC enforces; "
-            'build it with another step equilibration than "direct".'
+            f"{path}: a NOSBENCH file cannot hold the {mpcc.enforced.sum()} switched equations that this MPCC "
+            'enforces; build it with another step equilibration than "direct" and isolate_forces=False.'
         )
     try:
         write_atomically(path, json.dumps(_to_fields(mpcc), allow_nan=False, indent=1).encode())

@@ -44,8 +44,9 @@ class MPCC:
 
     G and H hold every nonnegative quantity once; `groups` says which products vanish, `aggregation` how a solver
     may add them up ("fe_stage" multiplies the sum of the left quantities with every right one, and so on). Residuals
-    are always taken over the single products. `switched` equations (step equilibration) hold wherever their
-    indicator is positive; `enforce_switched` tells solvers to impose them, otherwise only the active-set finish does.
+    are always taken over the single products. `switched` equations hold wherever their indicator is positive. Those
+    that are `required` belong to the problem (where a switch lies); of the others (step equilibration)
+    `enforce_switched` tells solvers to impose them, otherwise only the active-set finish does.
 
     Attributes
     ----------
@@ -79,6 +80,7 @@ class MPCC:
     groups: tuple[Group, ...]
     aggregation: str = "fe_stage"
     enforce_switched: bool = False
+    required: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     variables: Layout = field(default_factory=Layout)
     parameters: Layout = field(default_factory=Layout)
     constraints: Layout = field(default_factory=Layout)
@@ -151,6 +153,23 @@ class MPCC:
         for mask, (row, group), chosen in zip(masks, self.members, (left, ~left), strict=True):
             mask[row[chosen[group]]] = True
         return masks
+
+    @property
+    def relaxed(self) -> np.ndarray:
+        """Mask of the switched equations that relaxed NLPs impose.
+
+        The required ones only where there is no objective: beside one they keep an iterate from moving a switch while
+        it is still smooth, and the finish imposes them.
+        """
+        return self.enforced & (self.enforce_switched or self.objective.is_constant())
+
+    @property
+    def enforced(self) -> np.ndarray:
+        """Mask of the switched equations that solvers impose and residuals count."""
+        count = self.r.numel()
+        if self.enforce_switched:
+            return np.ones(count, bool)
+        return self.required if self.required.size == count else np.zeros(count, bool)
 
     def aggregates(self) -> tuple[ca.DM, ca.DM]:
         """Matrices of zeros and ones that add up the rows of G, and of H, to the two factors of every product."""
@@ -335,6 +354,7 @@ class ProgramBuilder:
         self._rows: dict[str, list[Any]] = {key: [] for key in ("g", "lbg", "ubg", "g_scale")}
         self._parameters: list[tuple[ca.SX, np.ndarray]] = []
         self._switched: list[tuple[ca.SX, Callable[[ca.SX, ca.SX], ca.SX]]] = []
+        self._required: list[bool] = []
         self.groups: list[Group] = []
         self.layouts = {key: Layout() for key in ("variables", "parameters", "constraints", "switched")}
         self.left, self.right = _Side(), _Side()
@@ -390,9 +410,18 @@ class ProgramBuilder:
         if len(left) and len(right):
             self.groups.append(Group(np.unique(left), np.unique(right), summed, split))
 
-    def switch(self, name: str, at: At, residual: ca.SX, indicator: Callable[[ca.SX, ca.SX], ca.SX]) -> None:
-        """residual = 0 wherever indicator(G, H) is positive."""
+    def switch(
+        self,
+        name: str,
+        at: At,
+        residual: ca.SX,
+        indicator: Callable[[ca.SX, ca.SX], ca.SX],
+        *,
+        required: bool = False,
+    ) -> None:
+        """residual = 0 wherever indicator(G, H) is positive; a required equation is one of the problem itself."""
         self.layouts["switched"].add(name, at, (name,))
+        self._required.append(required)
         self._switched.append((residual, indicator))
 
     def quantities(self) -> tuple[ca.SX, ca.SX]:
@@ -430,6 +459,7 @@ class ProgramBuilder:
             groups=tuple(self.groups),
             aggregation=aggregation,
             enforce_switched=enforce_switched,
+            required=np.array(self._required, bool),
             left=self.left.layout,
             right=self.right.layout,
             **layouts,

@@ -81,8 +81,9 @@ class Evaluator:
             ("bound", m.left, outside(at.G, 0.0, np.inf)),
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
-        if m.enforce_switched:
-            found.append(("equation", m.switched, _finite_or_inf(np.abs(at.r * self.indicators(at)))))
+        if m.enforced.any():
+            product = np.where(m.enforced, np.abs(at.r * self.indicators(at)), 0.0)
+            found.append(("equation", m.switched, _finite_or_inf(product)))
         return found
 
     def indicators(self, at: Values) -> np.ndarray:

@@ -27,8 +27,10 @@ class Variable:
         One label per row, such as "lambda_normal[ground]".
     lower, upper, initial, scale : (n,)
     estimate : SX (n,), optional
-        For boundary variables: a likely value, from the left limit, p and the flags `hit` of the jump law; initial
-        guesses are made of it. Default `initial`.
+        A likely value, of which initial guesses are made: for algebraic variables from x and p, for boundary variables
+        from the left limit, p and the flags `hit` of the jump law. Default `initial`.
+    impulsive : bool
+        For boundary variables: zero where no jump is allowed.
     """
 
     name: str
@@ -39,11 +41,12 @@ class Variable:
     initial: Any = 0.0
     scale: Any = 1.0
     estimate: ca.SX | None = None
+    impulsive: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Equation:
-    """0 = expression, with a label per row."""
+    """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row."""
 
     name: str
     expression: ca.SX
@@ -61,11 +64,16 @@ class Pair:
     a, b : SX (n,)
     a_labels, b_labels : tuple of str
         Quantities with the same label and the same arguments are stored once, also across pairs.
-    left : {"state"}
-        What a is at the left boundary of an element: a function of the state there.
-    cross : {"left", "none"}
+    left : SX (n,), optional
+        What a is at the left boundary of an element where it jumps with the state: an expression of the jump law's
+        symbols. Default: a is a function of the state, and evaluated there.
+    b_left : SX (n,), optional
+        What b is there, for cross = "both".
+    cross : {"left", "both", "none"}
         Which products an element forbids: all b at stages against all a at stages and at the left boundary (the rule
-        that detects switches), or only those at the same stage.
+        that detects switches); the same with b at the left boundary, too; or only those at the same stage.
+    split : bool
+        a and b are variables of which only the difference has a meaning.
     components : tuple of str
         Names for events.
     events : tuple (str, str), optional
@@ -77,8 +85,10 @@ class Pair:
     b: ca.SX
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
-    left: Literal["state"] = "state"
-    cross: Literal["left", "none"] = "left"
+    left: ca.SX | None = None
+    b_left: ca.SX | None = None
+    cross: Literal["left", "both", "none"] = "left"
+    split: bool = False
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 
@@ -110,6 +120,35 @@ class Impact:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Slide:
+    """What tells slip from stick: where slip speed > cone slack >= 0 a contact slips along `velocity`.
+
+    `speed`, `slack` (scalars) and `velocity` (n_t,) are expressions of x, z and p; `pair` and `name` belong to the
+    contact that has to be closed.
+    """
+
+    name: str
+    speed: ca.SX
+    slack: ca.SX
+    velocity: ca.SX
+    pair: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coherence:
+    """Vectors that stay within a right angle of each other in an element, where weights are positive.
+
+    weight_1 weight_j d_1' d_j >= 0 over the stages, and weight_j left' d_j >= 0 with the value at the left boundary.
+    `direction` (n,) and `weight` are expressions of x, z, p, `left` (n,) of the jump law's symbols.
+    """
+
+    name: str
+    direction: ca.SX
+    weight: ca.SX
+    left: ca.SX
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class JumpLaw:
     """Conditions between the left limit `x_minus` and the right limit `x_plus` of the state at a node.
 
@@ -129,6 +168,10 @@ class JumpLaw:
     impacts : tuple of Impact
     hit : SX (number of impacts,)
         Flags, 1 where an impact is supposed to happen; only estimates use them.
+    energy : SX scalar
+        Kinetic energy gained in the jump [J].
+    outputs : tuple of Equation
+        Named expressions of x_minus, the boundary variables and p.
     """
 
     x_minus: ca.SX
@@ -140,6 +183,8 @@ class JumpLaw:
     inequalities: tuple[Equation, ...] = ()
     impacts: tuple[Impact, ...] = ()
     hit: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    energy: ca.SX = field(default_factory=lambda: ca.SX(0))
+    outputs: tuple[Equation, ...] = ()
 
     @property
     def symbol(self) -> ca.SX:
@@ -154,10 +199,11 @@ class JumpLaw:
 class Leaf:
     """A sum over one element, or the value at the node, of side "a" or "b" of one component of a pair.
 
-    `over` is "backward" (the element before the node), "forward" (the element after) or "node".
+    `over` is "backward" (the element before the node), "forward" (the element after), "node" (right limit) or "end"
+    (left limit, of side "b").
     """
 
-    over: Literal["backward", "forward", "node"]
+    over: Literal["backward", "forward", "node", "end"]
     pair: str
     side: Literal["a", "b"]
     component: int
@@ -178,6 +224,18 @@ class Or:
 
 
 Indicator = Leaf | And | Or
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isolation:
+    """residual = 0 at a node wherever the indicator is positive: which value a continuous force has at a switch.
+
+    `residual` is the product of its leaves (over "end").
+    """
+
+    name: str
+    residual: Indicator
+    indicator: Indicator
 
 
 def default_indicator(pairs: tuple[Pair, ...]) -> And:
@@ -203,11 +261,16 @@ class DCS:
         Algebraic variables, one value per RK stage.
     flow : SX (n_x,)
     running_cost : SX scalar
-    equations : tuple of Equation
+    equations, inequalities : tuple of Equation
     pairs : tuple of Pair
+    coherences : tuple of Coherence
     jump : JumpLaw or None
     switch_indicator : Indicator, optional
         Default `default_indicator(pairs)`.
+    isolations : tuple of Isolation
+    slides : tuple of Slide
+    outputs : tuple of Equation
+        Named expressions of x, z and p that solutions show.
     units : mapping
         Units of named quantities, for labels.
     """
@@ -227,6 +290,11 @@ class DCS:
     pairs: tuple[Pair, ...] = ()
     jump: JumpLaw | None = None
     switch_indicator: Indicator | None = None
+    inequalities: tuple[Equation, ...] = ()
+    coherences: tuple[Coherence, ...] = ()
+    isolations: tuple[Isolation, ...] = ()
+    slides: tuple[Slide, ...] = ()
+    outputs: tuple[Equation, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -1,10 +1,10 @@
-"""Simulation by the same finite elements: one small MPCC per step, several initial guesses, then the polish."""
+"""Simulation by the finite elements of FESD-J, step by step: active-set Newton, and the MPCC where that fails."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,18 +14,18 @@ from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.strategy import SolverState, Strategy, asked_to_stop
-from nosnoc_py.simulation.prediction import Pattern, Predictor
+from nosnoc_py.simulation.checks import Checks
+from nosnoc_py.simulation.filling import is_exact
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, MPCCStep, NewtonStepper
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription import transcribe_step
 
-SIMULATION_SOLVER = Homotopy(
-    steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9
-)
+# Kinetic energy gained in all impacts of a simulation that is worth a word [J].
+ENERGY_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,11 +43,15 @@ class SimulatorState:
     readout : Readout or None
         Finite elements of the last step.
     attempts : int
-        Initial guesses tried in the last step; 0 when nothing switched and Newton's method did it alone.
+        Initial guesses of the MPCC tried in the last step; 0 when Newton's method did it alone.
     iterations : int
         NLP iterations of the last step.
     complementarity, infeasibility : float
-        Residuals of the last step.
+        Residuals of the last step, of the unrelaxed equations.
+    modes : (n_c,) or None
+        Contact modes at the end of the last step, where Newton's method did it.
+    message : str
+        Why Newton's method gave up, if it did.
     """
 
     t: float
@@ -59,10 +63,16 @@ class SimulatorState:
     iterations: int = 0
     complementarity: float = 0.0
     infeasibility: float = 0.0
+    modes: np.ndarray | None = None
+    message: str = ""
 
 
 class Simulator:
     """Steps of equal length of one system by one method; the program is built once.
+
+    Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
+    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit (fixed steps,
+    a friction cone that is not Coulomb's) is solved as an MPCC throughout.
 
     Parameters
     ----------
@@ -72,7 +82,7 @@ class Simulator:
     step : float
         Length of a step [s].
     solver : Homotopy, ActiveSet or Auto, optional
-        Of the steps that Newton's method does not carry; default a homotopy with tight tolerances.
+        Solves every step as an MPCC, without Newton's method.
     """
 
     def __init__(
@@ -80,13 +90,14 @@ class Simulator:
     ) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
+        method = FESDJ() if method is None else method
         self.system, self.length = system, float(step)
         self.solver = SIMULATION_SOLVER if solver is None else solver
         check_type(self.solver, Strategy, "solver")
-        self._homotopy = self.solver if isinstance(self.solver, Homotopy) else SIMULATION_SOLVER
-        self.problem = transcribe_step(system, FESDJ() if method is None else method)
-        self._solvers = self.problem.solvers
-        self._predictor = Predictor(self.problem)
+        self.problem = transcribe_step(system, method)
+        self._checks, self._mpcc_step = Checks(self.problem), MPCCStep(system, self.problem, self.solver)
+        exact = method.switch_detection and is_exact(system, method.friction_cone)
+        self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
         """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
@@ -94,62 +105,44 @@ class Simulator:
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
 
     def step(self, state: SimulatorState, u: Any = None) -> SimulatorState:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were.
-
-        First Newton's method on predicted active sets (no homotopy at all when the prediction holds; not with
-        `finish="none"`), then the solver from the predictions and from cold starts.
-        """
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
         values = self._values(state, u)
-        guesses: list[np.ndarray] = []
-        if self._homotopy.finish == "active_set":
-            found = self._by_newton(state, values, guesses)
-            if found is not None:
-                return self._advance(state, found, 0, 0)
-        best: SolverState | None = None
-        iterations = 0
-        for attempt, (w, sigma) in enumerate(self._guesses(state, values, guesses), start=1):
-            found = self.solver.run(self.problem.mpcc, w, values, solvers=self._solvers, sigma=sigma)
-            iterations += sum(record.iterations for record in found.records)
-            if found.status is Status.INTERRUPTED:
-                return self._advance(state, found, attempt, iterations)
-            if found.status is Status.SOLVED and not self._is_wrong(state, found):
-                return self._advance(state, found, attempt, iterations)
-            if best is None or found.infeasibility < best.infeasibility:
-                best = found
-        assert best is not None
-        return self._advance(state, replace(best, status=Status.STEP_FAILED), attempt, iterations)
+        message = ""
+        if self._newton_step is not None:
+            found = self._newton_step(values, state.modes)
+            if found.w is not None:
+                return self._advance(state, found.w, values, modes=found.modes, **found.residuals)
+            message = found.message
+            if found.status is not None:
+                return replace(state, status=found.status, message=message, readout=None, attempts=0)
+        return self._as_mpcc(state, values, message)
 
-    def _by_newton(self, state: SimulatorState, values: np.ndarray, guesses: list[np.ndarray]) -> HomotopyState | None:
-        """Try predicted patterns, each with one event more than the last; collect their iterates as guesses."""
-        p, u = state.p, values[self.problem.mpcc.parameters["u"]]
-        patterns = [self._predictor.start(state.x, u, p, _closed_before(state))]
-        for node in range(1, self._predictor.count + 1):
-            further: list[Pattern] = []
-            for pattern in patterns:
-                w = self._predictor.iterate(pattern, values)
-                if not np.isfinite(w).all():
-                    continue
-                guesses.append(w)
-                found = self._homotopy.finish_only(self._solvers, w, values)
-                if not np.isfinite(found.w).all():
-                    continue
-                if found.finished and not self._is_wrong(state, found):
-                    return found
-                readout = self.problem.read(found.w, values)
-                violation = self._predictor.violation(pattern, readout, p, node - 1)
-                if violation is not None and node < self._predictor.count:
-                    further += self._predictor.next_events(pattern, violation, readout, u, p, node)
-            patterns = further
-        return None
+    def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str) -> SimulatorState:
+        """Try every guess; keep the best of what is no solution."""
+        best: SolverState | None = None
+        iterations, attempt = 0, 0
+        for attempt, found in enumerate(self._mpcc_step(values), start=1):
+            iterations += sum(record.iterations for record in found.records)
+            if found.status is Status.INTERRUPTED or (
+                found.status is Status.SOLVED and not self._is_wrong(state, found)
+            ):
+                best = found
+                break
+            if best is None or found.infeasibility < best.infeasibility:
+                best = replace(found, status=Status.STEP_FAILED)
+        assert best is not None
+        residuals = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
+        more = {"attempts": attempt, "iterations": iterations, "message": message, **residuals}
+        if best.status is not Status.SOLVED:
+            return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
+        return self._advance(state, best.w, values, **more)
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
-        return self._catches(state, found) or self._predictor.penetrates(self.problem.read(found.w, found.p), state.p)
-
-    def _catches(self, state: SimulatorState, found: SolverState) -> bool:
-        readout = self.problem.read(found.w, found.p)
+        r = self.problem.read(found.w, found.p)
+        before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self.problem.mpcc.parameters["u"]]
-        return self._predictor.catches(_closed_before(state), readout, u, state.p)
+        return self._checks.catches(before, r, u, state.p) or self._checks.penetrates(r, state.p)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         layout = self.problem.mpcc.parameters
@@ -159,43 +152,9 @@ class Simulator:
         values[layout["u"]] = numbers(0.0 if u is None else u, "u", self.system.n_u)
         return values
 
-    def _guesses(
-        self, state: SimulatorState, values: np.ndarray, predicted: list[np.ndarray]
-    ) -> Iterator[tuple[np.ndarray, float]]:
-        """Initial guesses and first relaxation parameters.
-
-        The predictions, the latest first, from a small sigma (a large one forgets them) and from sigma_0, then states
-        at x0 with zeros and with ones.
-        """
-        if not predicted:
-            self._by_newton(state, values, predicted)
-        sigma = self._homotopy.sigma_0
-        for w in reversed(predicted):
-            yield w, max(1e-2 * sigma, self._homotopy.sigma_min)
-            yield w, sigma
-        rest = self.problem.initial_guess(None, values)
-        yield rest, sigma
-        yield np.where(self.problem.mpcc.w0 == 0.0, 1.0, rest), sigma
-
-    def _advance(self, state: SimulatorState, found: SolverState, attempts: int, iterations: int) -> SimulatorState:
-        readout = self.problem.read(found.w, found.p)
-        done = found.status is Status.SOLVED
-        return SimulatorState(
-            t=state.t + self.length if done else state.t,
-            x=readout.x_right[-1] if done else state.x,
-            p=state.p,
-            status=found.status or Status.STEP_FAILED,
-            readout=readout if done else None,
-            attempts=attempts,
-            iterations=iterations,
-            complementarity=found.complementarity,
-            infeasibility=found.infeasibility,
-        )
-
-
-def _closed_before(state: SimulatorState) -> np.ndarray | None:
-    """Which pairs were closed in the last element before the state, if there was one."""
-    return None if state.readout is None else state.readout.closed[-1].astype(bool)
+    def _advance(self, state: SimulatorState, w: np.ndarray, values: np.ndarray, **fields: Any) -> SimulatorState:
+        readout = self.problem.read(w, values)
+        return SimulatorState(t=state.t + self.length, x=readout.x_right[-1], p=state.p, readout=readout, **fields)
 
 
 def run(
@@ -219,6 +178,7 @@ def run(
     state = simulator.init(x0, p)
     parts: list[Readout] = []
     controls: list[np.ndarray] = []
+    notes: list[str] = []
     status, started = Status.SOLVED, time.monotonic()
     for k in range(count):
         if time_limit is not None and time.monotonic() - started > time_limit:
@@ -226,6 +186,8 @@ def run(
             break
         value = control((k + 0.5) * length, state.x)
         state = simulator.step(state, value)
+        if state.message:
+            notes.append(f"t = {k * length:.6g}: {state.message}")
         if state.readout is None:
             status = state.status
             break
@@ -235,7 +197,15 @@ def run(
         if stop is not None and k + 1 < count:
             status = stop
             break
-    return _trajectory(simulator, state, parts, controls, status)
+    return _trajectory(simulator, state, parts, controls, status, notes)
+
+
+def _told(notes: list[str], failed: bool, gain: float) -> str:
+    """The steps Newton's method left to the MPCC, or why the last one failed, and energy that came from nowhere."""
+    said = [f"{len(notes) - failed} steps were solved as MPCCs"] if len(notes) > failed else []
+    said += notes[-1:] if notes else []
+    said += [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
+    return "; ".join(said)
 
 
 def _rows(u: Any) -> int:
@@ -279,10 +249,16 @@ def control_law(u: Any, n_u: int, duration: float) -> Callable[[float, np.ndarra
 
 
 def _trajectory(
-    simulator: Simulator, state: SimulatorState, parts: list[Readout], controls: list[np.ndarray], status: Status
+    simulator: Simulator,
+    state: SimulatorState,
+    parts: list[Readout],
+    controls: list[np.ndarray],
+    status: Status,
+    notes: list[str],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    parameters = dict(zip(system.parameter_names, state.p, strict=True))
+    failed = status in (Status.STEP_FAILED, Status.NO_ADMISSIBLE_IMPACT)
+    common = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
     if not parts:
         return Trajectory(
             t=np.zeros(1),
@@ -291,10 +267,11 @@ def _trajectory(
             u_grid=np.zeros(1),
             u=np.zeros((0, system.n_u)),
             control_names=system.control_names,
-            parameters=parameters,
-            status=status,
+            message=_told(notes, failed, 0.0),
+            **common,
         )
     u_grid = simulator.length * np.arange(len(parts) + 1)
     u = np.array(controls).reshape(len(parts), system.n_u)
-    made = trajectory_fields(problem.dcs, problem.tableau, Readout.join(parts), u, u_grid)
-    return Trajectory(**made, parameters=parameters, status=status)
+    made = trajectory_fields(problem.dcs, problem.tableau, Readout.join(parts), state.p, u, u_grid)
+    gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
+    return Trajectory(**made, **common, message=_told(notes, failed, gain))

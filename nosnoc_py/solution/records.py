@@ -38,7 +38,10 @@ class Event:
     impulse
         The contact impulse of an impact in N s.
     v_before, v_after
-        The normal velocity (tangential for slip, stick and reversal) just before and just after, in m/s.
+        The normal velocity just before and just after an impact, in m/s.
+    energy_gain
+        Kinetic energy gained at the instant of an impact, by all contacts together [J]. Newton's law of restitution may
+        make it positive where friction acts, or where several bodies meet.
     """
 
     time: float
@@ -47,10 +50,11 @@ class Event:
     impulse: float | None = None
     v_before: float | None = None
     v_after: float | None = None
+    energy_gain: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.kind, EVENT_KINDS, "kind of event")
-        for name in ("time", "impulse", "v_before", "v_after"):
+        for name in ("time", "impulse", "v_before", "v_after", "energy_gain"):
             value = getattr(self, name)
             assign(self, **{name: None if value is None else float(value)})
 

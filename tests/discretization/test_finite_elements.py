@@ -121,8 +121,8 @@ def test_counts_of_a_program() -> None:
 
 
 WORDS = ("contact", "gap", "impulse", "friction", "ground")
-# An option and a tolerance carry the field's word; both are about the jump law of any DCS.
-EXEMPT = {"initial_impulse", "impulse_form", "IMPULSE_TOLERANCE", "impulse"}
+# Options and a tolerance carry the field's word; what they say goes into the data of a DCS.
+EXEMPT = {"initial_impulse", "impulse_form", "IMPULSE_TOLERANCE", "impulse", "FrictionCone", "friction_cone", "gap_rate"}
 
 
 @pytest.mark.parametrize("room", ["discretization", "mpcc"])

@@ -152,7 +152,7 @@ def test_the_flow_of_a_ball():
     pair = d.pairs[0]
     sides = ca.Function("sides", [d.x, d.z], [pair.a, pair.b])([0.3, -4], [6.0])
     assert [float(side) for side in sides] == [0.3, 6.0]
-    assert (pair.left, pair.cross, pair.events) == ("state", "left", ("contact", "release"))
+    assert (pair.left, pair.cross, pair.events) == (None, "left", ("contact", "release"))
 
 
 @pytest.mark.parametrize("build", [ball, pendulum])

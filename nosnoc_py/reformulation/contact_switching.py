@@ -1,0 +1,70 @@
+"""Where contacts switch: the trees of step equilibration (Tables 1 and 2, Eqs. 27-30), and what isolates switches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or
+from nosnoc_py.reformulation.friction import MODES, Modes
+
+
+def _gap(over: str, i: int) -> Leaf:
+    return Leaf(over, "contact", "a", i)  # type: ignore[arg-type]
+
+
+def _force(over: str, i: int) -> Leaf:
+    return Leaf(over, "contact", "b", i)  # type: ignore[arg-type]
+
+
+def _modes(names: Sequence[str], cones: Mapping[str, str], directions: int) -> list[Modes | None]:
+    return [MODES[cones[name]](name, directions) if name in cones else None for name in names]
+
+
+def _flight(i: int) -> And:
+    """Open before, at, and after the node (pi^f of Eq. 27)."""
+    return And((_gap("node", i), _gap("backward", i), _gap("forward", i)))
+
+
+def _contact(i: int) -> And:
+    """Closed before and after (pi^lambda)."""
+    return And((_force("backward", i), _force("forward", i)))
+
+
+def switch_indicator(names: Sequence[str], cones: Mapping[str, str], directions: int) -> And:
+    """Positive where no contact switches (Eq. 30): the product over contacts of kappa (Eq. 28) and zeta.
+
+    zeta counts friction only where a contact is closed before and after the node; a contact without friction has none.
+    """
+    parts: list[Indicator] = []
+    for i, modes in enumerate(_modes(names, cones, directions)):
+        parts.append(Or((_flight(i), _contact(i))))
+        if modes is not None:
+            parts.append(Or((_gap("backward", i), _gap("forward", i), modes.steady)))
+    return And(tuple(parts))
+
+
+def isolations(names: Sequence[str], cones: Mapping[str, str], directions: int) -> tuple[Isolation, ...]:
+    """The equations that say when a contact releases, and when it goes from stick to slip.
+
+    The published equations leave both open: v_t = 0 on the stick side makes (21) and (22) trivial, so that a switch
+    that comes early satisfies them all; and a normal force that is given up early leaves gaps that the stages do not
+    see. Forces are continuous at a node unless some contact makes them jump; so they are at the end of the cone (or at
+    zero) just before such a switch, if no other contact jumps there. After a reversal that is true anyway.
+    """
+    modes = _modes(names, cones, directions)
+    calm = [_calm(i, mode) for i, mode in enumerate(modes)]
+    found = []
+    for i, (name, mode) in enumerate(zip(names, modes, strict=True)):
+        others = tuple(calm[:i] + calm[i + 1 :])
+        opens = And((_force("backward", i), _gap("forward", i), *others))
+        found.append(Isolation(name=f"release[{name}]", residual=_force("end", i), indicator=opens))
+        if mode is not None:
+            slips = And((_contact(i), mode.moves, *others))
+            found.append(Isolation(name=f"slip[{name}]", residual=mode.slack, indicator=slips))
+    return tuple(found)
+
+
+def _calm(i: int, modes: Modes | None) -> Indicator:
+    """Positive where this contact makes no force jump: no impact, no landing, no end of a slip."""
+    persistent = _contact(i) if modes is None else And((_contact(i), Or((modes.steady, modes.stuck))))
+    return Or((_flight(i), persistent, And((_force("backward", i), _gap("forward", i)))))

@@ -1,0 +1,62 @@
+"""What the residuals of a step do not show: bodies caught by a force, and bodies that pass through each other."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.readout import Readout
+from nosnoc_py.solution import RungeKuttaInterpolant
+from nosnoc_py.transcription import Transcription
+
+# A body that leaves a contact slower than this may as well rest on it [m/s].
+RESTING = 1e-3
+# Deeper than this between the stages is a missed event, not an error of the discretisation (in units of the gap).
+PENETRATION = 1e-6
+SAMPLES = 12
+
+
+class Checks:
+    """Looks at the sides of pairs that are functions of the state, between the stages; built once per program."""
+
+    def __init__(self, problem: Transcription) -> None:
+        dcs = problem.dcs
+        pairs = [pair for pair in dcs.pairs if pair.left is None and pair.cross != "none" and pair.events is not None]
+        names = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
+        self._columns = [names.index((pair.name, i)) for pair in pairs for i in range(pair.a.numel())]
+        self._c, self._active = problem.tableau.c, problem.method.switch_detection
+        sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in pairs])
+        self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [sides])
+        # The flow of positions does not depend on forces: rates of gaps are free of them.
+        rates = ca.jacobian(sides, dcs.x) @ ca.substitute(dcs.flow, dcs.z, ca.SX.zeros(dcs.z.numel()))
+        self._rates = ca.Function("rates", [dcs.x, dcs.u, dcs.p], [rates])
+
+    def closed(self, r: Readout) -> np.ndarray:
+        """Which of the watched pairs are closed (E, pairs)."""
+        return r.closed[:, self._columns].astype(bool)
+
+    def catches(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> bool:
+        """Whether a contact that was open closes although its bodies move: a force caught them, not an impact.
+
+        A very short element can carry a finite impulse by a huge force and so evade the restitution law, with
+        residuals of 1e-16. Slower than `RESTING` a body that bounces on may as well be at rest.
+        """
+        if not self._active:
+            return False  # with fixed steps a force is all that can catch a body
+        closed = self.closed(r)
+        earlier = np.vstack([np.zeros_like(closed[:1]) if before is None else before[None], closed[:-1]])
+        rates = np.asarray(self._rates(r.x_left.T, u, p)).T
+        return bool((closed & ~earlier & (np.abs(rates) > RESTING)).any())
+
+    def penetrates(self, r: Readout, p: np.ndarray) -> bool:
+        """Whether bodies pass through each other between the stages, where the discretisation does not look.
+
+        Samples every element; what is narrower than a twelfth of an element may escape.
+        """
+        if not self._active:
+            return False
+        left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
+        polynomial = RungeKuttaInterpolant(t_left=left, h=r.h, c=self._c, x_left=r.x_left, x_stages=r.x_stages)
+        times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
+        gaps = np.asarray(self._gaps(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)
+        return bool(np.where(self.closed(r), 0.0, gaps.min(axis=1)).min(initial=0.0) < -PENETRATION)

@@ -1,0 +1,177 @@
+"""One simulation step by one of two ways: active-set Newton with a certificate, or an MPCC from several guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import tableau
+from nosnoc_py.discretization.guess import Places, fill
+from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
+from nosnoc_py.simulation.active_set_newton import ActiveSetNewton, NewtonStep
+from nosnoc_py.simulation.filling import Filling, is_exact
+from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
+
+SIMULATION_SOLVER = Homotopy(
+    steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9
+)
+# A contact is closed below this gap, and rests below this normal velocity.
+TOUCHING = 1e-8
+# How much of sigma_0 a prediction starts with: a large one forgets it.
+PREDICTED = 1e-2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewtonResult:
+    """What Newton's method made of a step: w with its residuals, or a message and perhaps a final status."""
+
+    w: np.ndarray | None = None
+    residuals: dict[str, float]
+    modes: np.ndarray | None = None
+    message: str = ""
+    status: Status | None = None
+
+
+class NewtonStepper:
+    """The active-set Newton method; what it finds is believed on the residuals of the finite-element equations only."""
+
+    def __init__(self, system: CLS, problem: Transcription) -> None:
+        method, mpcc = problem.method, problem.mpcc
+        self._problem = problem
+        rest = rest_velocity_of(method, simulation=True)
+        self._newton = ActiveSetNewton(
+            system,
+            problem.tableau,
+            len(problem.elements),
+            gap_rate=gap_rate_of(method, system, simulation=True),
+            rest_velocity=rest,
+        )
+        self._filling = Filling(system, problem, method.friction_cone, rest)
+        # Newton's method locates events and needs no smallest element, which is there for relaxations.
+        steps = [block.start for block in mpcc.variables.blocks("s")]
+        lower = mpcc.lbw.copy()
+        lower[steps] = 0.0
+        self._evaluator = Evaluator(replace(mpcc, lbw=lower))
+
+    def __call__(self, values: np.ndarray, modes: np.ndarray | None) -> NewtonResult:
+        """One step at the parameters `values`, with the contact modes before it as a hint."""
+        layout = self._problem.mpcc.parameters
+        x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
+        step = self._newton.step(x, u, p, float(values[layout["horizon"]][0]), modes)
+        if not step.success:
+            status = Status.NO_ADMISSIBLE_IMPACT if "no admissible impact" in step.message else None
+            return NewtonResult(residuals={}, message=step.message, status=status)
+        w = self._filling(step, values)
+        at = self._evaluator(w, values)
+        residuals = {
+            "complementarity": self._evaluator.complementarity(at),
+            "infeasibility": self._evaluator.infeasibility(at),
+        }
+        limits = (SIMULATION_SOLVER.complementarity_tolerance, SIMULATION_SOLVER.infeasibility_tolerance)
+        if not all(value <= limit for value, limit in zip(residuals.values(), limits, strict=True)):
+            worst = self._evaluator.worst(at, 1)
+            return NewtonResult(residuals=residuals, message=f"not certified: {worst[0] if worst else residuals}")
+        return NewtonResult(w=w, residuals=residuals, modes=step.modes[-1])
+
+
+class MPCCStep:
+    """A step as an MPCC from several guesses, the likelier first."""
+
+    def __init__(self, system: CLS, problem: Transcription, solver: Strategy) -> None:
+        self._system, self._problem, self._solver = system, problem, solver
+        self._sigma = solver.sigma_0 if isinstance(solver, Homotopy) else None
+        normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
+        gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
+        self._contacts = ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
+        self._solvers: dict[bytes, Solvers] = {}
+
+    def __call__(self, values: np.ndarray) -> Iterator[SolverState]:
+        """Results of one attempt after the other."""
+        layout = self._problem.mpcc.parameters
+        gaps, rates = (np.asarray(f).reshape(-1) for f in self._contacts(values[layout["x0"]], values[layout["p"]]))
+        closed = gaps <= TOUCHING
+        resting = closed & (np.abs(rates) <= TOUCHING)
+        for w, sigma in self._guesses(values, closed & (rates < -TOUCHING)):
+            # In persistent contact the impulse is a double root that relaxations leave at sqrt(sigma), and the contact
+            # then takes off: at first there is none.
+            for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
+                solvers = self._pinned(pinned)
+                yield self._solver.run(solvers.mpcc, w, values, solvers=solvers, sigma=sigma)
+
+    def _pinned(self, contacts: np.ndarray) -> Solvers:
+        """The program, without impulses of some contacts."""
+        if not contacts.any():
+            return self._problem.solvers
+        if contacts.tobytes() not in self._solvers:
+            mpcc = self._problem.mpcc
+            upper = mpcc.ubw.copy()
+            for block in mpcc.variables.blocks("Lambda_normal"):
+                upper[block.start + np.flatnonzero(contacts)] = 0.0
+            self._solvers[contacts.tobytes()] = Solvers(replace(mpcc, ubw=upper))
+        return self._solvers[contacts.tobytes()]
+
+    def _guesses(self, values: np.ndarray, hits: np.ndarray) -> Iterator[tuple[np.ndarray, float | None]]:
+        """Initial guesses and first relaxation parameters.
+
+        A step of the active-set Newton method with one RK stage; then states at x0 with zeros, with the impulses of
+        what is about to hit, and with ones.
+        """
+        predicted = self._prediction(values)
+        if predicted is not None:
+            yield predicted, None if self._sigma is None else PREDICTED * self._sigma
+            yield predicted, self._sigma
+        rest = self._problem.initial_guess(None, values)
+        yield rest, self._sigma
+        if hits.any():
+            yield self._hit(values, hits), self._sigma
+        yield np.where(self._problem.mpcc.w0 == 0.0, 1.0, rest), self._sigma
+
+    def _hit(self, values: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        problem, layout = self._problem, self._problem.mpcc.parameters
+        x0, p = values[layout["x0"]], values[layout["p"]]
+        places = Places.equal(problem.grid, problem.tableau.c, float(values[layout["horizon"]][0]))
+        return fill(problem.mpcc, problem.dcs, places, p, lambda t, side: x0, hits=hits)
+
+    def _prediction(self, values: np.ndarray) -> np.ndarray | None:
+        layout = self._problem.mpcc.parameters
+        x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
+        method = self._problem.method
+        if not (method.switch_detection and is_exact(self._system, method.friction_cone)):
+            return None
+        step = self._coarse.step(x, u, p, float(values[layout["horizon"]][0]), None)
+        if not step.success:
+            return None
+        w = self._filling(_with_stages(step, self._problem.tableau.c), values)
+        return w if np.isfinite(w).all() else None
+
+    @cached_property
+    def _coarse(self) -> ActiveSetNewton:
+        rest = rest_velocity_of(self._problem.method, simulation=True)
+        return ActiveSetNewton(
+            self._system, tableau("radau_iia", 1), len(self._problem.elements), gap_rate=False, rest_velocity=rest
+        )
+
+    @cached_property
+    def _filling(self) -> Filling:
+        method = self._problem.method
+        return Filling(self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True))
+
+
+def _with_stages(step: NewtonStep, c: np.ndarray) -> NewtonStep:
+    """A step with one RK stage written with the stages c: states on straight lines, constant forces."""
+    line = c[None, :, None]
+    return replace(
+        step,
+        x_stages=(1 - line) * step.x_left[:, None] + line * step.x_right[:, None],
+        lambda_normal=np.repeat(step.lambda_normal, c.size, axis=1),
+        lambda_tangent=np.repeat(step.lambda_tangent, c.size, axis=1),
+        drift=np.repeat(step.drift, c.size, axis=1),
+    )
