@@ -238,35 +238,34 @@ def three_stopping(dimension: int) -> Case:
 
 
 def corner_impact(name: str, dimension: int, restitution: float, edge: float = 0.0, after: float = 0.25) -> Case:
-    """Into the corner from above: floor and wall are hit at one time t_1, with the speeds g t_1 and |v_x|.
+    """Into the corner from above, pressed to the wall by F: both are hit at t_1, with the speeds g t_1 and |v_x|.
 
     With e > 0 both normal velocities turn around: friction of one contact is then overcome by the normal impulse of the
-    other. With e = 0 the speed along the edge is braked by mu_f g t_1 + mu_w |v_x|, and by mu_f g afterwards.
+    other. With e = 0 the speed along the edge is braked by mu_f g t_1 + mu_w |v_x|, and by mu_f g + mu_w F / m after
+    that. Friction of the floor alone stops neither v_x nor F, so both contacts have an impulse and a force in any case.
     """
-    frictions, hit, approach = (0.5, 0.3), 0.4, 1.5
+    frictions, hit, approach, pressed = (0.2, 0.3), 0.4, 1.5, 3.0
     constants = ball_in_corner.Constants(gravity=GRAVITY, frictions=frictions, restitutions=(restitution, restitution))
-    fall = GRAVITY * hit
-    weight, edge_line = _section(dimension, 0.0, 0.0, -GRAVITY), {0: 0.0, dimension - 1: 0.0}
-    exact = motion(
-        _section(dimension, approach * hit, 0.0, 0.5 * GRAVITY * hit**2),
-        _section(dimension, -approach, edge, 0.0),
-        weight,
-    )
+    fall, drawn = GRAVITY * hit, _section(dimension, -pressed, 0.0, -GRAVITY)
+    slower = approach - pressed * hit  # at t = 0
+    q = _section(dimension, slower * hit + 0.5 * pressed * hit**2, 0.0, 0.5 * GRAVITY * hit**2)
+    exact = motion(q, _section(dimension, -slower, edge, 0.0), drawn)
     events: Events = (("impact", "floor", hit), ("impact", "wall", hit))
+    bottom = {0: 0.0, dimension - 1: 0.0}
     if restitution > 0.0:
-        exact = exact.then(
-            hit, v=_section(dimension, restitution * approach, 0.0, restitution * fall), a=weight, at=edge_line
-        )
+        v = _section(dimension, restitution * approach, 0.0, restitution * fall)
+        exact = exact.then(hit, v=v, a=drawn, at=bottom)
     else:
         left = max(edge - frictions[0] * fall - frictions[1] * approach, 0.0)
-        brake = _section(dimension, 0.0, -frictions[0] * GRAVITY if left else 0.0, 0.0)
-        exact = exact.then(hit, v=_section(dimension, 0.0, left, 0.0), a=brake, at=edge_line)
+        brake = frictions[0] * GRAVITY + frictions[1] * pressed if left else 0.0
+        v, a = _section(dimension, 0.0, left, 0.0), _section(dimension, 0.0, -brake, 0.0)
+        exact = exact.then(hit, v=v, a=a, at=bottom)
         events = (*events, ("contact", "floor", hit), ("contact", "wall", hit))
     return Case(
         name=f"{name}_{dimension}d",
         system=ball_in_corner.build(dimension, constants),
         x0=exact(0.0),
-        u=np.zeros(dimension),
+        u=_section(dimension, -pressed, 0.0, 0.0),
         duration=hit + after,
         exact=exact,
         events=events,

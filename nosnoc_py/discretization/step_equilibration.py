@@ -33,11 +33,17 @@ class Step:
     rows: Rows
 
 
-def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
-    """Evaluate an and/or tree: "and" is a product, "or" a sum, a leaf a sum of quantities."""
+def indicator(
+    tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *, saturated: bool = False
+) -> ca.SX:
+    """Evaluate an and/or tree: "and" is a product, "or" a sum, a leaf a sum of quantities.
+
+    Saturated leaves, x / (1 + x), keep products of many large ones from making round-off visible.
+    """
     if isinstance(tree, Leaf):
-        return _leaf(tree, before, after, G, H)
-    parts = [indicator(part, before, after, G, H) for part in tree.parts]
+        value = _leaf(tree, before, after, G, H)
+        return value / (1 + ca.fabs(value)) if saturated else value
+    parts = [indicator(part, before, after, G, H, saturated=saturated) for part in tree.parts]
     if isinstance(tree, And):
         return reduce(lambda x, y: x * y, parts, ca.SX(1))
     return reduce(lambda x, y: x + y, parts, ca.SX(0))
@@ -83,7 +89,7 @@ def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Iso
             def eta(
                 G: ca.SX, H: ca.SX, tree: Indicator = item.indicator, b: Rows = before.rows, a: Rows = after.rows
             ) -> ca.SX:
-                return ca.tanh(indicator(tree, b, a, G, H) / options.equilibration_epsilon)
+                return indicator(tree, b, a, G, H, saturated=True)
 
             residual = indicator(item.residual, before.rows, after.rows, G, H)
             builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True)

@@ -8,7 +8,7 @@ mean is in `contact_modes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import casadi as ca
@@ -27,6 +27,9 @@ MOST_PIVOTS = 12
 AT_THE_END = 1e-9
 # Brackets are not refined below this, relative to the run.
 SHORTEST = 1e-10
+# Elements of a prediction where Newton's method needs to be led.
+PARTS = 36
+JOINED = ("x_left", "x", "y", "x_right")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -225,15 +228,15 @@ class Collocation:
         return replace(guess, x_left=np.concatenate([run.x_left[:1], left[1:]]))
 
     def first_guess(
-        self, node: Node, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
+        self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
     ) -> Run:
-        """A guess of constant algebraic unknowns and a state that moves with the slope at the node."""
+        """A guess of constant algebraic unknowns and a state that moves with the slope at its left."""
         c = self.tableau.c
         times = h * (np.arange(count)[:, None] + c)
-        left = node.x_left + h * np.arange(count)[:, None] * slope
-        x = node.x_left + times[..., None] * slope
+        left = x + h * np.arange(count)[:, None] * slope
+        moved = x + times[..., None] * slope
         stages = np.broadcast_to(y, (*times.shape, y.size)).copy()
-        return Run(h=h, modes=modes, y_node=y, x_left=left, x=x, y=stages, x_right=left)
+        return Run(h=h, modes=modes, y_node=y, x_left=left, x=moved, y=stages, x_right=left)
 
     def slope(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """x' at one instant."""
@@ -491,7 +494,7 @@ class _Walk:
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
         for _ in range(12):
-            guess = self.collocation.first_guess(self.node, modes, y, length / self.free, self.free, slope)
+            guess = self.collocation.first_guess(self.node.x_left, modes, y, length / self.free, self.free, slope)
             run = self._solve(guess, None)
             if run is not None:
                 return self._extended(run)
@@ -514,16 +517,21 @@ class _Walk:
         for _ in range(10):
             if crossing.time >= (1.0 - AT_THE_END) * self.length:
                 return None
+            name, kind = self.model.describe(crossing.guard)
+            share = round(self.free * crossing.time / self.length)
+            count = min(1 if self.sparing else max(share, 1), self.free - 1)
+            found = self._locate(run, crossing, count) if count else None
+            if found is None or not self._is_coherent(found):
+                turned = self._turned(run)
+                if turned is not None:
+                    return Outcome(run=turned, node=self.node)
             if self.free == 1:
-                name, kind = self.model.describe(crossing.guard)
                 message = f"more switches than finite elements: no element is left after the {kind} of contact {name!r}"
                 return self._failure(message, name)
-            share = round(self.free * crossing.time / self.length)
-            count = 1 if self.sparing else min(max(share, 1), self.free - 1)
-            found = self._locate(run, crossing, count)
             if found is None:
-                name, kind = self.model.describe(crossing.guard)
-                return self._failure(f"the {kind} of contact {name!r} was not located", name)
+                return self._before(run, crossing, count) or self._failure(
+                    f"the {kind} of contact {name!r} was not located", name
+                )
             if found.length >= (1.0 - AT_THE_END) * self.length:
                 return None
             earlier = self._first_crossing(found)
@@ -533,6 +541,57 @@ class _Walk:
                 return earlier
             run, crossing = found, earlier
         return self._failure("the events of a step were not brought into order", self._closed(run.modes))
+
+    def _before(self, run: Run, crossing: Crossing, count: int) -> Outcome | None:
+        """The part before an event that was not located, so that what follows starts next to it."""
+        if crossing.low <= AT_THE_END * self.length:
+            return None
+        found = self._solve(self.collocation.shortened(run, crossing.low, count), None)
+        good = found is not None and self._first_crossing(found) is None
+        return Outcome(run=found, node=self.node) if good else None
+
+    def _is_coherent(self, run: Run) -> bool:
+        y = _flat(run.y)
+        return bool(np.array_equal(self.model.coherent(run.y_node, y, run.modes), y))
+
+    def _turned(self, run: Run) -> Run | None:
+        """The rest of the step when something turns sharply but does not stop."""
+        if self._guess_along(run) is None:
+            return None
+        found = self._along(run)
+        if found is None and (parts := self._in_parts(run)) is not None:
+            found = self._along(self.collocation.shortened(parts, self.length, self.free))
+        if found is None:
+            return None
+        blind = self.model.blind(found.modes)
+        return found if self._first_crossing(found, blind) is None else None
+
+    def _in_parts(self, run: Run) -> Run | None:
+        """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
+        h = self.length / PARTS
+        masks = self.model.masks(run.modes)
+        x, y, parts = run.x_left[0], run.y_node, []
+        for _ in range(PARTS):
+            slope = self.collocation.slope(x, y, self.u, self.p, masks)
+            part = self._along(self.collocation.first_guess(x, run.modes, y, h, 1, slope))
+            if part is None:
+                return None
+            parts.append(part)
+            x, y = part.x_right[-1], part.y[-1, -1]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in JOINED}
+        return Run(h=h, modes=run.modes, y_node=run.y_node, **joined)
+
+    def _along(self, guess: Run) -> Run | None:
+        """A run that slips where it moves, from a guess that does."""
+        start = self._guess_along(guess)
+        found = None if start is None else self._solve(start, None)
+        on = found is not None and self.model.slips_on(_flat(found.y), found.modes)
+        return found if on else None
+
+    def _guess_along(self, run: Run) -> Run | None:
+        stages = _flat(run.x), _flat(run.y)
+        y = self.model.turned(*stages, self.p, run.modes)
+        return None if y is None else replace(run, y=y.reshape(run.y.shape))
 
     def _locate(self, run: Run, crossing: Crossing, count: int) -> Run | None:
         """A run of `count` elements that ends at an event: Newton's method, else a search for the root in h."""
@@ -544,17 +603,20 @@ class _Walk:
         return self._search(run, crossing, count)
 
     def _search(self, run: Run, crossing: Crossing, count: int) -> Run | None:
-        """Bisection for the length at whose end the guard vanishes."""
-        low, high, best = crossing.low, crossing.high, None
+        """Bisection for the length at whose end the guard vanishes, if it changes its sign by vanishing."""
+        low, high, best = crossing.low, crossing.high, run
+        largest, end = 0.0, np.inf
         for _ in range(60):
             middle = 0.5 * (low + high)
-            found = self._solve(self.collocation.shortened(best or run, middle, count), None)
+            found = self._solve(self.collocation.shortened(best, middle, count), None)
             if found is None:
                 return None
-            end = self._end_guard(found, crossing.guard)
-            best = found
+            best, end = found, self._end_guard(found, crossing.guard)
+            largest = max(largest, abs(end))
             low, high = (middle, high) if end > 0 else (low, middle)
-        return best
+            if end == 0.0 or high - low <= 1e-15 * high:
+                break
+        return best if abs(end) <= 1e-8 * largest else None
 
     def _end_guard(self, run: Run, guard: int) -> float:
         x, y = self.collocation.at(run, np.array([run.length]))
@@ -564,17 +626,18 @@ class _Walk:
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
-    def _first_crossing(self, run: Run) -> Crossing | None:
-        """The earliest violated guard on the polynomials of a run."""
+    def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
+        """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
         grid = np.append(0.0, np.concatenate([self.collocation.tableau.c, np.arange(1, SAMPLES + 1) / SAMPLES]))
         times = run.h * np.unique((np.arange(run.count)[:, None] + grid).reshape(-1))
         sample = self._sampler(run)
         values = sample(times)
         if values.size == 0:
             return None
-        tolerance = self.model.tolerances(values, run.y.reshape(-1, run.y.shape[-1]).T, run.h)
+        tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
         tolerance = tolerance + np.maximum(0.0, -values[:, 0])
         bad = (values < -tolerance[:, None]) & self.model.watched(run.modes)[:, None]
+        bad[list(blind)] = False
         if not bad.any():
             return None
         crossings = [
@@ -586,7 +649,7 @@ class _Walk:
     def _sampler(self, run: Run) -> Callable[[np.ndarray], np.ndarray]:
         """Guards as a function of times after the start of a run."""
         masks = self.model.masks(run.modes)
-        y = self.model.coherent(run.y_node, run.y.reshape(-1, run.y.shape[-1]), run.modes)
+        y = self.model.coherent(run.y_node, _flat(run.y), run.modes)
         upright = replace(run, y=y.reshape(run.y.shape))
 
         def sample(times: np.ndarray) -> np.ndarray:
@@ -623,6 +686,11 @@ class _Walk:
 
     def _failure(self, message: str, contact: str) -> Outcome:
         return Outcome(node=self.node, message=message, contact=contact)
+
+
+def _flat(stages: np.ndarray) -> np.ndarray:
+    """Stage values (r, n_s, n) below each other."""
+    return stages.reshape(stages.shape[0] * stages.shape[1], stages.shape[2])
 
 
 def lagrange(nodes: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -107,6 +107,8 @@ class ContactModes:
         self.equations = _equations(system, self.frames, gap_rate)
         self._solver = LocalSolver(self.frames)
         self._data = _node_data(system, self.frames)
+        tangential = _directions(system, self.frames)[2].T @ system.v
+        self._rates = ca.Function("rates", [system.x, system.p], [tangential])
         self._forces = _forces(self.equations, self.frames, gap_rate)
 
     # --- what the engine asks ---
@@ -137,18 +139,51 @@ class ContactModes:
         return self.names[guard % self.frames.count], KINDS[guard // self.frames.count]
 
     def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Sequence[int]) -> np.ndarray:
-        """Stage values y (m, n_y) whose directions of slip do not reverse: a reversed one is a negative speed."""
-        if not self.frames.spatial:
-            return y
-        y, n_c = y.copy(), self.frames.count
-        for c, part in enumerate(self.frames.tangents):
-            if modes[c] == SLIP and self.frames.width(c) == 2:
-                at = slice(n_c + part.start, n_c + part.stop)
-                before = y_left[at]
-                for row in y:
-                    row[at] *= -1.0 if row[at] @ before < 0 else 1.0
-                    before = row[at]
+        """Stage values y (m, n_y) whose directions of slip do not reverse.
+
+        A particle that should have stopped may be found to slip back instead (s > 0, d reversed): then its guard, the
+        velocity along d, has to be negative, as it is for a negative speed.
+        """
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        for c in self._spatial_slips(modes):
+            at = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
+            before = y_left[at]
+            for row in y:
+                if row[at] @ before < 0 and row[n_c + n_t + self.frames.speeds[c]] > 0:
+                    row[at] *= -1.0
+                before = row[at]
         return y
+
+    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Sequence[int]) -> np.ndarray | None:
+        """Stage values y (m, n_y) that slip where x (m, n_x) moves.
+
+        Near a stop the direction of slip turns fast, and Newton's method may find the branch with s < 0, which friction
+        drives. None when no contact slips in space.
+        """
+        slips = self._spatial_slips(modes)
+        if not slips:
+            return None
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        rates = np.asarray(self._rates(x.T, p).full()).T
+        for c in slips:
+            part = self.frames.tangents[c]
+            size = np.linalg.norm(rates[:, part], axis=1)
+            moves = size > 0
+            y[moves, n_c + part.start : n_c + part.stop] = rates[moves, part] / size[moves, None]
+            y[:, n_c + n_t + self.frames.speeds[c]] = size
+        return y
+
+    def blind(self, modes: Sequence[int]) -> list[int]:
+        """The guards that cannot tell a sharp turn from a stop."""
+        return [2 * self.frames.count + c for c in self._spatial_slips(modes)]
+
+    def slips_on(self, y: np.ndarray, modes: Sequence[int]) -> bool:
+        """Whether the slip speeds of all stages (m, n_y) are positive."""
+        first = self.frames.count + self.frames.weights.size
+        return all((y[:, first + self.frames.speeds[c]] > 0).all() for c in self._spatial_slips(modes))
+
+    def _spatial_slips(self, modes: Sequence[int]) -> list[int]:
+        return [c for c, mode in enumerate(modes) if mode == SLIP and self.frames.width(c) == 2]
 
     def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
         """Impact, then the modes of the motion that follows."""

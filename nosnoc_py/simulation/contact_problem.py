@@ -256,7 +256,7 @@ class LocalSolver:
             before = forces.copy()
             for c in problem.active:
                 self._relax(problem, c, rho[c], forces)
-            if np.abs(forces - before).max() <= 1e-13 * (1.0 + np.abs(forces).max()):
+            if np.abs(forces - before).max(initial=0.0) <= 1e-13 * (1.0 + np.abs(forces).max(initial=0.0)):
                 break
         return forces
 

@@ -21,7 +21,11 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
 
 SIMULATION_SOLVER = Homotopy(
-    steering="direct", sigma_min=1e-12, complementarity_tolerance=1e-10, infeasibility_tolerance=1e-9
+    steering="direct",
+    sigma_min=1e-12,
+    complementarity_tolerance=1e-10,
+    infeasibility_tolerance=1e-9,
+    max_iterations=300,
 )
 # A contact is closed below this gap, and rests below this normal velocity.
 TOUCHING = 1e-8

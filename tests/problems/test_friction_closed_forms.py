@@ -180,11 +180,14 @@ def phase(mechanics: Mechanics, case: Case, modes: Modes, t: float, x: Array) ->
         _, normal, friction = forces(mechanics, modes, x, case.u)
         return normal[c] if kind == "lift" else mechanics.friction[c] * normal[c] - float(np.linalg.norm(friction[c]))
 
-    events = []
-    for meaning in watched(modes, len(mechanics.names)):
-        event: Any = lambda _, x, meaning=meaning: value(meaning, x)
-        event.terminal, event.direction = True, -1.0
-        events.append(event)
+    def event_of(meaning: dict[str, int]) -> Any:
+        def event(_: float, x: Array) -> float:
+            return value(meaning, x)
+
+        event.terminal, event.direction = True, -1.0  # type: ignore[attr-defined]
+        return event
+
+    events = [event_of(meaning) for meaning in watched(modes, len(mechanics.names))]
     options = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-13, "dense_output": True, "max_step": 0.05}
     return solve_ivp(rates, (t, case.duration), x, events=events, **options)
 
@@ -285,7 +288,14 @@ def test_states_and_events_agree_with_the_integration(case: Case) -> None:
 
 
 SLIPPING = ["slip_2d", "reversal_3d", "slope_slide_2d", "slope_curve_3d", "bounce_slip_3d", "corner_edge_stop_3d"]
-SLIPPING += ["stick_to_slip_2d", "release_3d", "stack_caught_2d", "rod_flat_slip_2d", "rod_tip_slip_2d", "rod_tip_kick_2d"]
+SLIPPING += [
+    "stick_to_slip_2d",
+    "release_3d",
+    "stack_caught_2d",
+    "rod_flat_slip_2d",
+    "rod_tip_slip_2d",
+    "rod_tip_kick_2d",
+]
 
 
 @pytest.mark.parametrize("name", SLIPPING)
@@ -298,7 +308,9 @@ def test_another_restitution_is_told_apart(name: str) -> None:
     assert largest_error(BY_NAME[name], bounce=0.95) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["stick_3d", "slope_rest_2d", "bounce_stick_3d", "stack_as_one_2d", "rod_tip_stick_2d"])
+@pytest.mark.parametrize(
+    "name", ["stick_3d", "slope_rest_2d", "bounce_stick_3d", "stack_as_one_2d", "rod_tip_stick_2d"]
+)
 def test_a_little_more_friction_does_not_matter_in_stick(name: str) -> None:
     """All of these but the driven stack stick with a reserve."""
     error = largest_error(BY_NAME[name], grip=1.02)

@@ -258,7 +258,8 @@ def test_anisotropic_friction(speed: float) -> None:
         start = np.zeros(6)
         start[3 + k] = speed
         expected = np.zeros(6)
-        expected[k], expected[3 + k] = (speed * t - 0.5 * mu * GRAVITY * t**2, speed - mu * GRAVITY * t) if speed else (0, 0)
+        if speed:
+            expected[k], expected[3 + k] = speed * t - 0.5 * mu * GRAVITY * t**2, speed - mu * GRAVITY * t
         np.testing.assert_allclose(move(system, start, t, 4).x, expected, rtol=0, atol=1e-13)
 
 
@@ -339,9 +340,7 @@ def test_independent_particles_that_hit_together(count: int, steps: int) -> None
     q, v = ca.SX.sym("q", 2 * count), ca.SX.sym("v", 2 * count)
     eye = np.eye(2 * count)
     contacts = [
-        ns.Contact(
-            f"ground_{k}", gap=q[2 * k + 1], tangent=ca.DM(eye[:, 2 * k]), friction=friction[k], restitution=e
-        )
+        ns.Contact(f"ground_{k}", gap=q[2 * k + 1], tangent=ca.DM(eye[:, 2 * k]), friction=friction[k], restitution=e)
         for k, e in enumerate(restitution)
     ]
     force = ca.DM(np.tile([0.0, -GRAVITY], count))
@@ -477,7 +476,7 @@ def test_sliding_in_a_bowl_keeps_the_order(stages: int, expected: int) -> None:
 def test_without_the_gap_rate_the_order_is_lost() -> None:
     counts = (10, 14, 20, 28)
     without, with_rate = bowl_errors(3, counts, gap_rate=False), bowl_errors(3, counts)
-    assert order(without, counts) < 4.3
+    assert order(without, counts) < 3.5
     assert (without > 10 * with_rate).all()
 
 
@@ -507,9 +506,7 @@ def test_an_impact_without_admissible_velocity_is_reported() -> None:
         ns.Contact("roof", gap=ca.dot(ca.DM(other), q), restitution=1.0),
     ]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM.zeros(2), contacts=contacts)
-    step = ActiveSetNewton(system, tableau("radau_iia", 2), 2).step(
-        np.array([0.0, 0.0, -0.1, -1.0]), None, None, 0.1
-    )
+    step = ActiveSetNewton(system, tableau("radau_iia", 2), 2).step(np.array([0.0, 0.0, -0.1, -1.0]), None, None, 0.1)
     assert not step.success
     assert "no admissible impact" in step.message
     assert "floor" in step.message
@@ -530,3 +527,54 @@ def test_the_modes_before_are_not_trusted() -> None:
             np.testing.assert_allclose(step.x_right[-1], [0.005 * a, 0, 0.1 * a, 0], rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("across", "steps", "tolerance"),
+    [(0.3, 12, 1e-4), (0.3, 30, 1e-7), (0.3, 60, 1e-8), (0.1, 30, 1e-3), (0.1, 60, 1e-5), (0.003, 12, 1e-4)],
+)
+def test_a_sharp_turn_is_no_stop(across: float, steps: int, tolerance: float) -> None:
+    """Pushed back at the end of its path the particle turns at a small speed; a slip backwards would gain energy."""
+
+    def flow(t: float, x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x[2:], [-8.0, 0.0] - BRAKE * x[2:] / np.linalg.norm(x[2:])])
+
+    reference = solve_ivp(flow, (0.0, 0.3), [0, 0, 2.0, across], method="DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+    motion = move(particle([-8.0, 0.0]), [0, 0, 0, 2.0, across, 0], 0.3, steps, elements=3)
+    np.testing.assert_allclose(motion.x[[0, 1, 3, 4]], reference, rtol=0, atol=tolerance)
+    forces, velocities = motion.join("lambda_tangent"), motion.join("x_stages")[..., 3:5]
+    assert (forces * velocities).sum(axis=-1).max() <= 1e-12
+
+
+def rod(friction: float, restitution: float) -> ns.CLS:
+    """A uniform rod of length 2 in the plane that touches the ground with both ends, q = (x, y, angle)."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    contacts = []
+    for name, side in (("front", 1.0), ("back", -1.0)):
+        x, y = q[0] + side * ca.cos(q[2]), q[1] + side * ca.sin(q[2])
+        tangent = ca.gradient(x, q)
+        contacts.append(ns.Contact(name, gap=y, tangent=tangent, friction=friction, restitution=restitution))
+    force = ca.DM([0, -GRAVITY, 0])
+    return ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.DM([1, 1, 1 / 3])), force=force, contacts=contacts)
+
+
+@pytest.mark.parametrize("friction", [0.0, 0.3, 1.0])
+def test_a_falling_rod_only_loses_energy_and_never_penetrates(friction: float) -> None:
+    motion = move(rod(friction, 0.0), [0.0, 1.2, 0.9, 1.0, 0.0, -1.0], 1.5, 75, elements=6)
+    x = motion.join("x_right")
+    energy = 0.5 * x[:, 3] ** 2 + 0.5 * x[:, 4] ** 2 + x[:, 5] ** 2 / 6 + GRAVITY * x[:, 1]
+    assert np.diff(energy).max() <= 1e-9
+    assert energy[-1] < energy[0] - 1.0
+    states = motion.join("x_stages").reshape(-1, 6)
+    gaps = states[:, 1] - np.abs(np.sin(states[:, 2]))
+    assert gaps.min() >= -1e-11
+    assert (motion.join("modes")[-1] > 0).all()
+    normal = motion.join("lambda_normal")
+    tangential = motion.join("lambda_tangent") if friction else np.zeros_like(normal)
+    assert normal.min() >= -1e-7
+    assert (friction * normal - np.abs(tangential)).min() >= -1e-6
+
+
+def test_a_step_without_contacts_is_plain_collocation() -> None:
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    spring = ns.CLS(q=q, v=v, mass_matrix=ca.DM(2), force=-8 * q)
+    motion = move(spring, [1.0, 0.0], 1.0, 40)
+    np.testing.assert_allclose(motion.x, [np.cos(2.0), -2 * np.sin(2.0)], rtol=0, atol=1e-9)
