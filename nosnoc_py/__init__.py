@@ -23,6 +23,7 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.solve import solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Constraint
+from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.status import Stationarity, Status, Stop
@@ -63,6 +64,7 @@ __all__ = [
     "MPCC",
     "MPCCResult",
     "ModelError",
+    "MultiStart",
     "NosnocError",
     "OptionError",
     "Progress",

@@ -10,6 +10,7 @@ from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
+from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.fesd import run
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -21,7 +22,7 @@ __all__ = ["simulate", "solve", "transcribe"]
 def solve(
     ocp: OCP,
     method: FESDJ | None = None,
-    solver: Strategy | None = None,
+    solver: Strategy | MultiStart | None = None,
     *,
     guess: Any = None,
     callback: Callback | None = None,
@@ -33,7 +34,7 @@ def solve(
     ----------
     ocp : OCP
     method : FESDJ, optional
-    solver : Auto, ActiveSet or Homotopy, optional
+    solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Default `Auto()`.
     guess : optional
         A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
@@ -49,8 +50,12 @@ def solve(
     """
     check_type(ocp, OCP, "ocp")
     solver = Auto() if solver is None else solver
+    method = FESDJ() if method is None else method
+    if isinstance(solver, MultiStart):
+        check_type(method, FESDJ, "method")
+        return solver.solve(ocp, method, guess=guess, callback=callback, time_limit=time_limit)
     check_type(solver, Strategy, "solver")
-    problem = transcribe(ocp, FESDJ() if method is None else method)
+    problem = transcribe(ocp, method)
     return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
 
 
@@ -84,7 +89,7 @@ def simulate(
         (t, x), or a `Solution`.
     p : (n_p,), optional
     solver : Homotopy, ActiveSet or Auto, optional
-        Of the steps that Newton's method does not carry.
+        Solves every step as an MPCC. Default: active-set Newton, and an MPCC only for steps where that fails.
     callback : callable, optional
         Called with every `SimulatorState`; returns `ns.Stop` to end the work.
     time_limit : float, optional

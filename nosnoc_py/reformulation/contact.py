@@ -19,7 +19,7 @@ from nosnoc_py.reformulation.dcs import (
     Slide,
     Variable,
 )
-from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
+from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, modes_of, weights
 from nosnoc_py.systems.cls import CLS, Contact
 
 ImpulseForm = Literal["product", "sum"]
@@ -130,7 +130,10 @@ def contact_dcs(
         total += contact.tangent @ law.force
     flow, moving, equations = _motion(system, total, lift_acceleration)
     node = _node(system, contacts, options)
-    cones = {contact.name: cone_of(contact, options.friction_cone) for _, contact in contacts.frictional}
+    modes = {
+        contact.name: modes_of(contact, options.friction_cone, law)
+        for (_, contact), law in zip(contacts.frictional, laws, strict=True)
+    }
     dcs = DCS(
         x=system.x,
         u=system.u,
@@ -148,8 +151,8 @@ def contact_dcs(
         pairs=(_gap_pair(contacts, force), *_friction_pairs(laws, node.laws)),
         coherences=_coherences(contacts, laws, node.laws, force),
         jump=_impact_law(system, contacts, options, node),
-        switch_indicator=switch_indicator(contacts.names, cones, options.polyhedral_directions),
-        isolations=isolations(contacts.names, cones, options.polyhedral_directions) if isolate_forces else (),
+        switch_indicator=switch_indicator(contacts.names, modes),
+        isolations=isolations(contacts.names, modes) if isolate_forces else (),
         slides=tuple(
             Slide(name=c.name, speed=law.speed, slack=law.slack, velocity=c.tangent.T @ system.v, pair="contact")
             for (_, c), law in zip(contacts.frictional, laws, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or
-from nosnoc_py.reformulation.friction import MODES, Modes
+from nosnoc_py.reformulation.friction import Modes
 
 
 def _gap(over: str, i: int) -> Leaf:
@@ -14,10 +14,6 @@ def _gap(over: str, i: int) -> Leaf:
 
 def _force(over: str, i: int) -> Leaf:
     return Leaf(over, "contact", "b", i)  # type: ignore[arg-type]
-
-
-def _modes(names: Sequence[str], cones: Mapping[str, str], directions: int) -> list[Modes | None]:
-    return [MODES[cones[name]](name, directions) if name in cones else None for name in names]
 
 
 def _flight(i: int) -> And:
@@ -30,20 +26,20 @@ def _contact(i: int) -> And:
     return And((_force("backward", i), _force("forward", i)))
 
 
-def switch_indicator(names: Sequence[str], cones: Mapping[str, str], directions: int) -> And:
+def switch_indicator(names: Sequence[str], modes: Mapping[str, Modes]) -> And:
     """Positive where no contact switches (Eq. 30): the product over contacts of kappa (Eq. 28) and zeta.
 
     zeta counts friction only where a contact is closed before and after the node; a contact without friction has none.
     """
     parts: list[Indicator] = []
-    for i, modes in enumerate(_modes(names, cones, directions)):
+    for i, name in enumerate(names):
         parts.append(Or((_flight(i), _contact(i))))
-        if modes is not None:
-            parts.append(Or((_gap("backward", i), _gap("forward", i), modes.steady)))
+        if name in modes:
+            parts.append(Or((_gap("backward", i), _gap("forward", i), modes[name].steady)))
     return And(tuple(parts))
 
 
-def isolations(names: Sequence[str], cones: Mapping[str, str], directions: int) -> tuple[Isolation, ...]:
+def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolation, ...]:
     """The equations that say when a contact releases, and when it goes from stick to slip.
 
     The published equations leave both open: v_t = 0 on the stick side makes (21) and (22) trivial, so that a switch
@@ -51,16 +47,15 @@ def isolations(names: Sequence[str], cones: Mapping[str, str], directions: int) 
     see. Forces are continuous at a node unless some contact makes them jump; so they are at the end of the cone (or at
     zero) just before such a switch, if no other contact jumps there. After a reversal that is true anyway.
     """
-    modes = _modes(names, cones, directions)
-    calm = [_calm(i, mode) for i, mode in enumerate(modes)]
+    calm = [_calm(i, modes.get(name)) for i, name in enumerate(names)]
     found = []
-    for i, (name, mode) in enumerate(zip(names, modes, strict=True)):
+    for i, name in enumerate(names):
         others = tuple(calm[:i] + calm[i + 1 :])
         opens = And((_force("backward", i), _gap("forward", i), *others))
         found.append(Isolation(name=f"release[{name}]", residual=_force("end", i), indicator=opens))
-        if mode is not None:
-            slips = And((_contact(i), mode.moves, *others))
-            found.append(Isolation(name=f"slip[{name}]", residual=mode.slack, indicator=slips))
+        if name in modes:
+            slips = And((_contact(i), modes[name].moves, *others))
+            found.append(Isolation(name=f"slip[{name}]", residual=modes[name].slack, indicator=slips))
     return tuple(found)
 
 

@@ -146,7 +146,7 @@ def box(slip: Slip) -> Law:
         products=(
             slip.product("slip_plus", ("xi_plus", plus.symbol), ("slack_plus", above)),
             slip.product("slip_minus", ("xi_minus", minus.symbol), ("slack_minus", below)),
-            slip.product("slip_parts", ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="none", split=True),
+            slip.product("slip_parts", ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="none"),
         ),
         speed=plus.symbol + minus.symbol,
         slack=ca.fmin(above, below),
@@ -307,6 +307,12 @@ def _paper_modes(name: str, count: int) -> Modes:
     moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))  # type: ignore[arg-type]
     found = _speed_modes(name, Or(tuple(slips)))
     return Modes(steady=found.steady, stuck=found.stuck, moves=Or(moves), slack=found.slack)
+
+
+def modes_of(contact: Contact, cone: FrictionCone, law: Law) -> Modes:
+    """The trees of one contact, over the pairs of its law."""
+    count = max(product.a.numel() for product in law.products)
+    return MODES[cone_of(contact, cone)](contact.name, count)
 
 
 MODES: dict[str, Callable[[str, int], Modes]] = {

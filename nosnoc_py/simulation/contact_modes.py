@@ -31,6 +31,7 @@ from nosnoc_py.systems.cls import CLS
 # Gaps [m] below this are closed, rates [m/s] below it are zero.
 TOUCHING = 1e-9
 RESTING = 1e-9
+DRIFTING = 1e-3
 KINDS = ("touch", "release", "end of slip", "start of slip")
 
 
@@ -294,7 +295,7 @@ class ContactModes:
         slow = np.full(frames.count, RESTING)
         if not self.gap_rate and hint is not None:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
-            slow[np.asarray(hint) != FREE] = self.rest_velocity
+            slow[np.asarray(hint) != FREE] = DRIFTING
         response = np.linalg.solve(mass, np.column_stack([jacobian.T, force]))
         held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.weights.size)
         for c, part in enumerate(frames.tangents):

@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.contact_switching import isolations, switch_indicator
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
-from nosnoc_py.reformulation.friction import CONES, Slip
+from nosnoc_py.reformulation.friction import CONES, MODES, Modes, Slip
 from nosnoc_py.simulation.filling import CONES as FILLED
 
 MU = 0.4
@@ -81,7 +81,7 @@ def test_anisotropic_friction_dissipates_most():
     angle = np.linspace(0, 2 * np.pi, 200001)
     ellipse = normal * mu[:, None] * np.vstack([np.cos(angle), np.sin(angle)])
     best = ellipse[:, np.argmin(velocity @ ellipse)]
-    violation, product, stated = residuals("polar", velocity, normal, best, weights=mu / MU)
+    violation, _, stated = residuals("polar", velocity, normal, best, weights=mu / MU)
     assert violation < 1e-4  # the grid of angles
     direction = mu * velocity / np.linalg.norm(mu * velocity)
     exact = -normal * mu * direction
@@ -98,7 +98,7 @@ def test_a_force_along_the_slip_is_refused(cone):
 
 @pytest.mark.parametrize("cone", ["box", "polar", "polyhedral"])
 def test_a_force_outside_of_the_cone_is_refused(cone):
-    violation, product, _ = residuals(cone, [0.0], 5.0, [MU * 5.0 + 0.1])
+    violation, _, _ = residuals(cone, [0.0], 5.0, [MU * 5.0 + 0.1])
     assert violation > 0.09
 
 
@@ -150,6 +150,10 @@ def leaves_of(name: str, i: int, before: str, after: str, node_gap: float) -> di
     return found
 
 
+def boxes(*names: str) -> dict[str, Modes]:
+    return {name: MODES["box"](name, 1) for name in names}
+
+
 CASES = [  # one contact: before, after, gap at the node, switch
     *[(mode, mode, 0.0, False) for mode in ("slip+", "slip-", "stick")],
     ("flight", "flight", 1.0, False),
@@ -162,21 +166,21 @@ CASES = [  # one contact: before, after, gap at the node, switch
 
 @pytest.mark.parametrize(("before", "after", "node", "switch"), CASES)
 def test_tables_1_and_2(before, after, node, switch):
-    tree = switch_indicator(["c"], {"c": "box"}, 8)
+    tree = switch_indicator(["c"], boxes("c"))
     assert (value(tree, leaves_of("c", 0, before, after, node)) == 0.0) == switch
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(CASES, CASES[:8])))
 def test_several_contacts_switch_where_one_does(first, second):
     """Eq. 30, with a third contact that has no friction and stays closed."""
-    tree = switch_indicator(["c", "d", "e"], {"c": "box", "d": "box"}, 8)
+    tree = switch_indicator(["c", "d", "e"], boxes("c", "d"))
     leaves = leaves_of("c", 0, *first[:3]) | leaves_of("d", 1, *second[:3])
     leaves |= leaves_of("e", 2, "contact", "contact", 0.0)
     assert (value(tree, leaves) == 0.0) == (first[3] or second[3])
 
 
 def isolated(names: tuple[str, ...], leaves: Mapping[tuple[str, str, str, int], float]) -> set[str]:
-    found = isolations(names, {name: "box" for name in names if name != "smooth"}, 8)
+    found = isolations(names, boxes(*[name for name in names if name != "smooth"]))
     return {item.name for item in found if value(item.indicator, leaves) > 0.0}
 
 
@@ -192,7 +196,7 @@ def test_stick_to_slip_and_release_are_isolated(slip):
 def test_after_a_slip_the_force_is_at_the_cone_anyway():
     """The equation is imposed at a reversal, too, and says nothing there: the slack before it is zero."""
     leaves = leaves_of("c", 0, "slip-", "slip+", 0.0)
-    item = next(i for i in isolations(["c"], {"c": "box"}, 8) if i.name == "slip[c]")
+    item = next(i for i in isolations(["c"], boxes("c")) if i.name == "slip[c]")
     assert value(item.indicator, leaves) > 0.0
     assert value(item.residual, leaves) == 0.0
     assert value(item.residual, leaves_of("c", 0, "stick", "slip+", 0.0)) > 0.0
@@ -200,9 +204,11 @@ def test_after_a_slip_the_force_is_at_the_cone_anyway():
 
 @pytest.mark.parametrize(
     ("before", "after", "node", "jumps"),
-    [("slip+", "stick", 0.0, True), ("slip+", "slip-", 0.0, True), ("flight", "flight", 0.0, True)]
-    + [("flight", "stick", 0.0, True), ("stick", "slip+", 0.0, False), ("slip+", "slip+", 0.0, False)]
-    + [("flight", "flight", 1.0, False), ("slip+", "flight", 0.0, False)],
+    [
+        *[("slip+", "stick", 0.0, True), ("slip+", "slip-", 0.0, True), ("flight", "flight", 0.0, True)],
+        *[("flight", "stick", 0.0, True), ("stick", "slip+", 0.0, False), ("slip+", "slip+", 0.0, False)],
+        *[("flight", "flight", 1.0, False), ("slip+", "flight", 0.0, False)],
+    ],
 )
 def test_a_force_that_jumps_elsewhere_lifts_the_isolation(before, after, node, jumps):
     leaves = leaves_of("c", 0, "stick", "slip+", 0.0) | leaves_of("d", 1, before, after, node)
