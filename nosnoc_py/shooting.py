@@ -13,26 +13,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.branch import guess_branch, shortest_step
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState, asked_to_stop
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
-from nosnoc_py.simulation.active_set_newton import ActiveSetNewton
+from nosnoc_py.simulation.fesd import run as simulate
 from nosnoc_py.simulation.filling import is_exact
 from nosnoc_py.simulation.stepping import NewtonStepper
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import (
-    REST_VELOCITY,
     Transcription,
     gap_rate_of,
     rest_velocity_of,
@@ -40,8 +38,6 @@ from nosnoc_py.transcription import (
     transcribe_step,
 )
 
-# Finite differences of the objective, relative to the size of a control.
-DIFFERENCE = 1e-6
 # A step has to achieve this part of what the gradient promises.
 ARMIJO = 1e-4
 HALVINGS = 20
@@ -52,15 +48,17 @@ PATIENCE, GAIN = 8, 1e-5
 class MultiStart(Options):
     """Find a good motion by shooting from several controls, then solve on the finite elements from there.
 
-    For any `CLS` with a fixed initial state. Every start is a descent (BFGS, differences of exact simulations) from the
-    best of some random controls; the first one starts from the guess. The best motions become iterates of the MPCC, are
-    solved on their branch, and where that fails by a homotopy from a small sigma. The result is an ordinary solution of
-    the transcribed problem, judged and certified as such.
+    For any `CLS` with a fixed initial state. Every start is a descent (BFGS with exact derivatives) from the best of
+    some random controls; the first one starts from the guess. The best motions become iterates of the MPCC, are solved
+    on their branch, and where that fails by a homotopy from a small sigma. The result is an ordinary solution of the
+    transcribed problem, judged and certified as such.
 
     Parameters
     ----------
     starts : int
-        Descents.
+        Descents from the guess and from random controls.
+    kicks : int
+        Further descents, each from the best control so far with some of its entries changed at random.
     candidates : int
         Random controls of which each descent takes the best one.
     iterations : int
@@ -78,10 +76,11 @@ class MultiStart(Options):
         Seconds for everything.
     """
 
-    starts: int = Field(default=4, ge=1)
+    starts: int = Field(default=6, ge=1)
+    kicks: int = Field(default=4, ge=0)
     candidates: int = Field(default=10, ge=1)
-    iterations: int = Field(default=60, ge=0)
-    elements: int = Field(default=5, ge=1)
+    iterations: int = Field(default=200, ge=0)
+    elements: int = Field(default=3, ge=1)
     spread: float = Field(default=1.0, gt=0)
     constraint_weight: float = Field(default=1e3, ge=0)
     polish: Homotopy = Field(
@@ -114,87 +113,113 @@ class MultiStart(Options):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rollout:
-    """One exact simulation: states (N + 1, n_x) and contact modes at the control grid, and the cost of every stage.
+    """One exact simulation: the iterate of the finite elements that it is, and its objective.
 
-    `costs` (N + 1,) ends with the terminal cost; a simulation that failed costs infinitely much.
+    The objective holds penalties for violated constraints; a simulation that failed has no iterate and costs infinitely
+    much.
     """
 
-    x: np.ndarray
-    modes: tuple[np.ndarray | None, ...]
-    costs: np.ndarray
-
-    @property
-    def objective(self) -> float:
-        """Costs with penalties for violated constraints."""
-        return float(self.costs.sum())
+    w: np.ndarray | None
+    objective: float
 
 
 class Rollouts:
-    """Simulates controls of one OCP, stage by stage; built once."""
+    """Simulates controls of one OCP on its own finite elements, and differentiates them; built once."""
 
-    def __init__(self, ocp: OCP, method: FESDJ, elements: int, weight: float) -> None:
-        system = ocp.system
-        scheme = tableau(method.scheme, method.rk_stages)
-        self.stages, self.length, self._b = method.control_stages, ocp.horizon / method.control_stages, scheme.b
-        self._ocp, self._weight = ocp, weight
-        self._newton = ActiveSetNewton(
-            system,
-            scheme,
-            elements,
-            gap_rate=gap_rate_of(method, system, simulation=True),
-            rest_velocity=REST_VELOCITY,
+    def __init__(self, problem: Transcription, weight: float) -> None:
+        self.problem, self._weight = problem, weight
+        self.embedding = Embedding(problem)
+        mpcc = problem.mpcc
+        blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
+        self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
+        self._others = np.setdiff1d(np.arange(mpcc.w0.size), self._controls)
+        self._limited = np.zeros(mpcc.w0.size, bool)  # states: their bounds are constraints of the problem
+        for name in ("x", "x_right"):
+            for block in mpcc.variables.blocks(name) if name in mpcc.variables.names else ():
+                self._limited[block.rows] = True
+        self._constrained = np.zeros(mpcc.lbg.size, bool)
+        for block in mpcc.constraints.blocks():
+            self._constrained[block.rows] = block.name.startswith("constraint ")
+        self._equations = (mpcc.lbg == mpcc.ubg) & ~self._constrained
+
+    def __call__(self, u: np.ndarray) -> Rollout:
+        """Simulate controls u (N, n_u)."""
+        w = self.embedding(u)
+        if w is None:
+            return Rollout(w=None, objective=np.inf)
+        mpcc = self.problem.mpcc
+        at = self.problem.solvers.evaluator(w, mpcc.p0)
+        beyond, out = self._violations(w, at.g)
+        return Rollout(w=w, objective=at.objective + self._weight * float(beyond @ beyond + out @ out))
+
+    def _violations(self, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far states are beyond their bounds, and constraints beyond theirs; with a sign."""
+        m = self.problem.mpcc
+        beyond = np.where(self._limited, w - np.clip(w, m.lbw, m.ubw), 0.0)
+        return beyond, np.where(self._constrained, g - np.clip(g, m.lbg, m.ubg), 0.0)
+
+    def gradient(self, here: Rollout) -> np.ndarray:
+        """Derivatives of the objective by the controls (N n_u,), by the implicit function theorem.
+
+        The equations of the simulation in its active set determine everything else; redundant ones do no harm.
+        """
+        assert here.w is not None
+        problem, mpcc = self.problem, self.problem.mpcc
+        at = problem.solvers.linearizer(here.w, mpcc.p0)
+        values = problem.solvers.evaluator(here.w, mpcc.p0)
+        branch = guess_branch(mpcc, values)
+        beyond, out = self._violations(here.w, values.g)
+        rows = at.jacobian.tocsr()
+        slope = at.grad + 2 * self._weight * (beyond + rows[: mpcc.lbg.size].T @ out)
+        held = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))
+        matrix = rows[held].tocsc()
+        multipliers = shortest_step(matrix[:, self._others].T.tocsr(), slope[self._others])
+        return np.asarray(slope[self._controls] - matrix[:, self._controls].T @ multipliers)
+
+
+class Embedding:
+    """Iterates of an OCP in which its own finite elements simulate a control; built once.
+
+    Steps of the simulation are the control stages of the problem: the same variables under the same names. An iterate
+    satisfies every equation and complementarity; bounds of steps and states, and constraints, it need not satisfy.
+    """
+
+    def __init__(self, problem: Transcription) -> None:
+        ocp, method = problem.ocp, problem.method
+        if isinstance(method.finite_elements, tuple):
+            raise OptionError("finite_elements: MultiStart takes one number for all control stages, given a tuple.")
+        self._problem = problem
+        same = method.replace(
+            gap_rate=gap_rate_of(method, ocp.system, simulation=False),
+            rest_velocity=rest_velocity_of(method, simulation=False),
         )
-        arguments = [system.x, system.u, system.p]
-        self._stage_cost = ca.Function("stage_cost", arguments, [ocp.stage_cost])
-        end = [system.x, system.x_initial, system.p]
-        self._terminal_cost = ca.Function("terminal_cost", end, [ocp.terminal_cost])
-        self._outside = ca.Function("outside", arguments, [self._violations(ocp.path_constraints, bounds=True)])
-        self._outside_at_end = ca.Function("outside", end, [self._violations(ocp.terminal_constraints, bounds=False)])
+        self._step = transcribe_step(ocp.system, same)
+        self._stepper = NewtonStepper(ocp.system, self._step)
+        size, layout = self._step.mpcc.w0.size, self._step.mpcc.variables
+        self._source = np.zeros(problem.mpcc.w0.size, int)
+        controls = problem.method.control_stages * size
+        for block in problem.mpcc.variables.blocks():
+            k = block.at.stage or 0
+            if block.name == "u":
+                first = controls + k * ocp.system.n_u
+            else:
+                first = k * size + layout[block.name, 0, block.at.element, block.at.rk].start
+            self._source[block.rows] = first + np.arange(len(block.components))
 
-    def _violations(self, constraints: Any, *, bounds: bool) -> ca.SX:
-        """Sum of squared violations."""
-        lower, upper = self._ocp.x_bounds
-        limits = [(c.expression, c.lower, c.upper) for c in constraints]
-        limits += [(self._ocp.system.x, lower, upper)] if bounds else []
-        total = ca.SX(0)
-        for expression, low, high in limits:
-            for i in range(expression.numel()):
-                for bound, sign in ((low[i], -1.0), (high[i], 1.0)):
-                    total += ca.fmax(0, sign * (expression[i] - bound)) ** 2 if np.isfinite(bound) else 0
-        return total
-
-    def __call__(self, u: np.ndarray, known: Rollout | None = None, first: int = 0) -> Rollout:
-        """Simulate controls u (N, n_u), from stage `first` on where the rollout of what comes before is known."""
-        n_x = self._ocp.system.x.numel()
-        x, costs = np.full((self.stages + 1, n_x), np.nan), np.full(self.stages + 1, np.inf)
-        modes: list[np.ndarray | None] = [None] * (self.stages + 1)
-        x[0] = self._ocp.x0
-        if known is not None:
-            x[: first + 1], costs[:first] = known.x[: first + 1], known.costs[:first]
-            modes[: first + 1] = known.modes[: first + 1]
-        p = self._ocp.p
-        for k in range(first, self.stages):
-            step = self._newton.step(x[k], u[k], p, self.length, modes[k])
-            if not step.success:
-                return Rollout(x=x, modes=tuple(modes), costs=costs)
-            points = step.x_stages.reshape(-1, n_x).T
-            weights = (step.h[:, None] * self._b).reshape(-1)
-            outside = float(ca.sum2(self._outside(step.x_right.T, u[k], p)))
-            costs[k] = np.asarray(self._stage_cost(points, u[k], p)).reshape(-1) @ weights + self._weight * outside
-            x[k + 1], modes[k + 1] = step.x_right[-1], step.modes[-1]
-        outside = float(self._outside_at_end(x[-1], x[0], p))
-        costs[-1] = float(self._terminal_cost(x[-1], x[0], p)) + self._weight * outside
-        return Rollout(x=x, modes=tuple(modes), costs=costs)
-
-    def gradient(self, u: np.ndarray, known: Rollout) -> np.ndarray:
-        """Forward differences of the objective (N, n_u); a control acts on its own stage and what follows."""
-        gradient = np.zeros_like(u)
-        for k, i in np.ndindex(*u.shape):
-            changed = u.copy()
-            changed[k, i] += (step := DIFFERENCE * max(1.0, abs(u[k, i])))
-            moved = self(changed, known, k).objective
-            gradient[k, i] = (moved - known.objective) / step if np.isfinite(moved) else 0.0
-        return gradient
+    def __call__(self, u: np.ndarray) -> np.ndarray | None:
+        """Return w for controls u (N, n_u), or None where a step fails."""
+        ocp, parameters = self._problem.ocp, self._step.mpcc.parameters
+        x, modes, parts = np.asarray(ocp.x0), None, []
+        for row in u:
+            values = self._step.mpcc.p0.copy()
+            values[parameters["x0"]], values[parameters["p"]], values[parameters["u"]] = x, ocp.p, row
+            values[parameters["horizon"]] = ocp.horizon / len(u)
+            found = self._stepper(values, modes)
+            if found.w is None:
+                return None
+            x, modes = self._step.read(found.w, values).x_right[-1], found.modes
+            parts.append(found.w)
+        return np.concatenate([*parts, u.reshape(-1)])[self._source]
 
 
 def descend(
@@ -207,7 +232,9 @@ def descend(
     """BFGS with projection on bounds (n_u,) from a control u (N, n_u); `report` sees every iterate and may end it."""
     low, high = (np.broadcast_to(bound, u.shape).reshape(-1) for bound in bounds)
     here = rollouts(u)
-    gradient = rollouts.gradient(u, here).reshape(-1)
+    if here.w is None:
+        return u, here
+    gradient = rollouts.gradient(here)
     inverse: np.ndarray | None = None
     past = [here.objective]
     for _ in range(iterations):
@@ -223,7 +250,7 @@ def descend(
             inverse = None
             continue
         new, there = found
-        slope = rollouts.gradient(new, there).reshape(-1)
+        slope = rollouts.gradient(there)
         inverse = _bfgs(inverse, (new - u).reshape(-1), slope - gradient)
         u, here, gradient = new, there, slope
         past.append(here.objective)
@@ -295,14 +322,16 @@ class _Search:
         self.options, self.ocp, self.method = options, ocp, method
         self.callback, self.deadline = callback, deadline
         self.problem = transcribe(ocp, method)
-        self.rollouts = Rollouts(ocp, method, max(options.elements, 1), options.constraint_weight)
+        self.embedding = Embedding(self.problem)
+        fine = transcribe(ocp, method.replace(finite_elements=max(options.elements, method.finite_elements)))
+        self.rollouts = Rollouts(fine, options.constraint_weight)
         self.records: list[StepRecord] = []
         self.stopped: Status | None = None
 
     def run(self, guess: Any, started: float) -> Solution:
         """Descend from all starts, polish the best motions first, return the best solution."""
-        motions = []
-        for number, u in enumerate(self._starts(guess)):
+        motions: list[tuple[np.ndarray, Rollout]] = []
+        for number, u in enumerate(self._starts(guess, motions)):
             motions.append(self._descent(number, u))
             if self._is_over():
                 break
@@ -324,8 +353,8 @@ class _Search:
             self.stopped = Status.TIME_LIMIT
         return self.stopped is not None
 
-    def _starts(self, guess: Any) -> Iterator[np.ndarray]:
-        """The guess, or rest; then for each start the best of some random controls, constant over a few stages."""
+    def _starts(self, guess: Any, motions: list[tuple[np.ndarray, Rollout]]) -> Iterator[np.ndarray]:
+        """The guess, or rest; the best of some random controls for each start; kicks of the best motion."""
         low, high = self.ocp.u_bounds
         shape = (self.method.control_stages, low.size)
         yield np.clip(self._given(guess, shape), low, high)
@@ -333,13 +362,12 @@ class _Search:
             return
         finite = np.isfinite(low) & np.isfinite(high)
         nominal = self.ocp.system.u_nominal
-        middle, half = (
-            np.where(finite, (low + high) / 2, np.clip(0.0, low, high)),
-            np.where(finite, (high - low) / 2, nominal),
-        )
+        rest = np.clip(0.0, low, high)
+        low_end, high_end = np.where(finite, low, rest - nominal), np.where(finite, high, rest + nominal)
+        middle, half = (low_end + high_end) / 2, (high_end - low_end) / 2
         random = np.random.default_rng(self.options.seed)
         for _ in range(1, self.options.starts):
-            trials = []
+            trials: list[tuple[float, int, np.ndarray]] = []
             for _ in range(self.options.candidates):
                 block = int(random.integers(1, 4))
                 values = random.uniform(-1, 1, (-(-shape[0] // block), shape[1])) * random.uniform(0.2, 1.0)
@@ -348,11 +376,16 @@ class _Search:
                 if self._is_over():
                     break
             yield min(trials)[2]
+        for _ in range(self.options.kicks):
+            best = min(motions, key=lambda motion: motion[1].objective)[0]
+            changed = random.random(shape) < random.uniform(0.1, 0.6)
+            size = self.options.spread * random.choice([0.05, 0.15, 0.4])
+            yield np.clip(best + size * half * random.normal(size=shape) * changed, low, high)
 
     def _given(self, guess: Any, shape: tuple[int, int]) -> np.ndarray:
         if guess is None:
             return np.zeros(shape)
-        middles = (np.arange(shape[0]) + 0.5) * self.rollouts.length
+        middles = (np.arange(shape[0]) + 0.5) * self.ocp.horizon / shape[0]
         law: Any = guess.control if isinstance(guess, Trajectory) else None
         law = control_guess(guess, shape[1], self.ocp.horizon) if law is None else law
         return np.array([law(t) for t in middles]).reshape(shape)
@@ -389,14 +422,31 @@ class _Search:
         """Solve on the finite elements from a control: on the branch of its simulation, else by a homotopy."""
         problem, polish = self.problem, self.options.polish
         values = problem.mpcc.p0
-        w = embedded(problem, u)
+        w = self.embedding(u)
         if w is not None:
             found = polish.finish_only(problem.solvers, w, values)
             if found.finished and polish.residuals_small(found):
                 return replace(found, status=Status.SOLVED)
-        start = problem.initial_guess(u) if w is None else w
+        start = problem.initial_guess(self._trajectory(u)) if w is None else w
         left = None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
         return polish.run(problem.mpcc, start, values, solvers=problem.solvers, callback=self.callback, time_limit=left)
+
+    def _trajectory(self, u: np.ndarray) -> Any:
+        """The motion of a control as a guess; the control itself where it cannot be simulated."""
+        method = self.method.replace(finite_elements=self.rollouts.problem.method.finite_elements)
+        motion = simulate(
+            self.ocp.system,
+            x0=self.ocp.x0,
+            duration=self.ocp.horizon,
+            steps=len(u),
+            method=method,
+            u=u,
+            p=self.ocp.p,
+            solver=None,
+            callback=None,
+            time_limit=None,
+        )
+        return motion if motion.success else u
 
 
 def _better(one: SolverState | None, other: SolverState) -> SolverState:
@@ -409,35 +459,3 @@ def _better(one: SolverState | None, other: SolverState) -> SolverState:
         return (not solved, state.values.objective if solved else max(state.complementarity, state.infeasibility))
 
     return min(one, other, key=rank)
-
-
-def embedded(problem: Transcription, u: np.ndarray) -> np.ndarray | None:
-    """The iterate of an OCP in which its own finite elements simulate a control (N, n_u); None where that fails.
-
-    Steps of the simulation are the control stages of the problem: the same variables under the same names. It satisfies
-    every equation and complementarity; bounds of steps, states and constraints of the OCP it need not satisfy.
-    """
-    ocp, method = problem.ocp, problem.method
-    if isinstance(method.finite_elements, tuple) or not method.switch_detection or ocp.x0 is None:
-        return None
-    same = method.replace(
-        gap_rate=gap_rate_of(method, ocp.system, simulation=False),
-        rest_velocity=rest_velocity_of(method, simulation=False),
-    )
-    step_problem = transcribe_step(ocp.system, same)
-    stepper, parameters = NewtonStepper(ocp.system, step_problem), step_problem.mpcc.parameters
-    x, modes, parts = np.asarray(ocp.x0), None, []
-    for k in range(method.control_stages):
-        values = step_problem.mpcc.p0.copy()
-        values[parameters["x0"]], values[parameters["p"]], values[parameters["u"]] = x, ocp.p, u[k]
-        values[parameters["horizon"]] = ocp.horizon / method.control_stages
-        found = stepper(values, modes)
-        if found.w is None:
-            return None
-        x, modes = step_problem.read(found.w, values).x_right[-1], found.modes
-        parts.append(found.w)
-    w, layout = problem.mpcc.w0.copy(), step_problem.mpcc.variables
-    for block in problem.mpcc.variables.blocks():
-        k = block.at.stage or 0
-        w[block.rows] = u[k] if block.name == "u" else parts[k][layout[block.name, 0, block.at.element, block.at.rk]]
-    return w

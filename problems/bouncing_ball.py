@@ -16,7 +16,7 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.fesd import SIMULATION_SOLVER
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems.runner import Meter, Program, Report, main, table
 from problems.settings import Settings, defaults_of
 
@@ -37,14 +37,17 @@ def simulate(
     solver: ns.Homotopy = SOLVER,
     callback: Any = None,
 ) -> ns.Trajectory:
-    """Simulate the ball from (height [m], velocity [m/s]) for `duration` seconds."""
+    """Simulate the ball from (height [m], velocity [m/s]) for `duration` seconds.
+
+    A solver with other options than `SOLVER` solves every step as an MPCC.
+    """
     return ns.simulate(
         bouncing_ball.build(restitution, gravity),
         x0=[height, velocity],
         duration=duration,
         steps=steps,
         method=method,
-        solver=solver,
+        solver=None if solver == SOLVER else solver,
         callback=callback,
     )
 

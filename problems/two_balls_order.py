@@ -23,7 +23,7 @@ import nosnoc_py as ns
 from models import two_balls_spring
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.fesd import SIMULATION_SOLVER
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems.runner import Meter, Program, Report, impacts_text, main, table
 from problems.settings import Settings, defaults_of
 
@@ -118,9 +118,10 @@ class Curve:
 def simulate(
     steps: int, *, stiffness: float, method: ns.FESDJ = METHOD, solver: ns.Homotopy = SOLVER, callback: Any = None
 ) -> ns.Trajectory:
-    """Simulate the two balls for one second in `steps` steps."""
+    """Simulate the two balls for one second in `steps` steps; another solver than `SOLVER` solves them as MPCCs."""
+    mpcc = None if solver == SOLVER else solver
     system = two_balls_spring.build(stiffness)
-    return ns.simulate(system, x0=START, duration=1.0, steps=steps, method=method, solver=solver, callback=callback)
+    return ns.simulate(system, x0=START, duration=1.0, steps=steps, method=method, solver=mpcc, callback=callback)
 
 
 def converge(

@@ -15,8 +15,8 @@ from models import bouncing_ball as ball
 from nosnoc_py.discretization import cross_complementarity
 from nosnoc_py.mpcc.homotopy import HomotopyState
 from nosnoc_py.reformulation import contact
-from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.checks import Checks
+from nosnoc_py.simulation.fesd import Simulator
 
 RAW = ns.Homotopy(
     steering="direct",
@@ -162,8 +162,8 @@ def test_the_guard_excludes_a_landing_by_force() -> None:
 
 def test_without_the_guard_a_landing_by_force_satisfies_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(0.9, -1.0, 1.0, epsilon_c=1e-12).residuals().infeasibility < 1e-10
-    law = contact._impact_law
-    monkeypatch.setattr(contact, "_impact_law", lambda *a: replace(law(*a), inequalities=()))
+    law = contact.impact_law
+    monkeypatch.setattr(contact, "impact_law", lambda *a: replace(law(*a), inequalities=()))
     state = caught(0.9, -1.0, 1.0).residuals()
     assert state.infeasibility < 1e-10
     assert state.complementarity < 1e-10

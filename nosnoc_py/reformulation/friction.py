@@ -303,8 +303,8 @@ def _polyhedral_modes(name: str, count: int) -> Modes:
 
 def _paper_modes(name: str, count: int) -> Modes:
     parts = f"slip_parts[{name}]"
-    slips = [_both(parts, side, i) for side in ("a", "b") for i in range(count)]  # type: ignore[arg-type]
-    moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))  # type: ignore[arg-type]
+    slips = [_both(parts, side, i) for side in ("a", "b") for i in range(count)]
+    moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
     found = _speed_modes(name, Or(tuple(slips)))
     return Modes(steady=found.steady, stuck=found.stuck, moves=Or(moves), slack=found.slack)
 

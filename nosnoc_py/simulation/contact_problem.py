@@ -16,7 +16,6 @@ from itertools import product
 
 import casadi as ca
 import numpy as np
-from scipy.linalg import lapack
 
 FREE, CLOSED, STICK, SLIP, SLIP_BACK = range(5)
 """Open; closed without friction; sticking; slipping (in the plane: forwards); slipping backwards (plane only)."""
@@ -115,6 +114,8 @@ def correction(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
         return residual
     if not (np.isfinite(jacobian).all() and np.isfinite(residual).all()):
         return np.full(residual.shape, np.nan)
+    from scipy.linalg import lapack  # not paid for by an import of the library
+
     norm = np.abs(jacobian).sum(axis=0).max()
     factors, pivots, info = lapack.dgetrf(jacobian)
     if info == 0 and lapack.dgecon(factors, norm)[0] > SINGULAR:

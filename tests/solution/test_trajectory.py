@@ -107,6 +107,7 @@ def test_events() -> None:
         "impulse": 2.0,
         "v_before": None,
         "v_after": None,
+        "energy_gain": None,
     }
     assert event == Event(1.0, "ground", "impact", 2.0)
     assert len(EVENT_KINDS) == 9
