@@ -37,8 +37,14 @@ KNOWN_CONTROL: tuple[float, ...] = (
 )
 
 METHOD = ns.FESDJ(control_stages=15, finite_elements=2, rk_stages=2, scheme="radau_iia", impulse_form="sum")
-SOLVERS = {"auto": ns.Auto(), "homotopy": ns.Homotopy(), "active_set": ns.ActiveSet()}
-QUICK = {"horizon": 2.4, "control_stages": 6}
+SOLVERS = {
+    "multi_start": ns.MultiStart(starts=6, kicks=10, seed=1),
+    "quick": ns.MultiStart(starts=2, kicks=0, iterations=15),
+    "auto": ns.Auto(),
+    "homotopy": ns.Homotopy(),
+    "active_set": ns.ActiveSet(),
+}
+QUICK = {"horizon": 2.4, "control_stages": 6, "solver": "quick"}
 
 
 def build(horizon: float = 6.0, side_friction: float = three_boxes.PAPER.sides[0]) -> ns.OCP:
@@ -138,7 +144,7 @@ def _drawing() -> Any:
 PROGRAM = Program(
     name="three_boxes",
     about="One box pushes two others to their places: optimal control with friction, elastic and inelastic impacts.",
-    settings=Settings(method=METHOD, solver=SOLVERS["auto"], solvers=SOLVERS, arguments=defaults_of(build)),
+    settings=Settings(method=METHOD, solver=SOLVERS["multi_start"], solvers=SOLVERS, arguments=defaults_of(build)),
     quick=QUICK,
     run=run,
 )

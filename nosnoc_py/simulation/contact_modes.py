@@ -1,9 +1,6 @@
-"""What the active-set Newton method has to know about contacts: equations per mode, guards, and what happens at nodes.
+"""What the active-set Newton method has to know about contacts: guards, events, and what happens at nodes.
 
-A stage of a contact system has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the
-friction force (stick) or the direction of slip (slip in space), slip speeds, drift multipliers of the gap rate
-(q' = v + sum n tau, so that gap and gap rate both vanish in a closed contact) and, where M depends on q or p,
-accelerations. Masks choose the rows of the modes, so that one function serves all of them.
+The unknowns y of a stage are those of `contact_equations`.
 """
 
 from __future__ import annotations
@@ -11,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.contact_problem import (
-    CLOSED,
-    FREE,
-    SLIP,
-    SLIP_BACK,
-    STICK,
-    ContactFrames,
-    LocalForces,
-    LocalProblem,
-    LocalSolver,
-    friction_rows,
+from nosnoc_py.simulation.contact_equations import (
+    force_function,
+    has_constant_mass,
+    node_function,
+    stage_equations,
 )
+from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, frames_of
+from nosnoc_py.simulation.contact_problem import LocalForces, LocalProblem, LocalSolver
+from nosnoc_py.simulation.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 
 # Gaps [m] below this are closed, rates [m/s] below it are zero.
@@ -33,32 +26,6 @@ TOUCHING = 1e-9
 RESTING = 1e-9
 DRIFTING = 1e-3
 KINDS = ("touch", "release", "end of slip", "start of slip")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StageEquations:
-    """The equations of one stage, of any system whose modes are chosen by masks.
-
-    Attributes
-    ----------
-    x, y, u, p, masks : SX
-        States, algebraic unknowns, controls, parameters, mode.
-    flow : SX
-        x'.
-    rows : SX, as many as y
-        Algebraic equations.
-    guards : SX
-        Nonnegative as long as the mode lasts (those of them that the mode watches).
-    """
-
-    x: ca.SX
-    y: ca.SX
-    u: ca.SX
-    p: ca.SX
-    masks: ca.SX
-    flow: ca.SX
-    rows: ca.SX
-    guards: ca.SX
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,14 +70,13 @@ class ContactModes:
 
     def __init__(self, system: CLS, *, gap_rate: bool = True, rest_velocity: float = 1e-3) -> None:
         self.system, self.gap_rate, self.rest_velocity = system, gap_rate, rest_velocity
-        self.frames = _frames(system)
+        self.frames = frames_of(system)
         self.names = self.frames.names
-        self.equations = _equations(system, self.frames, gap_rate)
+        self.equations = stage_equations(system, self.frames, gap_rate)
+        self.slips = SlipDirections(system, self.frames)
         self._solver = LocalSolver(self.frames)
-        self._data = _node_data(system, self.frames)
-        tangential = _directions(system, self.frames)[2].T @ system.v
-        self._rates = ca.Function("rates", [system.x, system.p], [tangential])
-        self._forces = _forces(self.equations, self.frames, gap_rate)
+        self._data = node_function(system, self.frames)
+        self._forces = force_function(self.equations, self.frames, gap_rate)
 
     # --- what the engine asks ---
 
@@ -138,53 +104,6 @@ class ContactModes:
     def describe(self, guard: int) -> tuple[str, str]:
         """Name of the contact and kind of the event of a guard."""
         return self.names[guard % self.frames.count], KINDS[guard // self.frames.count]
-
-    def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Sequence[int]) -> np.ndarray:
-        """Stage values y (m, n_y) whose directions of slip do not reverse.
-
-        A particle that should have stopped may be found to slip back instead (s > 0, d reversed): then its guard, the
-        velocity along d, has to be negative, as it is for a negative speed.
-        """
-        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
-        for c in self._spatial_slips(modes):
-            at = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
-            before = y_left[at]
-            for row in y:
-                if row[at] @ before < 0 and row[n_c + n_t + self.frames.speeds[c]] > 0:
-                    row[at] *= -1.0
-                before = row[at]
-        return y
-
-    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Sequence[int]) -> np.ndarray | None:
-        """Stage values y (m, n_y) that slip where x (m, n_x) moves.
-
-        Near a stop the direction of slip turns fast, and Newton's method may find the branch with s < 0, which friction
-        drives. None when no contact slips in space.
-        """
-        slips = self._spatial_slips(modes)
-        if not slips:
-            return None
-        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
-        rates = np.asarray(self._rates(x.T, p).full()).T
-        for c in slips:
-            part = self.frames.tangents[c]
-            size = np.linalg.norm(rates[:, part], axis=1)
-            moves = size > 0
-            y[moves, n_c + part.start : n_c + part.stop] = rates[moves, part] / size[moves, None]
-            y[:, n_c + n_t + self.frames.speeds[c]] = size
-        return y
-
-    def blind(self, modes: Sequence[int]) -> list[int]:
-        """The guards that cannot tell a sharp turn from a stop."""
-        return [2 * self.frames.count + c for c in self._spatial_slips(modes)]
-
-    def slips_on(self, y: np.ndarray, modes: Sequence[int]) -> bool:
-        """Whether the slip speeds of all stages (m, n_y) are positive."""
-        first = self.frames.count + self.frames.weights.size
-        return all((y[:, first + self.frames.speeds[c]] > 0).all() for c in self._spatial_slips(modes))
-
-    def _spatial_slips(self, modes: Sequence[int]) -> list[int]:
-        return [c for c, mode in enumerate(modes) if mode == SLIP and self.frames.width(c) == 2]
 
     def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
         """Impact, then the modes of the motion that follows."""
@@ -228,22 +147,29 @@ class ContactModes:
             near = [*slips, STICK] if kind == 3 else [STICK, *slips]
         return [(*modes[:c], new, *modes[c + 1 :]) for new in near if new != modes[c]]
 
-    def after(self, modes: tuple[int, ...], guard: int | None, y: np.ndarray) -> tuple[int, ...]:
+    def after(
+        self, modes: tuple[int, ...], guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray
+    ) -> tuple[int, ...]:
         """Modes to try first after an event: the other mode of the contact whose guard became zero."""
         if guard is None:
             return modes
         c, kind = guard % self.frames.count, guard // self.frames.count
-        new = modes[c]
+        if kind == 2:
+            return self._stopped(modes, c, x, p)
         if kind == 1:
             new = FREE
         elif kind == 3:
             tangential = y[self.frames.count :][self.frames.tangents[c]]
             new = SLIP_BACK if self.frames.width(c) == 1 and tangential[0] > 0 else SLIP
-        elif kind == 2 or self.frames.width(c):
-            new = STICK
         else:
-            new = CLOSED
+            new = STICK if self.frames.width(c) else CLOSED
         return (*modes[:c], new, *modes[c + 1 :])
+
+    def _stopped(self, modes: tuple[int, ...], contact: int, x: np.ndarray, p: np.ndarray) -> tuple[int, ...]:
+        """All contacts that stop together stick: where forces are not unique, slip at no speed would be admissible too."""
+        stops = self.slips.speeds(x, p) <= RESTING
+        stops[contact] = True
+        return tuple(STICK if stop and mode >= SLIP else mode for mode, stop in zip(modes, stops, strict=True))
 
     def forces(self, y: np.ndarray, modes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Normal forces, friction forces and drift multipliers of stage values y (m, n_y), one row each."""
@@ -324,7 +250,7 @@ class ContactModes:
                 y[n_c + frames.weights.size + speed] = float(np.linalg.norm(slips[frames.tangents[c]]))
             elif speed >= 0:
                 y[n_c + frames.weights.size + speed] = 0.0
-        if not _constant_mass(self.system):
+        if not has_constant_mass(self.system):
             y[-self.system.n_q :] = np.linalg.solve(mass, force + jacobian.T @ found.forces)
         return y
 
@@ -338,94 +264,3 @@ class ContactModes:
             message=f"{message} at {names}",
             contact=names,
         )
-
-
-def _frames(system: CLS) -> ContactFrames:
-    tangents, speeds, weights, friction = [], [], [], []
-    position = spatial = 0
-    for contact in system.contacts:
-        size = contact.tangent.shape[1] if contact.frictional else 0
-        tangents.append(slice(position, position + size))
-        speeds.append(spatial if size == 2 else -1)
-        friction.append(max(contact.friction))
-        weights += [mu / friction[-1] for mu in contact.friction[:size]]
-        position, spatial = position + size, spatial + (size == 2)
-    return ContactFrames(
-        names=tuple(contact.name for contact in system.contacts),
-        friction=np.array(friction),
-        restitution=np.array([contact.restitution for contact in system.contacts]),
-        tangents=tuple(tangents),
-        speeds=tuple(speeds),
-        weights=np.array(weights),
-    )
-
-
-def _directions(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX, ca.SX]:
-    """Gaps (n_c), normals (n_q, n_c) and weighted tangents (n_q, n_tt)."""
-    gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
-    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(contact) for contact in system.contacts])
-    tangents = [contact.tangent for contact in system.contacts if contact.frictional]
-    weighted = ca.horzcat(ca.SX(system.n_q, 0), *tangents) @ ca.SX(ca.diag(ca.DM(frames.weights)))
-    return gaps, ca.densify(normals), ca.densify(weighted)
-
-
-def _constant_mass(system: CLS) -> bool:
-    return bool(system.mass_matrix.is_constant())
-
-
-def _equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
-    n_c, n_t, n_s, n_q = frames.count, frames.weights.size, frames.spatial, system.n_q
-    gaps, normals, tangents = _directions(system, frames)
-    normal, tangential, speed = ca.SX.sym("lambda_n", n_c), ca.SX.sym("y_t", n_t), ca.SX.sym("s", n_s)
-    tau = ca.SX.sym("tau", n_c if gap_rate else 0)
-    constant = _constant_mass(system)
-    acceleration = ca.SX.sym("a", 0 if constant else n_q)
-    masks = ca.SX.sym("masks", 3 * n_c)
-    closed, slip = masks[:n_c], masks[2 * n_c :]
-    approach, rates = normals.T @ system.v, tangents.T @ system.v
-    friction, rows = friction_rows(frames, masks, normal, tangential, speed, rates)
-    force = system.force + normals @ normal + tangents @ friction
-    rows = ca.vertcat(closed * gaps + (1 - closed) * normal, rows)
-    if gap_rate:
-        rows = ca.vertcat(rows, closed * approach + (1 - closed) * tau)
-    if not constant:
-        rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
-    flow = ca.vertcat(
-        system.v + (normals @ tau if gap_rate else 0),
-        ca.DM(np.linalg.inv(np.array(ca.DM(system.mass_matrix)))) @ force if constant else acceleration,
-    )
-    slips, slacks = [], []
-    for c, part in enumerate(frames.tangents):
-        along = slip[c] * rates[part] if frames.width(c) == 1 else ca.dot(rates[part], tangential[part])
-        slips.append(along if frames.width(c) else ca.SX(0))
-        slacks.append((frames.friction[c] * normal[c]) ** 2 - ca.sumsqr(tangential[part]))
-    return StageEquations(
-        x=system.x,
-        y=ca.vertcat(normal, tangential, speed, tau, acceleration),
-        u=system.u,
-        p=system.p,
-        masks=masks,
-        flow=flow,
-        rows=rows,
-        guards=ca.vertcat(gaps, normal, *slips, *slacks),
-    )
-
-
-def _forces(equations: StageEquations, frames: ContactFrames, gap_rate: bool) -> ca.Function:
-    """Normal forces, friction forces in the user's directions, drift multipliers of a stage."""
-    n_c, n_t, n_s = frames.count, frames.weights.size, frames.spatial
-    y = equations.y
-    normal, tangential, speed = y[:n_c], y[n_c : n_c + n_t], y[n_c + n_t : n_c + n_t + n_s]
-    force, _ = friction_rows(frames, equations.masks, normal, tangential, speed, ca.SX.zeros(n_t))
-    rest = y[n_c + n_t + n_s :]
-    drift = rest[:n_c] if gap_rate else ca.SX.zeros(n_c)
-    return ca.Function("forces", [y, equations.masks], [normal, ca.DM(frames.weights) * force, drift])
-
-
-def _node_data(system: CLS, frames: ContactFrames) -> ca.Function:
-    """Gaps, directions J' = (n, t), M, forces, and the rate of change J'' v of the directions along the motion."""
-    gaps, normals, tangents = _directions(system, frames)
-    jacobian = ca.horzcat(normals, tangents).T
-    curvature = ca.jtimes(jacobian @ system.v, system.q, system.v)
-    outputs = [gaps, jacobian, system.mass_matrix, system.force, curvature]
-    return ca.Function("node_data", [system.x, system.u, system.p], outputs)

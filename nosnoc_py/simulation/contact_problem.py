@@ -17,110 +17,13 @@ from itertools import product
 import casadi as ca
 import numpy as np
 
-FREE, CLOSED, STICK, SLIP, SLIP_BACK = range(5)
-"""Open; closed without friction; sticking; slipping (in the plane: forwards); slipping backwards (plane only)."""
+from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, ContactFrames, friction_rows
+from nosnoc_py.simulation.linear_algebra import correction
 
 SWEEPS = 400
 MOST_CANDIDATES = 3000
 # Violations below this, relative to the sizes at hand, are rounding.
 ADMISSIBLE = 1e-9
-# Below this reciprocal condition number a Jacobian is singular and the shortest correction is taken.
-SINGULAR = 1e-15
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ContactFrames:
-    """What the equations have to know about every contact.
-
-    Attributes
-    ----------
-    names : tuple of str
-    friction : (n_c,)
-        Coefficient mu, the largest one of an anisotropic contact.
-    restitution : (n_c,)
-    tangents : tuple of slices
-        Components of the contact among all n_tt tangent components; empty without friction.
-    speeds : tuple of int
-        Position of the slip speed among those of the contacts with two tangents, else -1.
-    weights : (n_tt,)
-        friction / mu of every tangent component.
-    """
-
-    names: tuple[str, ...]
-    friction: np.ndarray
-    restitution: np.ndarray
-    tangents: tuple[slice, ...]
-    speeds: tuple[int, ...]
-    weights: np.ndarray
-
-    @property
-    def count(self) -> int:
-        """Number of contacts."""
-        return len(self.names)
-
-    @property
-    def spatial(self) -> int:
-        """Number of contacts with two tangents."""
-        return sum(speed >= 0 for speed in self.speeds)
-
-    def width(self, contact: int) -> int:
-        """Number of tangents of a contact: 0, 1 or 2."""
-        return self.tangents[contact].stop - self.tangents[contact].start
-
-    def masks(self, modes: Sequence[int]) -> np.ndarray:
-        """Numbers that choose the rows of the modes: closed, stick and slip (with its sign) of every contact."""
-        kinds = np.asarray(modes, dtype=int)
-        slip = np.where(kinds == SLIP, 1.0, np.where(kinds == SLIP_BACK, -1.0, 0.0))
-        return np.concatenate([(kinds != FREE).astype(float), (kinds == STICK).astype(float), slip])
-
-
-def friction_rows(
-    frames: ContactFrames,
-    masks: ca.SX,
-    normal: ca.SX,
-    tangential: ca.SX,
-    speed: ca.SX,
-    rate: ca.SX,
-    held: ca.SX | None = None,
-    direction: ca.SX | None = None,
-) -> tuple[ca.SX, ca.SX]:
-    """Friction force (n_tt) and the rows of the modes (n_tt + n_spatial) for its unknowns.
-
-    `tangential` is the force of a contact that sticks and the direction d of one that slips in space (rate = s d,
-    |d| = 1, force = -mu f_n d). A contact that is `held` has its direction of slip given.
-    """
-    stick, slip = masks[frames.count : 2 * frames.count], masks[2 * frames.count :]
-    forces, rows, lengths = [], [], []
-    for c, part in enumerate(frames.tangents):
-        y, r = tangential[part], rate[part]
-        bound = frames.friction[c] * normal[c]
-        if frames.width(c) == 1:
-            forces.append(stick[c] * y - slip[c] * bound)
-            rows.append(stick[c] * r + (1 - stick[c]) * y)
-        elif frames.width(c) == 2:
-            s = speed[frames.speeds[c]]
-            fixed = ca.SX(0) if held is None else held[c] * slip[c]
-            given = ca.SX.zeros(2) if direction is None else direction[part]
-            turns = slip[c] - fixed
-            forces.append(stick[c] * y - slip[c] * bound * y)
-            rows.append(stick[c] * r + turns * (r - s * y) + (1 - stick[c] - turns) * (y - fixed * given))
-            lengths.append(turns * (ca.sumsqr(y) - 1) + (1 - turns) * s)
-    return ca.vertcat(ca.SX(0, 1), *forces), ca.vertcat(ca.SX(0, 1), *rows, *lengths)
-
-
-def correction(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """Newton's step for one or several columns of residuals; the shortest one where forces are not unique."""
-    if residual.size == 0:
-        return residual
-    if not (np.isfinite(jacobian).all() and np.isfinite(residual).all()):
-        return np.full(residual.shape, np.nan)
-    from scipy.linalg import lapack  # not paid for by an import of the library
-
-    norm = np.abs(jacobian).sum(axis=0).max()
-    factors, pivots, info = lapack.dgetrf(jacobian)
-    if info == 0 and lapack.dgecon(factors, norm)[0] > SINGULAR:
-        return np.asarray(-lapack.dgetrs(factors, pivots, residual)[0])
-    return np.asarray(-np.linalg.lstsq(jacobian, residual, rcond=1e-12)[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

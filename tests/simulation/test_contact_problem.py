@@ -8,18 +8,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from nosnoc_py.simulation.contact_problem import (
-    FREE,
-    SLIP,
-    SLIP_BACK,
-    STICK,
-    ContactFrames,
-    LocalForces,
-    LocalProblem,
-    LocalSolver,
-    correction,
-    project_onto_cone,
-)
+from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK, ContactFrames
+from nosnoc_py.simulation.contact_problem import LocalForces, LocalProblem, LocalSolver, project_onto_cone
+from nosnoc_py.simulation.linear_algebra import correction
 
 
 def frames(widths: Sequence[int], friction: Sequence[float]) -> ContactFrames:

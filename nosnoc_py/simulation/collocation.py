@@ -1,0 +1,278 @@
+"""Runs of finite elements in known modes: their collocation equations by Newton's method, and their polynomials.
+
+In known modes the equations of the elements are smooth and square. The last row decides the common length of the
+elements: it is given, or a guard vanishes at the end of the run. Nothing here knows what the modes mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.simulation.linear_algebra import correction
+
+MOST_ITERATIONS = 30
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageEquations:
+    """The equations of one stage, of any system whose modes are chosen by masks.
+
+    Attributes
+    ----------
+    x, y, u, p, masks : SX
+        States, algebraic unknowns, controls, parameters, mode.
+    flow : SX
+        x'.
+    rows : SX, as many as y
+        Algebraic equations.
+    guards : SX
+        Nonnegative as long as the mode lasts (those of them that the mode watches).
+    """
+
+    x: ca.SX
+    y: ca.SX
+    u: ca.SX
+    p: ca.SX
+    masks: ca.SX
+    flow: ca.SX
+    rows: ca.SX
+    guards: ca.SX
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run:
+    """Elements of equal length and equal modes: h, x_left (r, n_x), x (r, n_s, n_x), y (r, n_s, n_y), x_right."""
+
+    h: float
+    modes: tuple[int, ...]
+    y_node: np.ndarray
+    x_left: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    x_right: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return len(self.x)
+
+    @property
+    def length(self) -> float:
+        """Time from the first to the last boundary."""
+        return self.h * self.count
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Linearization:
+    """Residuals of a run and their derivatives.
+
+    Attributes
+    ----------
+    rows : (r, n)
+    inner, outer : per element (n, n) and (n, n_x + 1)
+        Derivatives by the stage values of the element and by (x_left, h).
+    event : float
+        Residual of the row that decides h; `slope` (n_x + n_y,) and `by_h` are its derivatives by what is at the end
+        of the run and by h.
+    size : float
+        Largest residual.
+    """
+
+    rows: np.ndarray
+    inner: list[np.ndarray]
+    outer: list[np.ndarray]
+    event: float
+    slope: np.ndarray
+    by_h: float
+    size: float
+
+
+class Collocation:
+    """Square systems of runs of elements and their polynomials, for any `StageEquations`."""
+
+    def __init__(self, equations: StageEquations, tableau: ButcherTableau, tolerance: float) -> None:
+        self.equations, self.tableau, self.tolerance = equations, tableau, tolerance
+        self.n_x, self.n_y = equations.x.shape[0], equations.y.shape[0]
+        self.n_g = equations.guards.shape[0]
+        self.iterations = 0
+        self._x_end = lagrange(np.append(0.0, tableau.c), np.ones(1))[0]
+        self._y_end = lagrange(tableau.c, np.ones(1))[0]
+        self._maps: dict[tuple[str, int], ca.Function] = {}
+        inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
+        self._stage = ca.Function("stage", inputs, [equations.flow, equations.rows])
+        self._guards = ca.Function("guards", inputs, [equations.guards])
+        slopes = ca.jacobian(equations.guards, ca.vertcat(equations.x, equations.y))
+        self._slopes = ca.Function("slopes", inputs, [equations.guards, slopes])
+        self._element = self._build()
+
+    def solve(self, guess: Run, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None) -> Run | None:
+        """Newton's method from a guess; h is that of the guess, or where the guard vanishes at the end of the run."""
+        data = (u, p, masks)
+        values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
+        system = self._linearize(values, h, guess, data, guard)
+        for _ in range(MOST_ITERATIONS):
+            if not np.isfinite(system.size):
+                return None
+            self.iterations += 1
+            change, change_h = self._correction(system, h)
+            for halvings in range(6):
+                factor = 0.5**halvings
+                trial, trial_h = values + factor * change, h + factor * change_h
+                new = self._linearize(trial, trial_h, guess, data, guard)
+                if new.size <= max(2.0 * system.size, self.tolerance * 1e3):
+                    break
+            if converged:  # one step more than the tolerance asks for, for the last digits
+                better = new.size <= system.size
+                return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
+            values, h, system = trial, trial_h, new
+            if system.size == 0.0:
+                return self._unpack(values, h, guess)
+            converged = bool(system.size <= self.tolerance * (1.0 + np.abs(values).max()))
+        return self._unpack(values, h, guess) if converged else None
+
+    def at(self, run: Run, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """States (m, n_x) and algebraic unknowns (m, n_y) at times after the start of the run.
+
+        The latter are interpolated between the stages, and towards the left boundary linearly: a polynomial of the
+        stages may be far off there.
+        """
+        c = self.tableau.c
+        element = np.clip((times / run.h).astype(int), 0, run.count - 1)
+        theta = times / run.h - element
+        x_nodes = np.concatenate([run.x_left[:, None], run.x], axis=1)[element]
+        x = np.einsum("ms,msx->mx", lagrange(np.append(0.0, c), theta), x_nodes)
+        y_end = np.einsum("s,rsy->ry", self._y_end, run.y)
+        y_left = np.concatenate([run.y_node[None], y_end[:-1]])[element]
+        ramp = np.minimum(theta / c[0], 1.0)[:, None]
+        inside = np.einsum("ms,msy->my", lagrange(c, np.maximum(theta, c[0])), run.y[element])
+        return x, (1.0 - ramp) * y_left + ramp * inside
+
+    def guards(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """Guards (n_g, m) at m samples."""
+        m = len(x)
+        columns = (np.tile(value[:, None], (1, m)) for value in (u, p, masks))
+        return np.asarray(self._mapped(self._guards, m)(x.T, y.T, *columns).full())
+
+    def shortened(self, run: Run, length: float, count: int) -> Run:
+        """A guess for a run of `count` elements over the first part of a run (or beyond its end)."""
+        c, h = self.tableau.c, length / count
+        times = (h * (np.arange(count)[:, None] + c)).reshape(-1)
+        x, y = self.at(run, times)
+        left, _ = self.at(run, h * np.arange(count))
+        stages = (count, c.size)
+        guess = replace(run, h=h, x=x.reshape(*stages, -1), y=y.reshape(*stages, -1), x_left=left)
+        return replace(guess, x_left=np.concatenate([run.x_left[:1], left[1:]]))
+
+    def first_guess(
+        self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
+    ) -> Run:
+        """A guess of constant algebraic unknowns and a state that moves with the slope at its left."""
+        c = self.tableau.c
+        times = h * (np.arange(count)[:, None] + c)
+        left = x + h * np.arange(count)[:, None] * slope
+        moved = x + times[..., None] * slope
+        stages = np.broadcast_to(y, (*times.shape, y.size)).copy()
+        return Run(h=h, modes=modes, y_node=y, x_left=left, x=moved, y=stages, x_right=left)
+
+    def slope(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """x' at one instant."""
+        return np.asarray(self._stage(x, y, u, p, masks)[0].full()).reshape(-1)
+
+    def _linearize(
+        self, values: np.ndarray, h: float, guess: Run, data: tuple[np.ndarray, ...], guard: int | None
+    ) -> Linearization:
+        """Residuals and derivatives of all elements and of the event row."""
+        count = guess.count
+        left, x_end, y_end = self._boundaries(values, guess.x_left[0])
+        columns = [np.tile(value[:, None], (1, count)) for value in data]
+        out = self._mapped(self._element, count)(values.T, left.T, np.full((1, count), h), *columns)
+        rows, inner, outer = (np.asarray(part.full()) for part in out)
+        if guard is None:
+            event, slope, by_h = h - guess.h, np.zeros(self.n_x + self.n_y), 1.0
+        else:
+            at_end, slopes = (np.asarray(part.full()) for part in self._slopes(x_end, y_end, *data))
+            event, slope, by_h = float(at_end[guard, 0]), slopes[guard], 0.0
+        return Linearization(
+            rows=rows.T,
+            inner=np.split(inner, count, axis=1),
+            outer=np.split(outer, count, axis=1),
+            event=event,
+            slope=slope,
+            by_h=by_h,
+            size=max(float(np.abs(rows).max(initial=0.0)), abs(event)),
+        )
+
+    def _correction(self, system: Linearization, h: float) -> tuple[np.ndarray, float]:
+        """Newton's step by forward substitution: every element's is affine in that of h, which the last row decides."""
+        parts, left = [], np.zeros((self.n_x, 2))  # columns: fixed part, and per change of h
+        for rows, inner, outer in zip(system.rows, system.inner, system.outer, strict=True):
+            right = outer[:, :-1] @ left
+            right[:, 0] += rows
+            right[:, 1] += outer[:, -1]
+            part = correction(inner, right)
+            stages = part.reshape(self.tableau.stages, -1, 2)
+            left = self._x_end[0] * left + np.einsum("s,sxk->xk", self._x_end[1:], stages[:, : self.n_x])
+            parts.append(part)
+        y_end = np.einsum("s,syk->yk", self._y_end, stages[:, self.n_x :])
+        fixed, per_h = system.slope @ np.concatenate([left, y_end])
+        slope = per_h + system.by_h
+        change = -(system.event + fixed) / slope if slope else np.nan
+        steps = np.array([part[:, 0] + change * part[:, 1] for part in parts])
+        # A run changes its length by no more than half at once.
+        factor = 0.5 * abs(h) / abs(change) if abs(change) > 0.5 * abs(h) else 1.0
+        return factor * steps, factor * change
+
+    def _boundaries(self, values: np.ndarray, x_left: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Left states (r, n_x) of the elements, and state and algebraic unknowns at the end of the last."""
+        stages = values.reshape(len(values), self.tableau.stages, -1)
+        left = [x_left]
+        for x in stages[..., : self.n_x]:
+            left.append(self._x_end[0] * left[-1] + self._x_end[1:] @ x)
+        return np.array(left[:-1]), left[-1], self._y_end @ stages[-1, :, self.n_x :]
+
+    def _mapped(self, function: ca.Function, count: int) -> ca.Function:
+        """A function of `count` columns of every argument, made when first needed."""
+        key = (function.name(), count)
+        if key not in self._maps:
+            self._maps[key] = function.map(count)
+        return self._maps[key]
+
+    def _build(self) -> ca.Function:
+        """Rows of one element, and their derivatives by its stage values and by (x_left, h)."""
+        equations, stages = self.equations, self.tableau.stages
+        z, h = ca.SX.sym("z", stages * (self.n_x + self.n_y)), ca.SX.sym("h")
+        x_left = ca.SX.sym("x_left", self.n_x)
+        values = ca.reshape(z, self.n_x + self.n_y, stages)
+        x, y = values[: self.n_x, :], values[self.n_x :, :]
+        data = (equations.u, equations.p, equations.masks)
+        pairs = [self._stage(x[:, j], y[:, j], *data) for j in range(stages)]
+        flows = ca.horzcat(*[flow for flow, _ in pairs])
+        moved = ca.repmat(x_left, 1, stages) + h * flows @ ca.DM(self.tableau.a).T
+        rows = ca.vertcat(*[ca.vertcat(x[:, j] - moved[:, j], pairs[j][1]) for j in range(stages)])
+        derivatives = [ca.jacobian(rows, z), ca.jacobian(rows, ca.vertcat(x_left, h))]
+        return ca.Function("element", [z, x_left, h, *data], [rows, *derivatives])
+
+    def _unpack(self, values: np.ndarray, h: float, guess: Run) -> Run:
+        stages = values.reshape(guess.count, self.tableau.stages, -1)
+        left, end, _ = self._boundaries(values, guess.x_left[0])
+        return replace(
+            guess,
+            h=float(h),
+            x=stages[..., : self.n_x],
+            y=stages[..., self.n_x :],
+            x_left=left,
+            x_right=np.concatenate([left[1:], end[None]]),
+        )
+
+
+def lagrange(nodes: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Lagrange polynomials of the nodes at some points, (m, nodes)."""
+    basis = np.ones((at.size, nodes.size))
+    for j, node in enumerate(nodes):
+        for other in np.delete(nodes, j):
+            basis[:, j] *= (at - other) / (node - other)
+    return basis

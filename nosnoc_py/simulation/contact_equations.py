@@ -1,0 +1,89 @@
+"""The equations of one stage of a contact system, and its numbers at a node, as functions of CasADi.
+
+A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the friction force
+(stick) or the direction of slip (slip in space), slip speeds, drift multipliers of the gap rate (q' = v + sum n tau, so
+that gap and gap rate both vanish in a closed contact) and, where M depends on q or p, accelerations. Masks choose the
+rows of the modes, so that one function serves all of them.
+"""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.simulation.collocation import StageEquations
+from nosnoc_py.simulation.contact_frames import ContactFrames, friction_rows
+from nosnoc_py.systems.cls import CLS
+
+
+def directions(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX, ca.SX]:
+    """Gaps (n_c), normals (n_q, n_c) and weighted tangents (n_q, n_tt)."""
+    gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
+    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(contact) for contact in system.contacts])
+    tangents = [contact.tangent for contact in system.contacts if contact.frictional]
+    weighted = ca.horzcat(ca.SX(system.n_q, 0), *tangents) @ ca.SX(ca.diag(ca.DM(frames.weights)))
+    return gaps, ca.densify(normals), ca.densify(weighted)
+
+
+def has_constant_mass(system: CLS) -> bool:
+    """Whether M depends on neither q nor p."""
+    return bool(system.mass_matrix.is_constant())
+
+
+def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
+    """Equations and guards (gaps, normal forces, slips, slacks of friction) of a stage in the modes of the masks."""
+    n_c, n_t, n_s, n_q = frames.count, frames.weights.size, frames.spatial, system.n_q
+    gaps, normals, tangents = directions(system, frames)
+    normal, tangential, speed = ca.SX.sym("lambda_n", n_c), ca.SX.sym("y_t", n_t), ca.SX.sym("s", n_s)
+    tau = ca.SX.sym("tau", n_c if gap_rate else 0)
+    constant = has_constant_mass(system)
+    acceleration = ca.SX.sym("a", 0 if constant else n_q)
+    masks = ca.SX.sym("masks", 3 * n_c)
+    closed, slip = masks[:n_c], masks[2 * n_c :]
+    approach, rates = normals.T @ system.v, tangents.T @ system.v
+    friction, rows = friction_rows(frames, masks, normal, tangential, speed, rates)
+    force = system.force + normals @ normal + tangents @ friction
+    rows = ca.vertcat(closed * gaps + (1 - closed) * normal, rows)
+    if gap_rate:
+        rows = ca.vertcat(rows, closed * approach + (1 - closed) * tau)
+    if not constant:
+        rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
+    flow = ca.vertcat(
+        system.v + (normals @ tau if gap_rate else 0),
+        ca.DM(np.linalg.inv(np.array(ca.DM(system.mass_matrix)))) @ force if constant else acceleration,
+    )
+    slips, slacks = [], []
+    for c, part in enumerate(frames.tangents):
+        along = slip[c] * rates[part] if frames.width(c) == 1 else ca.dot(rates[part], tangential[part])
+        slips.append(along if frames.width(c) else ca.SX(0))
+        slacks.append((frames.friction[c] * normal[c]) ** 2 - ca.sumsqr(tangential[part]))
+    return StageEquations(
+        x=system.x,
+        y=ca.vertcat(normal, tangential, speed, tau, acceleration),
+        u=system.u,
+        p=system.p,
+        masks=masks,
+        flow=flow,
+        rows=rows,
+        guards=ca.vertcat(gaps, normal, *slips, *slacks),
+    )
+
+
+def force_function(equations: StageEquations, frames: ContactFrames, gap_rate: bool) -> ca.Function:
+    """Normal forces, friction forces in the user's directions, drift multipliers of a stage."""
+    n_c, n_t, n_s = frames.count, frames.weights.size, frames.spatial
+    y = equations.y
+    normal, tangential, speed = y[:n_c], y[n_c : n_c + n_t], y[n_c + n_t : n_c + n_t + n_s]
+    force, _ = friction_rows(frames, equations.masks, normal, tangential, speed, ca.SX.zeros(n_t))
+    rest = y[n_c + n_t + n_s :]
+    drift = rest[:n_c] if gap_rate else ca.SX.zeros(n_c)
+    return ca.Function("forces", [y, equations.masks], [normal, ca.DM(frames.weights) * force, drift])
+
+
+def node_function(system: CLS, frames: ContactFrames) -> ca.Function:
+    """Gaps, directions J' = (n, t), M, forces, and the rate of change J'' v of the directions along the motion."""
+    gaps, normals, tangents = directions(system, frames)
+    jacobian = ca.horzcat(normals, tangents).T
+    curvature = ca.jtimes(jacobian @ system.v, system.q, system.v)
+    outputs = [gaps, jacobian, system.mass_matrix, system.force, curvature]
+    return ca.Function("node_data", [system.x, system.u, system.p], outputs)

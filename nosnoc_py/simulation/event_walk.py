@@ -1,0 +1,296 @@
+"""The walk from a node to the next event: the modes that hold, and the first of their inequalities that fails.
+
+The modes are those at the node; if a guard is negative at once they are exchanged. The first violated guard on the
+collocation polynomials is the next event, whose equation then decides the length of the elements before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nosnoc_py.simulation.collocation import Collocation, Run
+from nosnoc_py.simulation.contact_modes import ContactModes, Node
+
+SAMPLES = 12
+MOST_PIVOTS = 12
+# An event this close to the end of the step, relatively, happens at its end.
+AT_THE_END = 1e-9
+# Brackets are not refined below this, relative to the run.
+SHORTEST = 1e-10
+# Elements of a prediction where Newton's method needs to be led.
+PARTS = 36
+JOINED = ("x_left", "x", "y", "x_right")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Crossing:
+    """A guard that turns negative: between `low` and `high` after the start of the run, probably at `time`."""
+
+    guard: int
+    low: float
+    high: float
+    time: float
+    at_start: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """The next run of a step, the guard whose event ended it (None: the end of the step), or why there is none."""
+
+    run: Run | None = None
+    guard: int | None = None
+    node: Node
+    message: str = ""
+    contact: str = ""
+
+
+class Walk:
+    """From one node to the next event or to the end of the step."""
+
+    def __init__(
+        self,
+        model: ContactModes,
+        collocation: Collocation,
+        u: np.ndarray,
+        p: np.ndarray,
+        node: Node,
+        length: float,
+        free: int,
+        sparing: bool,
+    ) -> None:
+        self.model, self.collocation, self.u, self.p = model, collocation, u, p
+        self.node, self.length, self.free, self.sparing = node, length, free, sparing
+
+    def advance(self) -> Outcome:
+        """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
+        node, modes, y = self.node, self.node.modes, self.node.y
+        if node.message:
+            return self._failure(node.message, node.contact)
+        seen: set[tuple[int, ...]] = set()
+        for _ in range(MOST_PIVOTS):
+            seen.add(modes)
+            plain = self._plain(modes, y)
+            if plain is None:
+                return self._failure("Newton's method did not converge", self._closed(modes))
+            crossing = self._first_crossing(plain)
+            if crossing is not None and not crossing.at_start:
+                found = self._until(plain, crossing)
+                if isinstance(found, Outcome):
+                    return found
+                crossing = found
+            if crossing is None:
+                return Outcome(run=plain, node=node)
+            following = [new for new in self.model.pivots(node, modes, crossing.guard, y) if new not in seen]
+            if not following:
+                break
+            modes = following[0]
+            y = self.model.guess(node, modes, self.u, self.p)
+        name, kind = self.model.describe(crossing.guard) if crossing else ("", "")
+        return self._failure(f"no consistent mode of contact {name!r} ({kind})", name)
+
+    def _plain(self, modes: tuple[int, ...], y: np.ndarray) -> Run | None:
+        """The rest of the step without an event, or the longest part of it where Newton's method converges."""
+        masks = self.model.masks(modes)
+        slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
+        length = self.length
+        for _ in range(12):
+            guess = self.collocation.first_guess(self.node.x_left, modes, y, length / self.free, self.free, slope)
+            run = self._solve(guess, None)
+            if run is not None:
+                return self._extended(run)
+            length *= 0.5
+        return None
+
+    def _extended(self, run: Run) -> Run | None:
+        """Lengthen a run to the end of the step; where that fails, at least until it meets an event."""
+        high = np.inf
+        for _ in range(40):
+            if run.length >= (1.0 - AT_THE_END) * self.length or self._first_crossing(run) is not None:
+                return run
+            target = min(2.0 * run.length, self.length) if high == np.inf else 0.5 * (run.length + high)
+            longer = self._solve(self.collocation.shortened(run, target, self.free), None)
+            run, high = (run, target) if longer is None else (longer, high)
+        return None
+
+    def _until(self, run: Run, crossing: Crossing) -> Outcome | Crossing | None:
+        """The run up to the first event; a crossing when a mode was wrong at once; None when the step ends before."""
+        for _ in range(10):
+            if crossing.time >= (1.0 - AT_THE_END) * self.length:
+                return None
+            name, kind = self.model.describe(crossing.guard)
+            share = round(self.free * crossing.time / self.length)
+            count = min(1 if self.sparing else max(share, 1), self.free - 1)
+            found = self._locate(run, crossing, count) if count else None
+            if found is None or not self._is_coherent(found):
+                turned = self._turned(run)
+                if turned is not None:
+                    return Outcome(run=turned, node=self.node)
+            if self.free == 1:
+                message = f"more switches than finite elements: no element is left after the {kind} of contact {name!r}"
+                return self._failure(message, name)
+            if found is None:
+                return self._before(run, crossing, count) or self._failure(
+                    f"the {kind} of contact {name!r} was not located", name
+                )
+            if found.length >= (1.0 - AT_THE_END) * self.length:
+                return None
+            earlier = self._first_crossing(found)
+            if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * found.length and not earlier.at_start):
+                return Outcome(run=found, guard=crossing.guard, node=self.node)
+            if earlier.at_start:
+                return earlier
+            run, crossing = found, earlier
+        return self._failure("the events of a step were not brought into order", self._closed(run.modes))
+
+    def _before(self, run: Run, crossing: Crossing, count: int) -> Outcome | None:
+        """The part before an event that was not located, so that what follows starts next to it."""
+        if crossing.low <= AT_THE_END * self.length:
+            return None
+        found = self._solve(self.collocation.shortened(run, crossing.low, count), None)
+        good = found is not None and self._first_crossing(found) is None
+        return Outcome(run=found, node=self.node) if good else None
+
+    def _is_coherent(self, run: Run) -> bool:
+        y = _flat(run.y)
+        return bool(np.array_equal(self.model.slips.coherent(run.y_node, y, run.modes), y))
+
+    def _turned(self, run: Run) -> Run | None:
+        """The rest of the step when something turns sharply but does not stop."""
+        if self._guess_along(run) is None:
+            return None
+        found = self._along(run)
+        if found is None and (parts := self._in_parts(run)) is not None:
+            found = self._along(self.collocation.shortened(parts, self.length, self.free))
+        if found is None:
+            return None
+        blind = self.model.slips.blind(found.modes)
+        return found if self._first_crossing(found, blind) is None else None
+
+    def _in_parts(self, run: Run) -> Run | None:
+        """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
+        h = self.length / PARTS
+        masks = self.model.masks(run.modes)
+        x, y, parts = run.x_left[0], run.y_node, []
+        for _ in range(PARTS):
+            slope = self.collocation.slope(x, y, self.u, self.p, masks)
+            part = self._along(self.collocation.first_guess(x, run.modes, y, h, 1, slope))
+            if part is None:
+                return None
+            parts.append(part)
+            x, y = part.x_right[-1], part.y[-1, -1]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in JOINED}
+        return Run(h=h, modes=run.modes, y_node=run.y_node, **joined)
+
+    def _along(self, guess: Run) -> Run | None:
+        """A run that slips where it moves, from a guess that does."""
+        start = self._guess_along(guess)
+        found = None if start is None else self._solve(start, None)
+        on = found is not None and self.model.slips.slips_on(_flat(found.y), found.modes)
+        return found if on else None
+
+    def _guess_along(self, run: Run) -> Run | None:
+        stages = _flat(run.x), _flat(run.y)
+        y = self.model.slips.turned(*stages, self.p, run.modes)
+        return None if y is None else replace(run, y=y.reshape(run.y.shape))
+
+    def _locate(self, run: Run, crossing: Crossing, count: int) -> Run | None:
+        """A run of `count` elements that ends at an event: Newton's method, else a search for the root in h."""
+        guess = self.collocation.shortened(run, crossing.time, count)
+        found = self._solve(guess, crossing.guard)
+        margin = crossing.high - crossing.low + SHORTEST * self.length
+        if found is not None and crossing.low - margin <= found.length <= crossing.high + margin and found.h > 0:
+            return found
+        return self._search(run, crossing, count)
+
+    def _search(self, run: Run, crossing: Crossing, count: int) -> Run | None:
+        """Bisection for the length at whose end the guard vanishes, if it changes its sign by vanishing."""
+        low, high, best = crossing.low, crossing.high, run
+        largest, end = 0.0, np.inf
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            found = self._solve(self.collocation.shortened(best, middle, count), None)
+            if found is None:
+                return None
+            best, end = found, self._end_guard(found, crossing.guard)
+            largest = max(largest, abs(end))
+            low, high = (middle, high) if end > 0 else (low, middle)
+            if end == 0.0 or high - low <= 1e-15 * high:
+                break
+        return best if abs(end) <= 1e-8 * largest else None
+
+    def _end_guard(self, run: Run, guard: int) -> float:
+        x, y = self.collocation.at(run, np.array([run.length]))
+        values = self.collocation.guards(x, y, self.u, self.p, self.model.masks(run.modes))
+        return float(values[guard, 0])
+
+    def _solve(self, guess: Run, guard: int | None) -> Run | None:
+        return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
+
+    def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
+        """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
+        grid = np.append(0.0, np.concatenate([self.collocation.tableau.c, np.arange(1, SAMPLES + 1) / SAMPLES]))
+        times = run.h * np.unique((np.arange(run.count)[:, None] + grid).reshape(-1))
+        sample = self._sampler(run)
+        values = sample(times)
+        if values.size == 0:
+            return None
+        tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
+        tolerance = tolerance + np.maximum(0.0, -values[:, 0])
+        bad = (values < -tolerance[:, None]) & self.model.watched(run.modes)[:, None]
+        bad[list(blind)] = False
+        if not bad.any():
+            return None
+        crossings = [
+            self._bracket(int(g), times, values[g], tolerance[g], sample, run.length)
+            for g in np.flatnonzero(bad[:, int(np.argmax(bad.any(axis=0)))])
+        ]
+        return min(crossings, key=lambda crossing: crossing.time)
+
+    def _sampler(self, run: Run) -> Callable[[np.ndarray], np.ndarray]:
+        """Guards as a function of times after the start of a run."""
+        masks = self.model.masks(run.modes)
+        y = self.model.slips.coherent(run.y_node, _flat(run.y), run.modes)
+        upright = replace(run, y=y.reshape(run.y.shape))
+
+        def sample(times: np.ndarray) -> np.ndarray:
+            return self.collocation.guards(*self.collocation.at(upright, times), self.u, self.p, masks)
+
+        return sample
+
+    def _bracket(
+        self,
+        guard: int,
+        times: np.ndarray,
+        values: np.ndarray,
+        tolerance: float,
+        sample: Callable[[np.ndarray], np.ndarray],
+        length: float,
+    ) -> Crossing:
+        """Refine a bracket until the guard is clearly positive at its lower end, or it has shrunk to a point."""
+        nearest = self.model.nearest()[guard] * length
+        for _ in range(12):
+            k = int(np.argmax(values < -tolerance))
+            j = int(np.flatnonzero(values[: k + 1] >= 0.0).max(initial=0))
+            low, high, before, after = float(times[j]), float(times[k]), max(float(values[j]), 0.0), float(values[k])
+            if before > tolerance or high <= nearest or high - low <= SHORTEST * length:
+                break
+            times = np.linspace(low, high, SAMPLES + 1)
+            values = sample(times)[guard]
+            if not (values < -tolerance).any():
+                break
+        time = low + (high - low) * before / (before - after)
+        return Crossing(guard=guard, low=low, high=high, time=time, at_start=time <= nearest)
+
+    def _closed(self, modes: tuple[int, ...]) -> str:
+        return ", ".join(name for name, mode in zip(self.model.names, modes, strict=True) if mode)
+
+    def _failure(self, message: str, contact: str) -> Outcome:
+        return Outcome(node=self.node, message=message, contact=contact)
+
+
+def _flat(stages: np.ndarray) -> np.ndarray:
+    """Stage values (r, n_s, n) below each other."""
+    return stages.reshape(stages.shape[0] * stages.shape[1], stages.shape[2])
