@@ -58,7 +58,7 @@ class MultiStart(Options):
     starts : int
         Descents from the guess and from random controls.
     kicks : int
-        Further descents, each from the best control so far with some of its entries changed at random.
+        Further descents, each from the best of some random changes of the best control so far.
     candidates : int
         Random controls of which each descent takes the best one.
     iterations : int
@@ -129,6 +129,7 @@ class Rollouts:
     def __init__(self, problem: Transcription, weight: float) -> None:
         self.problem, self._weight = problem, weight
         self.embedding = Embedding(problem)
+        self.elements = len(problem.elements) // problem.method.control_stages
         mpcc = problem.mpcc
         blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
         self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
@@ -322,42 +323,55 @@ class _Search:
         self.options, self.ocp, self.method = options, ocp, method
         self.callback, self.deadline = callback, deadline
         self.problem = transcribe(ocp, method)
-        self.embedding = Embedding(self.problem)
-        fine = transcribe(ocp, method.replace(finite_elements=max(options.elements, method.finite_elements)))
-        self.rollouts = Rollouts(fine, options.constraint_weight)
+        self.own = Rollouts(self.problem, options.constraint_weight)
+        fine = transcribe(ocp, method.replace(finite_elements=max(options.elements, self.own.elements)))
+        self.fine = Rollouts(fine, options.constraint_weight)
         self.records: list[StepRecord] = []
         self.stopped: Status | None = None
 
     def run(self, guess: Any, started: float) -> Solution:
         """Descend from all starts, polish the best motions first, return the best solution."""
         motions: list[tuple[np.ndarray, Rollout]] = []
-        for number, u in enumerate(self._starts(guess, motions)):
-            motions.append(self._descent(number, u))
+        for number, (rollouts, u) in enumerate(self._starts(guess, motions)):
+            motions.append(self._descent(number, rollouts, u))
             if self._is_over():
                 break
         motions.sort(key=lambda motion: motion[1].objective)
-        best: SolverState | None = None
-        for u, _ in motions:
-            best = _better(best, self._polished(u))
-            if best.status is Status.SOLVED or self._is_over():
-                break
-        assert best is not None
+        best = self._best(motions)
         if self.stopped is not None and best.status is not Status.SOLVED:
             best = replace(best, status=self.stopped)
         best = replace(best, records=tuple(replace(r, step=i) for i, r in enumerate([*self.records, *best.records])))
         seconds = time.monotonic() - started
         return self.problem.solution(best, solver=repr(self.options), wall_seconds=seconds)
 
+    def _best(self, motions: list[tuple[np.ndarray, Rollout]]) -> SolverState:
+        """The first motion that its own branch solves; where there is none, what homotopies make of the motions."""
+        for u, motion in motions:
+            found = self._on_branch(u) if np.isfinite(motion.objective) else None
+            if found is not None:
+                return found
+        best: SolverState | None = None
+        for u, _ in motions:
+            best = _better(best, self._by_homotopy(u))
+            if best.status is Status.SOLVED or self._is_over():
+                break
+        assert best is not None
+        return best
+
     def _is_over(self) -> bool:
         if self.stopped is None and time.monotonic() > self.deadline:
             self.stopped = Status.TIME_LIMIT
         return self.stopped is not None
 
-    def _starts(self, guess: Any, motions: list[tuple[np.ndarray, Rollout]]) -> Iterator[np.ndarray]:
-        """The guess, or rest; the best of some random controls for each start; kicks of the best motion."""
+    def _starts(self, guess: Any, motions: list[tuple[np.ndarray, Rollout]]) -> Iterator[tuple[Rollouts, np.ndarray]]:
+        """The guess, or rest; the best of some random controls for each start; kicks of the best motion.
+
+        More elements let a descent pass through motions with many events. Every second kick goes to the problem's own
+        elements: what it finds there can be polished.
+        """
         low, high = self.ocp.u_bounds
         shape = (self.method.control_stages, low.size)
-        yield np.clip(self._given(guess, shape), low, high)
+        yield self.fine, np.clip(self._given(guess, shape), low, high)
         if low.size == 0:
             return
         finite = np.isfinite(low) & np.isfinite(high)
@@ -367,20 +381,33 @@ class _Search:
         middle, half = (low_end + high_end) / 2, (high_end - low_end) / 2
         random = np.random.default_rng(self.options.seed)
         for _ in range(1, self.options.starts):
-            trials: list[tuple[float, int, np.ndarray]] = []
-            for _ in range(self.options.candidates):
+
+            def drawn() -> np.ndarray:
                 block = int(random.integers(1, 4))
                 values = random.uniform(-1, 1, (-(-shape[0] // block), shape[1])) * random.uniform(0.2, 1.0)
-                u = middle + self.options.spread * half * np.repeat(values, block, axis=0)[: shape[0]]
-                trials.append((self.rollouts(u := np.clip(u, low, high)).objective, len(trials), u))
-                if self._is_over():
-                    break
-            yield min(trials)[2]
-        for _ in range(self.options.kicks):
+                return middle + self.options.spread * half * np.repeat(values, block, axis=0)[: shape[0]]
+
+            yield self.fine, self._best_of(self.fine, drawn)
+        for k in range(self.options.kicks):
             best = min(motions, key=lambda motion: motion[1].objective)[0]
-            changed = random.random(shape) < random.uniform(0.1, 0.6)
-            size = self.options.spread * random.choice([0.05, 0.15, 0.4])
-            yield np.clip(best + size * half * random.normal(size=shape) * changed, low, high)
+
+            def kicked(best: np.ndarray = best) -> np.ndarray:
+                changed = random.random(shape) < random.uniform(0.1, 0.6)
+                size = self.options.spread * random.choice([0.01, 0.05, 0.15])
+                return best + size * half * random.normal(size=shape) * changed
+
+            rollouts = self.own if k % 2 == 0 else self.fine
+            yield rollouts, self._best_of(rollouts, kicked)
+
+    def _best_of(self, rollouts: Rollouts, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        """The best of some random controls."""
+        trials: list[tuple[float, int, np.ndarray]] = []
+        for number in range(self.options.candidates):
+            u = np.clip(draw(), *self.ocp.u_bounds)
+            trials.append((rollouts(u).objective, number, u))
+            if self._is_over():
+                break
+        return min(trials)[2]
 
     def _given(self, guess: Any, shape: tuple[int, int]) -> np.ndarray:
         if guess is None:
@@ -390,7 +417,7 @@ class _Search:
         law = control_guess(guess, shape[1], self.ocp.horizon) if law is None else law
         return np.array([law(t) for t in middles]).reshape(shape)
 
-    def _descent(self, number: int, u: np.ndarray) -> tuple[np.ndarray, Rollout]:
+    def _descent(self, number: int, rollouts: Rollouts, u: np.ndarray) -> tuple[np.ndarray, Rollout]:
         last = time.monotonic()
 
         def report(here: Rollout) -> bool:
@@ -400,7 +427,7 @@ class _Search:
             last = now
             return self._is_over()
 
-        return descend(self.rollouts, u, self.ocp.u_bounds, self.options.iterations, report)
+        return descend(rollouts, u, self.ocp.u_bounds, self.options.iterations, report)
 
     def _log(self, label: str, objective: float, seconds: float) -> None:
         line = StepRecord(
@@ -418,22 +445,29 @@ class _Search:
         if self.callback is not None:
             self.stopped = asked_to_stop(self.callback, SearchState(records=tuple(self.records))) or self.stopped
 
-    def _polished(self, u: np.ndarray) -> SolverState:
-        """Solve on the finite elements from a control: on the branch of its simulation, else by a homotopy."""
-        problem, polish = self.problem, self.options.polish
-        values = problem.mpcc.p0
-        w = self.embedding(u)
-        if w is not None:
-            found = polish.finish_only(problem.solvers, w, values)
-            if found.finished and polish.residuals_small(found):
-                return replace(found, status=Status.SOLVED)
-        start = problem.initial_guess(self._trajectory(u)) if w is None else w
+    def _on_branch(self, u: np.ndarray) -> SolverState | None:
+        """Solve on the finite elements, in the active set of the simulation; None where that fails."""
+        w, problem, polish = self.own.embedding(u), self.problem, self.options.polish
+        if w is None:
+            return None
+        found = polish.finish_only(problem.solvers, w, problem.mpcc.p0)
+        return replace(found, status=Status.SOLVED) if found.finished and polish.residuals_small(found) else None
+
+    def _by_homotopy(self, u: np.ndarray) -> SolverState:
+        """Solve on the finite elements by a homotopy that starts at the motion of a control."""
+        problem = self.problem
         left = None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
-        return polish.run(problem.mpcc, start, values, solvers=problem.solvers, callback=self.callback, time_limit=left)
+        return self.options.polish.run(
+            problem.mpcc,
+            problem.initial_guess(self._trajectory(u)),
+            solvers=problem.solvers,
+            callback=self.callback,
+            time_limit=left,
+        )
 
     def _trajectory(self, u: np.ndarray) -> Any:
         """The motion of a control as a guess; the control itself where it cannot be simulated."""
-        method = self.method.replace(finite_elements=self.rollouts.problem.method.finite_elements)
+        method = self.method.replace(finite_elements=self.fine.elements)
         motion = simulate(
             self.ocp.system,
             x0=self.ocp.x0,

@@ -166,7 +166,7 @@ class ContactModes:
         return (*modes[:c], new, *modes[c + 1 :])
 
     def _stopped(self, modes: tuple[int, ...], contact: int, x: np.ndarray, p: np.ndarray) -> tuple[int, ...]:
-        """All contacts that stop together stick: where forces are not unique, slip at no speed would be admissible too."""
+        """What stops together sticks together: where forces are not unique, slip at no speed is admissible too."""
         stops = self.slips.speeds(x, p) <= RESTING
         stops[contact] = True
         return tuple(STICK if stop and mode >= SLIP else mode for mode, stop in zip(modes, stops, strict=True))

@@ -10,7 +10,7 @@ accelerations. Tangents carry the weights of an anisotropic cone, so that all co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -71,11 +71,16 @@ class LocalSolver:
         n_c, tangents = frames.count, frames.tangents
         self._blocks = [np.concatenate([[c], n_c + np.arange(t.start, t.stop)]) for c, t in enumerate(tangents)]
 
-    def solve(self, problem: LocalProblem, hints: Iterable[Sequence[int]] = ()) -> LocalForces | None:
+    def solve(self, problem: LocalProblem, hints: Sequence[Sequence[int]] = ()) -> LocalForces | None:
         """The first admissible solution: in the hinted modes, in those of the sweeps, in any modes at all."""
         start = np.zeros(problem.offset.size)
         for modes in hints:
             found = self.in_modes(problem, modes, start)
+            if self.admissible(problem, found):
+                return found
+        for modes in (modes for modes in hints if list(modes).count(STICK) > 1):
+            # Forces that are not unique: those that load friction least, next to what the normals bear alone.
+            found = self.in_modes(problem, modes, self._sweep(problem, friction=0.0))
             if self.admissible(problem, found):
                 return found
         start = self._sweep(problem)
@@ -152,14 +157,14 @@ class LocalSolver:
             every = [modes for modes in product(*options) if modes != first]
             yield from sorted(every, key=lambda modes: sum(a != b for a, b in zip(modes, first, strict=True)))
 
-    def _sweep(self, problem: LocalProblem) -> np.ndarray:
-        """Projected Gauss-Seidel with De Saxce's projection onto the friction cone."""
+    def _sweep(self, problem: LocalProblem, friction: float = 1.0) -> np.ndarray:
+        """Projected Gauss-Seidel with De Saxce's projection onto the friction cone, of `friction` times the slope."""
         forces = np.zeros(problem.offset.size)
         rho = {c: 1.0 / max(np.linalg.eigvalsh(self._block(problem, c))[-1], 1e-300) for c in problem.active}
         for _ in range(SWEEPS):
             before = forces.copy()
             for c in problem.active:
-                self._relax(problem, c, rho[c], forces)
+                self._relax(problem, c, rho[c], friction * self.frames.friction[c], forces)
             if np.abs(forces - before).max(initial=0.0) <= 1e-13 * (1.0 + np.abs(forces).max(initial=0.0)):
                 break
         return forces
@@ -167,9 +172,9 @@ class LocalSolver:
     def _block(self, problem: LocalProblem, c: int) -> np.ndarray:
         return problem.delassus[np.ix_(self._blocks[c], self._blocks[c])]
 
-    def _relax(self, problem: LocalProblem, c: int, rho: float, forces: np.ndarray) -> None:
+    def _relax(self, problem: LocalProblem, c: int, rho: float, mu: float, forces: np.ndarray) -> None:
         """One contact of a sweep; changes `forces` in place."""
-        block, mu = self._blocks[c], self.frames.friction[c]
+        block = self._blocks[c]
         rate = problem.delassus[block] @ forces + problem.offset[block]
         if problem.held[c]:
             along = np.concatenate([[1.0], -mu * problem.direction[self.frames.tangents[c]]])
