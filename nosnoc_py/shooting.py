@@ -78,7 +78,7 @@ class MultiStart(Options):
 
     starts: int = Field(default=6, ge=1)
     kicks: int = Field(default=4, ge=0)
-    candidates: int = Field(default=10, ge=1)
+    candidates: int = Field(default=4, ge=1)
     iterations: int = Field(default=200, ge=0)
     elements: int = Field(default=3, ge=1)
     spread: float = Field(default=1.0, gt=0)

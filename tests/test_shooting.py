@@ -141,7 +141,7 @@ def test_a_push_with_friction() -> None:
     """With dry friction mu g = 1 the mass needs a second to come to 1 and stop: against the reduced smooth problem."""
     ocp = slider(friction=1 / 9.81, bounds=ns.Bounds(u=(-20, 20)))
     states: list[Any] = []
-    solution = ns.solve(ocp, METHOD, ns.MultiStart(starts=4, kicks=4, candidates=5), callback=states.append)
+    solution = ns.solve(ocp, METHOD, ns.MultiStart(starts=6, kicks=0, candidates=1), callback=states.append)
     assert solution.success
     assert solution.log[0].label.startswith("shooting")
     assert len(states) > 1

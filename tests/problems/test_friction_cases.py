@@ -60,9 +60,8 @@ def test_every_case_comes_out() -> None:
             row = simulate(case, METHOD, steps=steps)
             assert row.status == "solved", (row.label, row.message)
             assert row.error < 1e-12, row.label
-            if case.name != "corner_edge_stop_3d":  # two contacts that share one stop: which is named is not unique
-                assert row.success, (row.label, row.missing)
-                assert not row.event_error > 1e-12, row.label
+            assert row.success, (row.label, row.missing)
+            assert not row.event_error > 1e-12, row.label
 
 
 def test_the_curve_comes_out_with_the_order_of_the_method() -> None:
