@@ -144,3 +144,17 @@ def test_bouncing_rod_meets_its_closed_form() -> None:
     assert falling_rod.errors(trajectory, wrong)["velocity_after"] < 1e-11  # it sticks: friction has a reserve
     wrong = {**arguments, "restitution": 0.49}
     assert falling_rod.errors(trajectory, wrong)["velocity_after"] > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("elements", [2, 3])
+def test_every_case_over_step_counts(elements: int) -> None:
+    """One to twenty steps, as far as the events of the case can lie in different steps; no step fails."""
+    for case in (case for case in CASES if case.polynomial):
+        for steps in range(max(1, 2 * case.event_times if elements == 2 else case.event_times), 21):
+            row = simulate(case, METHOD.replace(finite_elements=elements), steps=steps)
+            assert row.status == "solved", (row.label, steps, row.message)
+            assert row.homotopies == 0, (row.label, steps, row.message)
+            assert row.error < 1e-10, (row.label, steps)
+            assert not row.event_error > 1e-10, (row.label, steps)

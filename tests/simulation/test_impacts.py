@@ -1,0 +1,110 @@
+"""Impacts with friction and at several contacts: energy, and what has no admissible solution."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+
+
+def particle(contacts: list[ns.Contact], q: ca.SX, v: ca.SX) -> ns.CLS:
+    return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=contacts)
+
+
+def wedge(restitution: float) -> ns.CLS:
+    """A wall and a plane whose normal points against it: an impulse of the plane pushes into the wall."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    wall = ns.Contact("wall", gap=q[0], restitution=restitution)
+    return particle([wall, ns.Contact("plane", gap=-0.8 * q[0] + 0.6 * q[1])], q, v)
+
+
+# It leaves the wall with 1 and hits the plane with 2.
+LEAVING = [0.0, 0.0, 1.0, -2.0]
+
+
+def test_an_impact_without_admissible_solution_ends_in_a_status() -> None:
+    """The plane's impulse alone would send it into the wall with .6, and the wall may only answer with -e 1 < 0."""
+    trajectory = ns.simulate(wedge(0.5), x0=LEAVING, duration=0.1, steps=1)
+    assert trajectory.status is ns.Status.NO_ADMISSIBLE_IMPACT
+    assert "wall" in trajectory.message
+    assert "restitution" in trajectory.status.remedy
+    np.testing.assert_array_equal(trajectory.final_state, LEAVING)
+
+
+def test_the_same_impact_without_restitution_is_fine() -> None:
+    """Both impulses: the particle ends in the edge, n'v+ = 0 twice."""
+    trajectory = ns.simulate(wedge(0.0), x0=LEAVING, duration=0.1, steps=1)
+    assert trajectory.success
+    np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-14)
+
+
+def rod(friction: float, restitution: float, angle: float) -> tuple[ns.CLS, list[float]]:
+    """A rod of length 2 that falls on one end: the impulse is not central, n'M^-1 t is not zero."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    arm = ca.vertcat(ca.cos(q[2]), ca.sin(q[2]))
+    tip = ns.Contact(
+        "tip",
+        gap=q[1] - arm[1],
+        normal=ca.vertcat(0, 1, -arm[0]),
+        tangent=ca.vertcat(1, 0, arm[1]),
+        friction=friction,
+        restitution=restitution,
+    )
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.DM([1, 1, 1 / 3])), force=ca.DM([0, -9.81, 0]), contacts=[tip])
+    return system, [0.0, float(np.sin(angle)) + 0.02, angle]
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.8, 1.2])
+@pytest.mark.parametrize("speed", [-3.0, -0.5, 0.5, 3.0])
+def test_inelastic_impacts_with_friction_gain_no_energy(speed: float, angle: float) -> None:
+    system, q = rod(0.6, 0.0, angle)
+    trajectory = ns.simulate(system, x0=[*q, speed, -2.0, 0.0], duration=0.03, steps=2)
+    assert trajectory.success
+    impact = trajectory.impacts[0]
+    before, after = (trajectory(impact.time, side)[3:] for side in ("-", "+"))
+    gain = 0.5 * float(np.array([1, 1, 1 / 3]) @ (after**2 - before**2))
+    assert impact.energy_gain == pytest.approx(gain, abs=1e-12)
+    assert gain <= 1e-12
+    assert "kinetic energy" not in trajectory.message
+
+
+def test_a_gain_of_energy_is_computed_and_told() -> None:
+    """Newton's restitution with friction on a turning rod: for some slip velocities energy comes from nowhere."""
+    gains = []
+    for speed in (-8.0, -0.44, 8.0):
+        system, q = rod(0.6, 1.0, 0.79)
+        trajectory = ns.simulate(system, x0=[*q, speed, -2.0, 3.87], duration=0.03, steps=2)
+        assert trajectory.success, trajectory.message
+        gain = trajectory.impacts[0].energy_gain
+        assert gain is not None
+        assert ("impacts gained" in trajectory.message) == (gain > 1e-9)
+        gains.append(gain)
+    assert max(gains) > 1.0
+    assert min(gains) < -1.0
+
+
+def test_too_many_switches_name_the_contact() -> None:
+    """A fast bounce between two walls has more impacts in a step than elements."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    contacts = [ns.Contact("left", gap=q, restitution=1.0), ns.Contact("right", gap=1 - q, restitution=1.0)]
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1.0), force=ca.SX(0), contacts=contacts)
+    trajectory = ns.simulate(system, x0=[0.5, 10.0], duration=1.0, steps=1)
+    assert trajectory.status is ns.Status.STEP_FAILED
+    assert "more switches than finite elements" in trajectory.message
+    assert "'left'" in trajectory.message or "'right'" in trajectory.message
+
+
+def test_steps_that_take_an_mpcc_are_counted() -> None:
+    """Where Newton's method is told to fail, the MPCC takes over, and the trajectory says so."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ground])
+    simulator = ns.Simulator(system, step=0.05)
+    assert simulator.step(simulator.init([0, 0, 1, 0])).attempts == 0
+    by_mpcc = ns.Simulator(system, step=0.05, solver=ns.Homotopy(steering="direct", sigma_min=1e-12))
+    state = by_mpcc.step(by_mpcc.init([0, 0, 1, 0]))
+    assert state.status is ns.Status.SOLVED
+    assert state.attempts >= 1
+    np.testing.assert_allclose(state.x, simulator.step(simulator.init([0, 0, 1, 0])).x, rtol=0, atol=1e-9)
