@@ -71,8 +71,8 @@ class Simulator:
     """Steps of equal length of one system by one method; the program is built once.
 
     Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
-    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit (fixed steps,
-    a friction cone that is not Coulomb's) is solved as an MPCC throughout.
+    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit (fixed
+    steps, a friction cone that is not Coulomb's) is solved as an MPCC throughout.
 
     Parameters
     ----------
@@ -120,8 +120,9 @@ class Simulator:
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str) -> SimulatorState:
         """Try every guess; keep the best of what is no solution."""
         best: SolverState | None = None
-        iterations, attempt = 0, 0
-        for attempt, found in enumerate(self._mpcc_step(values), start=1):
+        iterations = attempts = 0
+        for found in self._mpcc_step(values):
+            attempts += 1
             iterations += sum(record.iterations for record in found.records)
             if found.status is Status.INTERRUPTED or (
                 found.status is Status.SOLVED and not self._is_wrong(state, found)
@@ -132,7 +133,7 @@ class Simulator:
                 best = replace(found, status=Status.STEP_FAILED)
         assert best is not None
         residuals: dict[str, Any] = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
-        more: dict[str, Any] = {"attempts": attempt, "iterations": iterations, "message": message, **residuals}
+        more: dict[str, Any] = {"attempts": attempts, "iterations": iterations, "message": message, **residuals}
         if best.status is not Status.SOLVED:
             return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
         return self._advance(state, best.w, values, **more)

@@ -7,6 +7,7 @@ elsewhere, from other expressions, so their residuals are a certificate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import casadi as ca
 import numpy as np
@@ -79,7 +80,7 @@ class Filling:
         slips = [weights(c)[1] * (c.tangent.T @ system.v) for c in self._frictional]
         self._slips = ca.Function("slips", arguments, [ca.vertcat(ca.SX(0, 1), *slips)])
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
-        self._parts = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self._parts = [slice(a, b) for a, b in pairwise(ends)]
         self._restitution = np.array([c.restitution for c in system.contacts])
         self._momentum = self._acceleration()
 

@@ -1,10 +1,4 @@
-"""Shooting over exact simulations: descent from several controls, then a polish on the finite elements.
-
-Relaxed complementarities blur which contact closes when, and a homotopy keeps the sequence of events it happens to find
-(often held by its own time grid). A simulation with located events has no such memory: its objective is a continuous,
-piecewise smooth function of the control, whatever the sequence. So the search goes over controls, and what it finds
-starts the finite elements of the optimal control problem, exactly, as a feasible point.
-"""
+"""Many descents, the best motion polished on the finite elements."""
 
 from __future__ import annotations
 
@@ -19,30 +13,18 @@ from pydantic import Field
 from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.branch import guess_branch, shortest_step
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState, asked_to_stop
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
+from nosnoc_py.shooting.descent import descend
+from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.fesd import run as simulate
 from nosnoc_py.simulation.filling import is_exact
-from nosnoc_py.simulation.stepping import NewtonStepper
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
-from nosnoc_py.transcription import (
-    Transcription,
-    gap_rate_of,
-    rest_velocity_of,
-    transcribe,
-    transcribe_step,
-)
-
-# A step has to achieve this part of what the gradient promises.
-ARMIJO = 1e-4
-HALVINGS = 20
-# A search ends where this many iterations gained less than that part of the objective.
-PATIENCE, GAIN = 8, 1e-5
+from nosnoc_py.transcription import transcribe
 
 
 class MultiStart(Options):
@@ -112,195 +94,6 @@ class MultiStart(Options):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rollout:
-    """One exact simulation: the iterate of the finite elements that it is, and its objective.
-
-    The objective holds penalties for violated constraints; a simulation that failed has no iterate and costs infinitely
-    much.
-    """
-
-    w: np.ndarray | None
-    objective: float
-
-
-class Rollouts:
-    """Simulates controls of one OCP on its own finite elements, and differentiates them; built once."""
-
-    def __init__(self, problem: Transcription, weight: float) -> None:
-        self.problem, self._weight = problem, weight
-        self.embedding = Embedding(problem)
-        self.elements = len(problem.elements) // problem.method.control_stages
-        mpcc = problem.mpcc
-        blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
-        self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
-        self._others = np.setdiff1d(np.arange(mpcc.w0.size), self._controls)
-        self._limited = np.zeros(mpcc.w0.size, bool)  # states: their bounds are constraints of the problem
-        for name in ("x", "x_right"):
-            for block in mpcc.variables.blocks(name) if name in mpcc.variables.names else ():
-                self._limited[block.rows] = True
-        self._constrained = np.zeros(mpcc.lbg.size, bool)
-        for block in mpcc.constraints.blocks():
-            self._constrained[block.rows] = block.name.startswith("constraint ")
-        self._equations = (mpcc.lbg == mpcc.ubg) & ~self._constrained
-
-    def __call__(self, u: np.ndarray) -> Rollout:
-        """Simulate controls u (N, n_u)."""
-        w = self.embedding(u)
-        if w is None:
-            return Rollout(w=None, objective=np.inf)
-        mpcc = self.problem.mpcc
-        at = self.problem.solvers.evaluator(w, mpcc.p0)
-        beyond, out = self._violations(w, at.g)
-        return Rollout(w=w, objective=at.objective + self._weight * float(beyond @ beyond + out @ out))
-
-    def _violations(self, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far states are beyond their bounds, and constraints beyond theirs; with a sign."""
-        m = self.problem.mpcc
-        beyond = np.where(self._limited, w - np.clip(w, m.lbw, m.ubw), 0.0)
-        return beyond, np.where(self._constrained, g - np.clip(g, m.lbg, m.ubg), 0.0)
-
-    def gradient(self, here: Rollout) -> np.ndarray:
-        """Derivatives of the objective by the controls (N n_u,), by the implicit function theorem.
-
-        The equations of the simulation in its active set determine everything else; redundant ones do no harm.
-        """
-        assert here.w is not None
-        problem, mpcc = self.problem, self.problem.mpcc
-        at = problem.solvers.linearizer(here.w, mpcc.p0)
-        values = problem.solvers.evaluator(here.w, mpcc.p0)
-        branch = guess_branch(mpcc, values)
-        beyond, out = self._violations(here.w, values.g)
-        rows = at.jacobian.tocsr()
-        slope = at.grad + 2 * self._weight * (beyond + rows[: mpcc.lbg.size].T @ out)
-        held = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))
-        matrix = rows[held].tocsc()
-        multipliers = shortest_step(matrix[:, self._others].T.tocsr(), slope[self._others])
-        return np.asarray(slope[self._controls] - matrix[:, self._controls].T @ multipliers)
-
-
-class Embedding:
-    """Iterates of an OCP in which its own finite elements simulate a control; built once.
-
-    Steps of the simulation are the control stages of the problem: the same variables under the same names. An iterate
-    satisfies every equation and complementarity; bounds of steps and states, and constraints, it need not satisfy.
-    """
-
-    def __init__(self, problem: Transcription) -> None:
-        ocp, method = problem.ocp, problem.method
-        if isinstance(method.finite_elements, tuple):
-            raise OptionError("finite_elements: MultiStart takes one number for all control stages, given a tuple.")
-        self._problem = problem
-        same = method.replace(
-            gap_rate=gap_rate_of(method, ocp.system, simulation=False),
-            rest_velocity=rest_velocity_of(method, simulation=False),
-        )
-        self._step = transcribe_step(ocp.system, same)
-        self._stepper = NewtonStepper(ocp.system, self._step)
-        size, layout = self._step.mpcc.w0.size, self._step.mpcc.variables
-        self._source = np.zeros(problem.mpcc.w0.size, int)
-        controls = problem.method.control_stages * size
-        for block in problem.mpcc.variables.blocks():
-            k = block.at.stage or 0
-            if block.name == "u":
-                first = controls + k * ocp.system.n_u
-            else:
-                first = k * size + layout[block.name, 0, block.at.element, block.at.rk].start
-            self._source[block.rows] = first + np.arange(len(block.components))
-
-    def __call__(self, u: np.ndarray) -> np.ndarray | None:
-        """Return w for controls u (N, n_u), or None where a step fails."""
-        ocp, parameters = self._problem.ocp, self._step.mpcc.parameters
-        x, modes, parts = np.asarray(ocp.x0), None, []
-        for row in u:
-            values = self._step.mpcc.p0.copy()
-            values[parameters["x0"]], values[parameters["p"]], values[parameters["u"]] = x, ocp.p, row
-            values[parameters["horizon"]] = ocp.horizon / len(u)
-            found = self._stepper(values, modes)
-            if found.w is None:
-                return None
-            x, modes = self._step.read(found.w, values).x_right[-1], found.modes
-            parts.append(found.w)
-        return np.concatenate([*parts, u.reshape(-1)])[self._source]
-
-
-def descend(
-    rollouts: Rollouts,
-    u: np.ndarray,
-    bounds: tuple[np.ndarray, np.ndarray],
-    iterations: int,
-    report: Callable[[Rollout], bool],
-) -> tuple[np.ndarray, Rollout]:
-    """BFGS with projection on bounds (n_u,) from a control u (N, n_u); `report` sees every iterate and may end it."""
-    low, high = (np.broadcast_to(bound, u.shape).reshape(-1) for bound in bounds)
-    here = rollouts(u)
-    if here.w is None:
-        return u, here
-    gradient = rollouts.gradient(here)
-    inverse: np.ndarray | None = None
-    past = [here.objective]
-    for _ in range(iterations):
-        flat = u.reshape(-1)
-        stuck = ((flat <= low) & (gradient > 0)) | ((flat >= high) & (gradient < 0))
-        direction = _direction(inverse, gradient, stuck)
-        if direction is None:
-            inverse, direction = None, _direction(None, gradient, stuck)
-        found = None if direction is None else _line_search(rollouts, u, here, gradient, direction, (low, high))
-        if found is None and inverse is None:
-            break
-        if found is None:
-            inverse = None
-            continue
-        new, there = found
-        slope = rollouts.gradient(there)
-        inverse = _bfgs(inverse, (new - u).reshape(-1), slope - gradient)
-        u, here, gradient = new, there, slope
-        past.append(here.objective)
-        slow = len(past) > PATIENCE and past[-1 - PATIENCE] - past[-1] < GAIN * abs(past[-1])
-        if report(here) or slow:
-            break
-    return u, here
-
-
-def _direction(inverse: np.ndarray | None, gradient: np.ndarray, stuck: np.ndarray) -> np.ndarray | None:
-    """Minus the inverse Hessian times the gradient, over what is free; None where that does not descend."""
-    free = np.where(stuck, 0.0, gradient)
-    size = float(np.abs(free).max(initial=0.0))
-    if size == 0.0 or not np.isfinite(size):
-        return None
-    direction = -free / size if inverse is None else np.where(stuck, 0.0, -inverse @ free)
-    return direction if direction @ gradient < 0 else None
-
-
-def _line_search(
-    rollouts: Rollouts,
-    u: np.ndarray,
-    here: Rollout,
-    gradient: np.ndarray,
-    direction: np.ndarray,
-    bounds: tuple[np.ndarray, np.ndarray],
-) -> tuple[np.ndarray, Rollout] | None:
-    """The first of ever shorter steps that descends enough; a simulation that fails is no descent."""
-    size = 1.0
-    for _ in range(HALVINGS):
-        new = np.clip(u.reshape(-1) + size * direction, *bounds)
-        there = rollouts(new.reshape(u.shape))
-        if there.objective < here.objective + ARMIJO * min(0.0, gradient @ (new - u.reshape(-1))):
-            return new.reshape(u.shape), there
-        size *= 0.5
-    return None
-
-
-def _bfgs(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
-    """The updated inverse Hessian, left alone where the curvature is not positive."""
-    curvature = float(step @ change)
-    if curvature <= 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-        return inverse
-    before = np.eye(step.size) * curvature / float(change @ change) if inverse is None else inverse
-    left = np.eye(step.size) - np.outer(step, change) / curvature
-    return left @ before @ left.T + np.outer(step, step) / curvature
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SearchState:
     """What a callback sees while shooting; `records` has a line per iteration."""
 
@@ -366,8 +159,8 @@ class _Search:
     def _starts(self, guess: Any, motions: list[tuple[np.ndarray, Rollout]]) -> Iterator[tuple[Rollouts, np.ndarray]]:
         """The guess, or rest; the best of some random controls for each start; kicks of the best motion.
 
-        More elements let a descent pass through motions with many events. Every second kick goes to the problem's own
-        elements: what it finds there can be polished.
+        More elements let a descent pass through motions with many events. Of three kicks two go to the problem's own
+        elements, from the best motion that fits on them: what they find can be polished.
         """
         low, high = self.ocp.u_bounds
         shape = (self.method.control_stages, low.size)
@@ -389,15 +182,20 @@ class _Search:
 
             yield self.fine, self._best_of(self.fine, drawn)
         for k in range(self.options.kicks):
-            best = min(motions, key=lambda motion: motion[1].objective)[0]
+            rollouts = self.fine if k % 3 == 2 else self.own
+            best = self._best_on(rollouts, motions)
 
             def kicked(best: np.ndarray = best) -> np.ndarray:
                 changed = random.random(shape) < random.uniform(0.1, 0.6)
                 size = self.options.spread * random.choice([0.01, 0.05, 0.15])
                 return best + size * half * random.normal(size=shape) * changed
 
-            rollouts = self.own if k % 2 == 0 else self.fine
             yield rollouts, self._best_of(rollouts, kicked)
+
+    def _best_on(self, rollouts: Rollouts, motions: list[tuple[np.ndarray, Rollout]]) -> np.ndarray:
+        """The best control so far that these elements can simulate."""
+        ranked = [u for u, _ in sorted(motions, key=lambda motion: motion[1].objective)]
+        return next((u for u in ranked if np.isfinite(rollouts(u).objective)), ranked[0])
 
     def _best_of(self, rollouts: Rollouts, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """The best of some random controls."""

@@ -1,0 +1,124 @@
+"""Exact simulations of a control as iterates of the finite elements, and their derivatives by the control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.branch import guess_branch, shortest_step
+from nosnoc_py.simulation.stepping import NewtonStepper
+from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rollout:
+    """One exact simulation: the iterate of the finite elements that it is, and its objective.
+
+    The objective holds penalties for violated constraints; a simulation that failed has no iterate and costs infinitely
+    much.
+    """
+
+    w: np.ndarray | None
+    objective: float
+
+
+class Rollouts:
+    """Simulates controls of one OCP on its own finite elements, and differentiates them; built once."""
+
+    def __init__(self, problem: Transcription, weight: float) -> None:
+        self.problem, self._weight = problem, weight
+        self.embedding = Embedding(problem)
+        self.elements = len(problem.elements) // problem.method.control_stages
+        mpcc = problem.mpcc
+        blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
+        self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
+        self._others = np.setdiff1d(np.arange(mpcc.w0.size), self._controls)
+        self._limited = np.zeros(mpcc.w0.size, bool)  # states: their bounds are constraints of the problem
+        for name in ("x", "x_right"):
+            for block in mpcc.variables.blocks(name) if name in mpcc.variables.names else ():
+                self._limited[block.rows] = True
+        self._constrained = np.zeros(mpcc.lbg.size, bool)
+        for block in mpcc.constraints.blocks():
+            self._constrained[block.rows] = block.name.startswith("constraint ")
+        self._equations = (mpcc.lbg == mpcc.ubg) & ~self._constrained
+
+    def __call__(self, u: np.ndarray) -> Rollout:
+        """Simulate controls u (N, n_u)."""
+        w = self.embedding(u)
+        if w is None:
+            return Rollout(w=None, objective=np.inf)
+        mpcc = self.problem.mpcc
+        at = self.problem.solvers.evaluator(w, mpcc.p0)
+        beyond, out = self._violations(w, at.g)
+        return Rollout(w=w, objective=at.objective + self._weight * float(beyond @ beyond + out @ out))
+
+    def _violations(self, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far states are beyond their bounds, and constraints beyond theirs; with a sign."""
+        m = self.problem.mpcc
+        beyond = np.where(self._limited, w - np.clip(w, m.lbw, m.ubw), 0.0)
+        return beyond, np.where(self._constrained, g - np.clip(g, m.lbg, m.ubg), 0.0)
+
+    def gradient(self, here: Rollout) -> np.ndarray:
+        """Derivatives of the objective by the controls (N n_u,), by the implicit function theorem.
+
+        The equations of the simulation in its active set determine everything else; redundant ones do no harm.
+        """
+        assert here.w is not None
+        problem, mpcc = self.problem, self.problem.mpcc
+        at = problem.solvers.linearizer(here.w, mpcc.p0)
+        values = problem.solvers.evaluator(here.w, mpcc.p0)
+        branch = guess_branch(mpcc, values)
+        beyond, out = self._violations(here.w, values.g)
+        rows = at.jacobian.tocsr()
+        slope = at.grad + 2 * self._weight * (beyond + rows[: mpcc.lbg.size].T @ out)
+        held = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))
+        matrix = rows[held].tocsc()
+        multipliers = shortest_step(matrix[:, self._others].T.tocsr(), slope[self._others])
+        return np.asarray(slope[self._controls] - matrix[:, self._controls].T @ multipliers)
+
+
+class Embedding:
+    """Iterates of an OCP in which its own finite elements simulate a control; built once.
+
+    Steps of the simulation are the control stages of the problem: the same variables under the same names. An iterate
+    satisfies every equation and complementarity; bounds of steps and states, and constraints, it need not satisfy.
+    """
+
+    def __init__(self, problem: Transcription) -> None:
+        ocp, method = problem.ocp, problem.method
+        if isinstance(method.finite_elements, tuple):
+            raise OptionError("finite_elements: MultiStart takes one number for all control stages, given a tuple.")
+        self._problem = problem
+        same = method.replace(
+            gap_rate=gap_rate_of(method, ocp.system, simulation=False),
+            rest_velocity=rest_velocity_of(method, simulation=False),
+        )
+        self._step = transcribe_step(ocp.system, same)
+        self._stepper = NewtonStepper(ocp.system, self._step)
+        size, layout = self._step.mpcc.w0.size, self._step.mpcc.variables
+        self._source = np.zeros(problem.mpcc.w0.size, int)
+        controls = problem.method.control_stages * size
+        for block in problem.mpcc.variables.blocks():
+            k = block.at.stage or 0
+            if block.name == "u":
+                first = controls + k * ocp.system.n_u
+            else:
+                first = k * size + layout[block.name, 0, block.at.element, block.at.rk].start
+            self._source[block.rows] = first + np.arange(len(block.components))
+
+    def __call__(self, u: np.ndarray) -> np.ndarray | None:
+        """Return w for controls u (N, n_u), or None where a step fails."""
+        ocp, parameters = self._problem.ocp, self._step.mpcc.parameters
+        x, modes, parts = np.asarray(ocp.x0), None, []
+        for row in u:
+            values = self._step.mpcc.p0.copy()
+            values[parameters["x0"]], values[parameters["p"]], values[parameters["u"]] = x, ocp.p, row
+            values[parameters["horizon"]] = ocp.horizon / len(u)
+            found = self._stepper(values, modes)
+            if found.w is None:
+                return None
+            x, modes = self._step.read(found.w, values).x_right[-1], found.modes
+            parts.append(found.w)
+        return np.concatenate([*parts, u.reshape(-1)])[self._source]
