@@ -17,6 +17,8 @@ from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 # An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
 # is none.
 IMPULSE_TOLERANCE = 1e-6
+# A slip slower than this is round-off: where forces are not unique a contact at rest may be at the end of its cone.
+SLIPPING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,7 +226,8 @@ class _Slides:
         for i, slide in enumerate(dcs.slides):
             expression = ca.vertcat(slide.speed, slide.slack, slide.velocity)
             values = _evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
-            slips[:, i] = values[..., 1].max(axis=1) < values[..., 0].max(axis=1)
+            speed = values[..., 0].max(axis=1)
+            slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > SLIPPING)
             velocities.append(values[..., 2:].mean(axis=1))
         return cls(slips, tuple(velocities))
 
