@@ -118,7 +118,7 @@ class _Search:
         self.problem = transcribe(ocp, method)
         self.own = Rollouts(self.problem, options.constraint_weight)
         fine = transcribe(ocp, method.replace(finite_elements=max(options.elements, self.own.elements)))
-        self.fine = Rollouts(fine, options.constraint_weight)
+        self.fine = Rollouts(fine, options.constraint_weight, events=self.own.elements - 1)
         self.records: list[StepRecord] = []
         self.stopped: Status | None = None
 

@@ -7,9 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.branch import guess_branch, shortest_step
+from nosnoc_py.mpcc.branch import Branch, guess_branch, shortest_step
 from nosnoc_py.simulation.stepping import NewtonStepper
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
+
+# An event that is too many costs this much more than its distance from the end of the stage (in nominal elements), so
+# that it does not stop there.
+MARGIN = 0.1
+
+
+def _outward(nodes: np.ndarray, left: int, excess: int, n: int) -> np.ndarray:
+    """How often each of n elements counts when `left` events leave a stage at its beginning, the others at its end."""
+    counts = np.zeros(n)
+    for node in nodes[:left]:
+        counts[: node + 1] += 1.0
+    for node in nodes[nodes.size - (excess - left) :]:
+        counts[node + 1 :] += 1.0
+    return counts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,10 +39,14 @@ class Rollout:
 
 
 class Rollouts:
-    """Simulates controls of one OCP on its own finite elements, and differentiates them; built once."""
+    """Simulates controls of one OCP on its own finite elements, and differentiates them; built once.
 
-    def __init__(self, problem: Transcription, weight: float) -> None:
-        self.problem, self._weight = problem, weight
+    The objective has penalties: `weight` times the squares of violated constraints, and, where more than `events`
+    events fall into a control stage, times the distance [s] to the ends of the stage of those that are too many.
+    """
+
+    def __init__(self, problem: Transcription, weight: float, events: int | None = None) -> None:
+        self.problem, self._weight, self._events = problem, weight, events
         self.embedding = Embedding(problem)
         self.elements = len(problem.elements) // problem.method.control_stages
         mpcc = problem.mpcc
@@ -52,13 +70,37 @@ class Rollouts:
         mpcc = self.problem.mpcc
         at = self.problem.solvers.evaluator(w, mpcc.p0)
         beyond, out = self._violations(w, at.g)
-        return Rollout(w=w, objective=at.objective + self._weight * float(beyond @ beyond + out @ out))
+        outside = float(beyond @ beyond + out @ out)
+        crowded, _ = self._crowding(w, guess_branch(mpcc, at))
+        return Rollout(w=w, objective=at.objective + self._weight * (outside + crowded))
 
     def _violations(self, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How far states are beyond their bounds, and constraints beyond theirs; with a sign."""
         m = self.problem.mpcc
         beyond = np.where(self._limited, w - np.clip(w, m.lbw, m.ubw), 0.0)
         return beyond, np.where(self._constrained, g - np.clip(g, m.lbg, m.ubg), 0.0)
+
+    def _crowding(self, w: np.ndarray, branch: Branch) -> tuple[float, np.ndarray]:
+        """How far [s] events that are too many in their stage are from its ends, and the derivative by w (n_w,)."""
+        total, slope = 0.0, np.zeros(w.size)
+        if self._events is None:
+            return total, slope
+        mpcc, n = self.problem.mpcc, self.elements
+        nominal = self.problem.ocp.horizon / (self.problem.method.control_stages * n)
+        steps = np.array([block.start for block in mpcc.variables.blocks("s")]).reshape(-1, n)
+        names = [block.name for block in mpcc.switched.blocks()]
+        equal = branch.r[[name == "step_equilibration" for name in names]].reshape(-1, n - 1)
+        for rows, same in zip(steps, equal, strict=True):
+            nodes = np.flatnonzero(~same)  # events lie between elements that need not be equal
+            excess = nodes.size - self._events
+            if excess <= 0:
+                continue
+            # Some go out at the beginning of the stage and the others at its end, whatever is nearest.
+            share = [(k, _outward(nodes, k, excess, n)) for k in range(excess + 1)]
+            _, counts = min(share, key=lambda item: float(item[1] @ w[rows]))
+            total += nominal * (float(counts @ w[rows]) + MARGIN * excess)
+            slope[rows] += nominal * counts
+        return total, slope
 
     def gradient(self, here: Rollout) -> np.ndarray:
         """Derivatives of the objective by the controls (N n_u,), by the implicit function theorem.
@@ -72,7 +114,8 @@ class Rollouts:
         branch = guess_branch(mpcc, values)
         beyond, out = self._violations(here.w, values.g)
         rows = at.jacobian.tocsr()
-        slope = at.grad + 2 * self._weight * (beyond + rows[: mpcc.lbg.size].T @ out)
+        _, crowding = self._crowding(here.w, branch)
+        slope = at.grad + self._weight * (2 * (beyond + rows[: mpcc.lbg.size].T @ out) + crowding)
         held = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))
         matrix = rows[held].tocsc()
         multipliers = shortest_step(matrix[:, self._others].T.tocsr(), slope[self._others])

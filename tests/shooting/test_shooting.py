@@ -177,3 +177,15 @@ def test_the_same_seed_gives_the_same_solution() -> None:
     solver = ns.MultiStart(starts=2, iterations=5, candidates=2, seed=3)
     first, second = (ns.solve(slider(friction=0.1), METHOD, solver) for _ in range(2))
     np.testing.assert_array_equal(first.u, second.u)
+
+
+def test_events_that_are_too_many_are_pushed_out() -> None:
+    """A mass that starts to slip and stops again in one stage, on elements of which two events are one too many."""
+    ocp = slider((0, 0, 2, 0), friction=0.5)
+    method = ns.FESDJ(control_stages=2, finite_elements=4, rk_stages=2)
+    u = np.array([[0.0], [-6.0]])  # stops at .408 of .5, slips back from .5 on
+    free, limited = (Rollouts(ns.transcribe(ocp, method), 10.0, events) for events in (None, 0))
+    more = limited(u).objective - free(u).objective
+    stop = 2 / (0.5 * 9.81)
+    assert more == pytest.approx(10.0 * (min(stop, 0.5 - stop) + 0.1 * 0.125), rel=1e-9)
+    np.testing.assert_allclose(limited.gradient(limited(u)), differences(limited, u), rtol=1e-6, atol=1e-6)
