@@ -177,8 +177,8 @@ def _evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndar
 
 def _units(dcs: DCS) -> dict[str, str]:
     """Units by the names of components; a unit given for a whole variable goes to each of its components."""
-    variables = (*dcs.variables, *(dcs.jump.variables if dcs.jump is not None else ()))
-    spread = {c: dcs.units[v.name] for v in variables if v.name in dcs.units for c in v.components}
+    named = (*dcs.variables, *dcs.outputs, *((*dcs.jump.variables, *dcs.jump.outputs) if dcs.jump is not None else ()))
+    spread = {c: dcs.units[v.name] for v in named if v.name in dcs.units for c in v.components}
     return {**dcs.units, **spread}
 
 

@@ -33,9 +33,7 @@ class Step:
     rows: Rows
 
 
-def indicator(
-    tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *, saturated: bool = False
-) -> ca.SX:
+def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *, saturated: bool = False) -> ca.SX:
     """Evaluate an and/or tree: "and" is a product, "or" a sum, a leaf a sum of quantities.
 
     Saturated leaves, x / (1 + x), keep products of many large ones from making round-off visible.

@@ -118,7 +118,7 @@ def contact_dcs(
             Slide(name=c.name, speed=law.speed, slack=law.slack, velocity=c.tangent.T @ system.v, pair="contact")
             for (_, c), law in zip(contacts.frictional, laws, strict=True)
         ),
-        outputs=friction_outputs("lambda_tangent", contacts, laws),
+        outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slips(system, contacts)),
         units={**system.units, **_units(contacts)},
     )
     return _with_gap_rate(dcs, contacts, force, system.v) if gap_rate and contacts.names else dcs
@@ -216,10 +216,21 @@ def _coherences(
     )
 
 
+def _slips(system: CLS, contacts: Contacts) -> tuple[Equation, ...]:
+    """Slip velocities J_t'v by name, in the user's directions."""
+    found = []
+    for _, contact in contacts.frictional:
+        velocity, name = contact.tangent.T @ system.v, f"slip[{contact.name}]"
+        labels = (name,) if velocity.numel() == 1 else tuple(f"{name}[{i}]" for i in range(velocity.numel()))
+        found.append(Equation(name=name, expression=velocity, components=labels))
+    return tuple(found)
+
+
 def _units(contacts: Contacts) -> dict[str, str]:
     units = {"lambda_normal": "N", "Lambda_normal": "N s"}
     for _, contact in contacts.frictional:
         units |= {f"lambda_tangent[{contact.name}]": "N", f"Lambda_tangent[{contact.name}]": "N s"}
+        units[f"slip[{contact.name}]"] = "m/s"
     return units
 
 

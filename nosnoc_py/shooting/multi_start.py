@@ -26,6 +26,9 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.transcription import transcribe
 
+# Motions that are solved on the finite elements, of which the best is the result.
+POLISHED = 3
+
 
 class MultiStart(Options):
     """Find a good motion by shooting from several controls, then solve on the finite elements from there.
@@ -113,6 +116,8 @@ class _Search:
                 f"MultiStart simulates Coulomb's law, and friction_cone={method.friction_cone!r} is another one; "
                 "use 'auto'."
             )
+        if not method.switch_detection:
+            raise OptionError("MultiStart locates switches; it does not take switch_detection=False.")
         self.options, self.ocp, self.method = options, ocp, method
         self.callback, self.deadline = callback, deadline
         self.problem = transcribe(ocp, method)
@@ -138,12 +143,17 @@ class _Search:
         return self.problem.solution(best, solver=repr(self.options), wall_seconds=seconds)
 
     def _best(self, motions: list[tuple[np.ndarray, Rollout]]) -> SolverState:
-        """The first motion that its own branch solves; where there is none, what homotopies make of the motions."""
+        """The best of the first motions that their own branches solve; else what homotopies make of the motions."""
+        best: SolverState | None = None
+        solved = 0
         for u, motion in motions:
             found = self._on_branch(u) if np.isfinite(motion.objective) else None
             if found is not None:
-                return found
-        best: SolverState | None = None
+                best, solved = _better(best, found), solved + 1
+            if solved == POLISHED or (best is not None and self._is_over()):
+                break
+        if best is not None:
+            return best
         for u, _ in motions:
             best = _better(best, self._by_homotopy(u))
             if best.status is Status.SOLVED or self._is_over():

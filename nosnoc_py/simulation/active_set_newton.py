@@ -9,8 +9,9 @@ mean is in `contact_modes`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
@@ -98,7 +99,10 @@ class ActiveSetNewton:
         tolerance: float = 1e-11,
     ) -> None:
         self.system, self.tableau, self.elements = system, tableau, elements
-        self.model = ContactModes(system, gap_rate=gap_rate, rest_velocity=rest_velocity)
+        # Tolerances are relative to forces of order one: in units of the mass they are so for light bodies, too.
+        self._mass = _mass_of(system)
+        scaled = replace(system, mass_matrix=system.mass_matrix / self._mass, force=system.force / self._mass)
+        self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
         self._collocation = Collocation(self.model.equations, tableau, tolerance)
 
     def step(
@@ -173,13 +177,20 @@ class ActiveSetNewton:
             x_left=np.array(left).reshape(-1, n_x),
             x_right=np.array(right).reshape(-1, n_x),
             x_stages=np.array(stages).reshape(-1, n_s, n_x),
-            lambda_normal=normal,
-            lambda_tangent=tangential,
+            lambda_normal=self._mass * normal,
+            lambda_tangent=self._mass * tangential,
             drift=drift,
-            Lambda_normal=jump[:, :n_c],
-            Lambda_tangent=jump[:, n_c:],
+            Lambda_normal=self._mass * jump[:, :n_c],
+            Lambda_tangent=self._mass * jump[:, n_c:],
             modes=np.array(modes, dtype=int).reshape(len(h), n_c),
             message=outcomes[-1].message,
             contact=outcomes[-1].contact,
             iterations=self._collocation.iterations,
         )
+
+
+def _mass_of(system: CLS) -> float:
+    """The largest entry of the mass matrix, at q = 0 where it depends on q; 1 where that is no number."""
+    mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
+    largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_default))).max())
+    return largest if np.isfinite(largest) and largest > 0 else 1.0

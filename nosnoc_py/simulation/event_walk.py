@@ -20,6 +20,8 @@ MOST_PIVOTS = 12
 AT_THE_END = 1e-9
 # Brackets are not refined below this, relative to the run.
 SHORTEST = 1e-10
+# How often the neighbourhood of a guard's smallest value is looked at more closely.
+DIPS = 2
 # Elements of a prediction where Newton's method needs to be led.
 PARTS = 36
 JOINED = ("x_left", "x", "y", "x_right")
@@ -237,6 +239,8 @@ class Walk:
         values = sample(times)
         if values.size == 0:
             return None
+        for _ in range(DIPS):
+            times, values = self._with_dips(times, values, self.model.watched(run.modes), sample)
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
         tolerance = tolerance + np.maximum(0.0, -values[:, 0])
         bad = (values < -tolerance[:, None]) & self.model.watched(run.modes)[:, None]
@@ -248,6 +252,28 @@ class Walk:
             for g in np.flatnonzero(bad[:, int(np.argmax(bad.any(axis=0)))])
         ]
         return min(crossings, key=lambda crossing: crossing.time)
+
+    def _with_dips(
+        self,
+        times: np.ndarray,
+        values: np.ndarray,
+        watched: np.ndarray,
+        sample: Callable[[np.ndarray], np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Look closer where a guard has its smallest value between two samples and may dip below zero unseen."""
+        inner = np.hstack([np.full((len(values), 1), np.inf), values, np.full((len(values), 1), np.inf)])
+        steepest = np.abs(np.diff(values, axis=1)).max(axis=1, initial=0.0)[:, None]
+        lowest = (inner[:, :-2] >= values) & (
+            inner[:, 2:] >= values
+        )  # a first or last sample may be next to a dip, too
+        dips = (values > 0) & lowest & (values < steepest) & watched[:, None]
+        found, last = np.flatnonzero(dips.any(axis=0)), times.size - 1
+        if not found.size:
+            return times, values
+        around = [np.linspace(times[max(k - 1, 0)], times[min(k + 1, last)], 2 * SAMPLES + 1) for k in found]
+        more = np.setdiff1d(np.concatenate(around), times)
+        order = np.argsort(np.append(times, more), kind="stable")
+        return np.append(times, more)[order], np.hstack([values, sample(more)])[:, order]
 
     def _sampler(self, run: Run) -> Callable[[np.ndarray], np.ndarray]:
         """Guards as a function of times after the start of a run."""

@@ -104,8 +104,9 @@ class Simulator:
         parameters = self.system.p_default if p is None else numbers(p, "p", self.system.n_p)
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
 
-    def step(self, state: SimulatorState, u: Any = None) -> SimulatorState:
+    def step(self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None) -> SimulatorState:
         """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+        deadline = np.inf if time_limit is None else time.monotonic() + time_limit
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
@@ -115,13 +116,13 @@ class Simulator:
             message = found.message
             if found.status is not None:
                 return replace(state, status=found.status, message=message, readout=None, attempts=0)
-        return self._as_mpcc(state, values, message)
+        return self._as_mpcc(state, values, message, deadline)
 
-    def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str) -> SimulatorState:
+    def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
         """Try every guess; keep the best of what is no solution."""
         best: SolverState | None = None
         iterations = attempts = 0
-        for found in self._mpcc_step(values):
+        for found in self._mpcc_step(values, deadline):
             attempts += 1
             iterations += sum(record.iterations for record in found.records)
             if found.status is Status.INTERRUPTED or (
@@ -135,6 +136,10 @@ class Simulator:
         residuals: dict[str, Any] = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
         more: dict[str, Any] = {"attempts": attempts, "iterations": iterations, "message": message, **residuals}
         if best.status is not Status.SOLVED:
+            worst = self.problem.solvers.evaluator.worst(best.values, 1)
+            more["message"] = (
+                message or f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
+            )
             return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
         return self._advance(state, best.w, values, **more)
 
@@ -186,7 +191,8 @@ def run(
             status = Status.TIME_LIMIT
             break
         value = control((k + 0.5) * length, state.x)
-        state = simulator.step(state, value)
+        left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
+        state = simulator.step(state, value, time_limit=left)
         if state.message:
             notes.append(f"t = {k * length:.6g}: {state.message}")
         if state.readout is None:
@@ -203,7 +209,8 @@ def run(
 
 def _told(notes: list[str], failed: bool, gain: float) -> str:
     """The steps Newton's method left to the MPCC, or why the last one failed, and energy that came from nowhere."""
-    said = [f"{len(notes) - failed} steps were solved as MPCCs"] if len(notes) > failed else []
+    count = len(notes) - failed
+    said = [f"{count} step{'s' if count > 1 else ''} solved as MPCC"] if count else []
     said += notes[-1:] if notes else []
     said += [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
     return "; ".join(said)

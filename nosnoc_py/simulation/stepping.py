@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -59,6 +60,8 @@ class NewtonStepper:
             rest_velocity=rest,
         )
         self._filling = Filling(system, problem, method.friction_cone, rest)
+        gaps = ca.Function("gaps", [system.x, system.p], [ca.vertcat(0, *[c.gap for c in system.contacts])])
+        self._gaps = lambda x, p: np.asarray(gaps(x, p))
         # Newton's method locates events and needs no smallest element, which is there for relaxations.
         steps = [block.start for block in mpcc.variables.blocks("s")]
         lower = mpcc.lbw.copy()
@@ -79,7 +82,10 @@ class NewtonStepper:
             "complementarity": self._evaluator.complementarity(at),
             "infeasibility": self._evaluator.infeasibility(at),
         }
-        limits = (SIMULATION_SOLVER.complementarity_tolerance, SIMULATION_SOLVER.infeasibility_tolerance)
+        # An initial state may penetrate by a little, which no step mends.
+        deep = max(0.0, -float(self._gaps(x, p).min()))
+        solver = SIMULATION_SOLVER
+        limits = (solver.complementarity_tolerance + deep, solver.infeasibility_tolerance + deep)
         if not all(value <= limit for value, limit in zip(residuals.values(), limits, strict=True)):
             worst = self._evaluator.worst(at, 1)
             return NewtonResult(residuals=residuals, message=f"not certified: {worst[0] if worst else residuals}")
@@ -97,8 +103,8 @@ class MPCCStep:
         self._contacts = ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
         self._solvers: dict[bytes, Solvers] = {}
 
-    def __call__(self, values: np.ndarray) -> Iterator[SolverState]:
-        """Results of one attempt after the other."""
+    def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
+        """Results of one attempt after the other, until a time.monotonic() stamp."""
         layout = self._problem.mpcc.parameters
         gaps, rates = (np.asarray(f).reshape(-1) for f in self._contacts(values[layout["x0"]], values[layout["p"]]))
         closed = gaps <= TOUCHING
@@ -108,7 +114,11 @@ class MPCCStep:
             # then takes off: at first there is none.
             for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
                 solvers = self._pinned(pinned)
-                yield self._solver.run(solvers.mpcc, w, values, solvers=solvers, sigma=sigma)
+                left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+                found = self._solver.run(solvers.mpcc, w, values, solvers=solvers, sigma=sigma, time_limit=left)
+                yield found
+                if time.monotonic() > deadline:
+                    return
 
     def _pinned(self, contacts: np.ndarray) -> Solvers:
         """The program, without impulses of some contacts."""

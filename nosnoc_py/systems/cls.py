@@ -35,13 +35,15 @@ class Contact:
     name : str
         Name of the contact; forces, impulses and events carry it.
     gap : SX scalar
-        Signed distance f_c(q) [m]; any smooth function that is positive when open will do, the normal force then has
-        the unit that makes normal * force a generalised force.
+        Signed distance f_c(q) [m]. Without friction any smooth function that is positive when open will do, the normal
+        force then has the unit that makes normal * force a generalised force. With friction it has to be a distance:
+        a gap that is ten times as large makes normal forces, and so friction, a tenth.
     normal : SX (n_q,), optional
         Direction J_n(q) of the normal force in generalised coordinates; default: the gradient of the gap.
     tangent : SX (n_q, n_t), optional
         Directions J_t(q) of the friction force in generalised coordinates, n_t = 1 (planar) or 2; J_t'v is the slip
-        velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane.
+        velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane (they are not
+        checked to be: in generalised coordinates they need not have length one).
     friction : float or sequence of n_t floats
         Coefficient mu >= 0: |lambda_t| <= mu lambda_n. Two numbers make it anisotropic, one for each tangent column:
         sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1).
@@ -77,6 +79,10 @@ class Contact:
 
     def _check_friction(self) -> None:
         what = f"contact {self.name!r}"
+        if isinstance(self.friction, ca.SX | ca.MX):
+            raise ModelError(
+                f"{what}: friction has to be a number (or one per tangent), given the symbol {self.friction}."
+            )
         if self.tangent is not None:
             object.__setattr__(self, "tangent", columns(self.tangent, f"{what}: tangent"))
         size = 1 if self.tangent is None else self.tangent.shape[1]

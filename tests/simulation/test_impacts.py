@@ -108,3 +108,45 @@ def test_steps_that_take_an_mpcc_are_counted() -> None:
     assert state.status is ns.Status.SOLVED
     assert state.attempts >= 1
     np.testing.assert_allclose(state.x, simulator.step(simulator.init([0, 0, 1, 0])).x, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mass", [1e-12, 1e-6, 1.0, 1e6])
+def test_the_motion_does_not_depend_on_the_unit_of_mass(mass: float) -> None:
+    """Pulled by a spring whose end moves with 1 m/s: slips when 10 t = mu g, at .4905 s; then x'' = 10 (t - x) - mu g."""
+    q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0, 0]), friction=0.5)
+    force = mass * ca.vertcat(10 * (q[2] - q[0]), -9.81, 0)
+    system = ns.CLS(q=q, v=v, mass_matrix=mass * ca.DM.eye(3), force=force, contacts=[ground])
+    trajectory = ns.simulate(
+        system, x0=[0, 0, 0, 0, 0, 1], duration=1.0, steps=10, method=ns.FESDJ(rk_stages=3, finite_elements=2)
+    )
+    assert trajectory.success
+    assert not trajectory.message
+    assert [event.kind for event in trajectory.events] == ["slip"]
+    assert trajectory.events[0].time == pytest.approx(0.4905, abs=1e-10)
+    omega, time = np.sqrt(10.0), 1.0 - 0.4905
+    assert trajectory.final_state[0] == pytest.approx(time - np.sin(omega * time) / omega, abs=1e-8)
+    np.testing.assert_allclose(trajectory["lambda_normal[ground]"], 9.81 * mass, rtol=1e-9)
+
+
+@pytest.mark.parametrize("start", [-5.01, -5.0125, -4.985, -5.003])
+def test_a_thin_obstacle_is_not_missed(start: float) -> None:
+    """A point at 10 m/s against a disc of 5 mm, which is narrower than the samples of an element."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    disc = ns.Contact("disc", gap=ca.norm_2(q) - 0.005, restitution=1.0)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=[disc])
+    trajectory = ns.simulate(system, x0=[start, 0.0, 10.0, 0.0], duration=1.0, steps=20)
+    assert trajectory.success
+    np.testing.assert_allclose(trajectory.final_state[2:], [-10.0, 0.0], rtol=0, atol=1e-9)
+    assert trajectory.impacts[0].time == pytest.approx((-0.005 - start) / 10, abs=1e-12)
+
+
+def test_a_start_that_penetrates_by_rounding_goes_on() -> None:
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ground])
+    trajectory = ns.simulate(system, x0=[0, -5e-9, 1, 0], duration=0.1, steps=2)
+    assert trajectory.success
+    assert not trajectory.message
+    slip = trajectory["slip[ground]"]
+    assert slip[-1] == pytest.approx(1 - 0.5 * 9.81 * 0.1, abs=1e-9)
