@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.reformulation.dcs import DCS, Equation
+from nosnoc_py.reformulation.dcs import DCS, Equation, Variable
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
 # An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
@@ -177,7 +177,8 @@ def _evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndar
 
 def _units(dcs: DCS) -> dict[str, str]:
     """Units by the names of components; a unit given for a whole variable goes to each of its components."""
-    named = (*dcs.variables, *dcs.outputs, *((*dcs.jump.variables, *dcs.jump.outputs) if dcs.jump is not None else ()))
+    named: list[Variable | Equation] = [*dcs.variables, *dcs.outputs]
+    named += [] if dcs.jump is None else [*dcs.jump.variables, *dcs.jump.outputs]
     spread = {c: dcs.units[v.name] for v in named if v.name in dcs.units for c in v.components}
     return {**dcs.units, **spread}
 

@@ -254,12 +254,15 @@ class _Search:
             self.stopped = asked_to_stop(self.callback, SearchState(records=tuple(self.records))) or self.stopped
 
     def _on_branch(self, u: np.ndarray) -> SolverState | None:
-        """Solve on the finite elements, in the active set of the simulation; None where that fails."""
+        """Solve on the finite elements, in the active set of the simulation; None where that fails.
+
+        A point whose residuals are small is one even where the last digits of its multipliers do not come.
+        """
         w, problem, polish = self.own.embedding(u), self.problem, self.options.polish
         if w is None:
             return None
         found = polish.finish_only(problem.solvers, w, problem.mpcc.p0)
-        return replace(found, status=Status.SOLVED) if found.finished and polish.residuals_small(found) else None
+        return replace(found, status=Status.SOLVED) if polish.residuals_small(found) else None
 
     def _by_homotopy(self, u: np.ndarray) -> SolverState:
         """Solve on the finite elements by a homotopy that starts at the motion of a control."""

@@ -262,15 +262,15 @@ class Walk:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Look closer where a guard has its smallest value between two samples and may dip below zero unseen."""
         inner = np.hstack([np.full((len(values), 1), np.inf), values, np.full((len(values), 1), np.inf)])
-        steepest = np.abs(np.diff(values, axis=1)).max(axis=1, initial=0.0)[:, None]
-        lowest = (inner[:, :-2] >= values) & (
-            inner[:, 2:] >= values
-        )  # a first or last sample may be next to a dip, too
+        steepest = np.abs(np.diff(values, axis=1)).max(axis=1, initial=0.0, keepdims=True)
+        # A first or last sample may be next to a dip, too.
+        lowest = (inner[:, :-2] >= values) & (inner[:, 2:] >= values)
         dips = (values > 0) & lowest & (values < steepest) & watched[:, None]
-        found, last = np.flatnonzero(dips.any(axis=0)), times.size - 1
+        found = np.flatnonzero(dips.any(axis=0))
         if not found.size:
             return times, values
-        around = [np.linspace(times[max(k - 1, 0)], times[min(k + 1, last)], 2 * SAMPLES + 1) for k in found]
+        low, high = np.maximum(found - 1, 0), np.minimum(found + 1, times.size - 1)
+        around = [np.linspace(*ends, 2 * SAMPLES + 1) for ends in zip(times[low], times[high], strict=True)]
         more = np.setdiff1d(np.concatenate(around), times)
         order = np.argsort(np.append(times, more), kind="stable")
         return np.append(times, more)[order], np.hstack([values, sample(more)])[:, order]

@@ -112,7 +112,7 @@ def test_steps_that_take_an_mpcc_are_counted() -> None:
 
 @pytest.mark.parametrize("mass", [1e-12, 1e-6, 1.0, 1e6])
 def test_the_motion_does_not_depend_on_the_unit_of_mass(mass: float) -> None:
-    """Pulled by a spring whose end moves with 1 m/s: slips when 10 t = mu g, at .4905 s; then x'' = 10 (t - x) - mu g."""
+    """Pulled by a spring whose end moves: slips when 10 t = mu g, at .4905 s; then x'' = 10 (t - x) - mu g."""
     q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0, 0]), friction=0.5)
     force = mass * ca.vertcat(10 * (q[2] - q[0]), -9.81, 0)
