@@ -38,8 +38,8 @@ KNOWN_CONTROL: tuple[float, ...] = (
 
 METHOD = ns.FESDJ(control_stages=15, finite_elements=2, rk_stages=2, scheme="radau_iia", impulse_form="sum")
 SOLVERS = {
-    "multi_start": ns.MultiStart(starts=6, kicks=10, candidates=10, seed=1),
-    "quick": ns.MultiStart(starts=2, kicks=0, iterations=15),
+    "multi_start": ns.MultiStart(starts=1, kicks=6, candidates=5, seed=1),
+    "quick": ns.MultiStart(starts=1, kicks=0, iterations=15),
     "auto": ns.Auto(),
     "homotopy": ns.Homotopy(),
     "active_set": ns.ActiveSet(),

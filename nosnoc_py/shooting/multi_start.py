@@ -34,9 +34,9 @@ class MultiStart(Options):
     """Find a good motion by shooting from several controls, then solve on the finite elements from there.
 
     For any `CLS` with a fixed initial state. Every start is a descent (BFGS with exact derivatives) from the best of
-    some random controls; the first one starts from the guess. The best motions become iterates of the MPCC, are solved
-    on their branch, and where that fails by a homotopy from a small sigma. The result is an ordinary solution of the
-    transcribed problem, judged and certified as such.
+    some random controls; the first one starts from the guess, or from what a rough homotopy makes of rest. The best
+    motions become iterates of the MPCC, are solved on their branch, and where that fails by a homotopy from a small
+    sigma. The result is an ordinary solution of the transcribed problem, judged and certified as such.
 
     Parameters
     ----------
@@ -54,6 +54,8 @@ class MultiStart(Options):
         Size of the random controls, relative to their bounds (to nominal values where there are none).
     constraint_weight : float
         Weight of squared constraint violations while shooting.
+    rough : Homotopy
+        Without a guess, the control of its last relaxed problem is where the first descent starts.
     polish : Homotopy
         Solves on the finite elements.
     seed : int
@@ -68,6 +70,9 @@ class MultiStart(Options):
     elements: int = Field(default=3, ge=1)
     spread: float = Field(default=1.0, gt=0)
     constraint_weight: float = Field(default=1e3, ge=0)
+    rough: Homotopy = Field(
+        default_factory=lambda: Homotopy(steering="direct", sigma_min=1e-2, finish="none", max_iterations=500)
+    )
     polish: Homotopy = Field(
         default_factory=lambda: Homotopy(steering="direct", sigma_0=1e-3, ipopt={"max_iter": 300}, max_iterations=500)
     )
@@ -167,9 +172,9 @@ class _Search:
         return self.stopped is not None
 
     def _starts(self, guess: Any, motions: list[tuple[np.ndarray, Rollout]]) -> Iterator[tuple[Rollouts, np.ndarray]]:
-        """The guess, or rest; the best of some random controls for each start; kicks of the best motion.
+        """The guess, or a rough one; the best of some random controls for each start; kicks of the best motion.
 
-        More elements let a descent pass through motions with many events. Of three kicks two go to the problem's own
+        More elements let a descent pass through motions with many events. Every third kick goes to the problem's own
         elements, from the best motion that fits on them: what they find can be polished.
         """
         low, high = self.ocp.u_bounds
@@ -192,7 +197,7 @@ class _Search:
 
             yield self.fine, self._best_of(self.fine, drawn)
         for k in range(self.options.kicks):
-            rollouts = self.fine if k % 3 == 2 else self.own
+            rollouts = self.own if k % 3 == 2 else self.fine
             best = self._best_on(rollouts, motions)
 
             def kicked(best: np.ndarray = best) -> np.ndarray:
@@ -217,9 +222,20 @@ class _Search:
                 break
         return min(trials)[2]
 
+    def _rough(self) -> np.ndarray:
+        """The control of a relaxed problem; zero where that is no number."""
+        problem, left = self.problem, None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
+        found = self.options.rough.run(
+            problem.mpcc, problem.guess, solvers=problem.solvers, callback=self.callback, time_limit=left
+        )
+        self.records += [replace(record, label=f"rough {record.label}") for record in found.records]
+        self.stopped = found.status if found.status in (Status.STOPPED, Status.INTERRUPTED) else None
+        u = problem.controls(found.w)
+        return np.asarray(u) if np.isfinite(u).all() else np.zeros_like(u)
+
     def _given(self, guess: Any, shape: tuple[int, int]) -> np.ndarray:
         if guess is None:
-            return np.zeros(shape)
+            return self._rough().reshape(shape)
         middles = (np.arange(shape[0]) + 0.5) * self.ocp.horizon / shape[0]
         law: Any = guess.control if isinstance(guess, Trajectory) else None
         law = control_guess(guess, shape[1], self.ocp.horizon) if law is None else law

@@ -144,7 +144,7 @@ def test_a_push_with_friction() -> None:
     states: list[Any] = []
     solution = ns.solve(ocp, METHOD, ns.MultiStart(starts=6, kicks=0, candidates=1), callback=states.append)
     assert solution.success
-    assert solution.log[0].label.startswith("shooting")
+    assert solution.log[0].label.startswith("rough")
     assert len(states) > 1
     # Forwards all the time: the smooth problem with u - 1 instead of u in the dynamics.
     rows, target = least_squares(1.0)
@@ -159,7 +159,7 @@ def test_the_callback_and_the_clock_stop_the_search() -> None:
     ocp = slider(friction=0.1)
     stopped = ns.solve(ocp, METHOD, ns.MultiStart(starts=3), callback=lambda state: ns.Stop)
     assert stopped.status in (ns.Status.STOPPED, ns.Status.SOLVED)
-    assert len([line for line in stopped.log if line.label.startswith("shooting")]) == 1
+    assert len([line for line in stopped.log if line.label.startswith(("rough", "shooting"))]) <= 2
     late = ns.solve(ocp, METHOD, ns.MultiStart(starts=3), time_limit=0.0)
     assert late.status in (ns.Status.TIME_LIMIT, ns.Status.SOLVED)
 
