@@ -238,7 +238,10 @@ def _units(contacts: Contacts) -> dict[str, str]:
 
 
 def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
-    """q' = v + n tau with tau against the gap, and n'v against the normal force."""
+    """q' = v + n tau with tau against the gap, and n'v against tau and the normal force.
+
+    Without the last tau could hold a body on the surface that moves away from it.
+    """
     n_c = len(contacts.names)
     names = ("drift_plus", "drift_minus", "gap_rate_plus", "gap_rate_minus")
     variables = [
@@ -264,8 +267,7 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
             pair("drift_up", "gap", "drift_plus", contacts.gap, up),
             pair("drift_down", "gap", "drift_minus", contacts.gap, down),
             pair("drift_parts", "drift_plus", "drift_minus", up, down, split=True, **stage),
-            pair("opening", "gap_rate_plus", "lambda_normal", opening, force, **stage),
-            pair("closing", "gap_rate_minus", "lambda_normal", closing, force, **stage),
+            pair("held", "gap_rate_size", "holding", opening + closing, force + up + down, **stage),
             pair("rate_parts", "gap_rate_plus", "gap_rate_minus", opening, closing, split=True, **stage),
         ),
     )

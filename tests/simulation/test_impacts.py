@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.transcription import transcribe_step
 
 
 def particle(contacts: list[ns.Contact], q: ca.SX, v: ca.SX) -> ns.CLS:
@@ -150,3 +151,42 @@ def test_a_start_that_penetrates_by_rounding_goes_on() -> None:
     assert not trajectory.message
     slip = trajectory["slip[ground]"]
     assert slip[-1] == pytest.approx(1 - 0.5 * 9.81 * 0.1, abs=1e-9)
+
+
+def test_the_gap_rate_form_holds_no_body_that_moves_away() -> None:
+    """A disc that bounces off a disc: by the MPCC with gap rate, where a drift could hold it on the surface."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    disc = ns.Contact("disc", gap=ca.norm_2(q) - 1.0, restitution=0.5)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=[disc])
+    solver = ns.Homotopy(steering="direct", sigma_min=1e-12)
+    trajectory = ns.simulate(
+        system,
+        x0=[0.0, 1.2, 0.0, -2.0],
+        duration=0.3,
+        steps=1,
+        method=ns.FESDJ(gap_rate=True),
+        solver=solver,
+    )
+    assert trajectory.success
+    np.testing.assert_allclose(trajectory.final_state, [0.0, 1.2, 0.0, 1.0], rtol=0, atol=1e-8)
+
+
+def test_a_drift_against_the_motion_is_no_solution() -> None:
+    """The wrong motion itself: at rest in position on the disc, with a velocity that leads away, and no force."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    disc = ns.Contact("disc", gap=ca.norm_2(q) - 1.0)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=[disc])
+    problem = transcribe_step(system, ns.FESDJ(finite_elements=1, gap_rate=True))
+    mpcc, w = problem.mpcc, problem.mpcc.w0.copy()
+    values = problem.parameters(horizon=0.1)
+    values[mpcc.parameters["x0"]] = [0.0, 1.0, 0.0, 1.0]
+    for name, number in (("s", 1.0), ("v_plus", [0.0, 1.0]), ("Y_plus", 1.0)):
+        w[mpcc.variables[name, 0, 0]] = number
+    for j in range(2):
+        w[mpcc.variables["x", 0, 0, j]] = [0.0, 1.0, 0.0, 1.0]
+        w[mpcc.variables["drift_minus", 0, 0, j]] = 1.0
+        w[mpcc.variables["gap_rate_plus", 0, 0, j]] = 1.0
+    evaluator = problem.solvers.evaluator
+    at = evaluator(w, values)
+    assert evaluator.infeasibility(at) < 1e-14
+    assert evaluator.complementarity(at) > 0.5
