@@ -8,12 +8,12 @@ import casadi as ca
 
 from nosnoc_py.reformulation.contact_switching import isolations, switch_indicator
 from nosnoc_py.reformulation.dcs import DCS, Coherence, Equation, Pair, Slide, Variable
-from nosnoc_py.reformulation.friction import FrictionCone, Law, cone_of, modes_of, weights
+from nosnoc_py.reformulation.friction import FrictionCone, Law, modes_of
 from nosnoc_py.reformulation.impact import (
     ContactOptions,
     Contacts,
     ImpulseForm,
-    friction_law,
+    friction_laws,
     friction_outputs,
     impact_law,
     node_of,
@@ -85,7 +85,16 @@ def contact_dcs(
         lower=0.0,
         scale=system.nominal["force"],
     )
-    laws = _stage_laws(system, contacts, force, options)
+    laws = friction_laws(
+        system,
+        contacts,
+        options,
+        q=system.q,
+        v=system.v,
+        normal=force,
+        scale=system.nominal["force"],
+        impulsive=False,
+    )
     total = system.force + contacts.normal @ force
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         total += contact.tangent @ law.force
@@ -161,23 +170,6 @@ def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
 
 
 # --- friction ---
-
-
-def _stage_laws(system: CLS, contacts: Contacts, force: ca.SX, options: ContactOptions) -> tuple[Law, ...]:
-    """Friction forces at the RK stages (Eqs. 13b-d, 14)."""
-    return tuple(
-        friction_law(
-            system,
-            contact,
-            cone_of(contact, options.friction_cone),
-            options,
-            velocity=weights(contact)[1] * (contact.tangent.T @ system.v),
-            normal=force[i],
-            impulsive=False,
-            force_scale=float(system.nominal["force"][i]),
-        )
-        for i, contact in contacts.frictional
-    )
 
 
 def _friction_pairs(laws: tuple[Law, ...], node_laws: tuple[Law, ...]) -> tuple[Pair, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import casadi as ca
+import numpy as np
 
 from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
@@ -52,17 +53,37 @@ def stack_contacts(system: CLS) -> Contacts:
     )
 
 
-def friction_law(system: CLS, contact: Contact, cone: str, options: ContactOptions, **fields: object) -> Law:
-    """The law of one contact in one cone; `fields` are those of `Slip`."""
-    mu, weight = weights(contact)
-    slip = Slip(
-        name=contact.name,
-        friction=mu,
-        weights=weight,
-        velocity_scale=float(system.nominal["v"].max()),
-        **fields,  # type: ignore[arg-type]
-    )
-    return CONES[cone](slip, options.polyhedral_directions) if cone == "polyhedral" else CONES[cone](slip)
+def friction_laws(
+    system: CLS,
+    contacts: Contacts,
+    options: ContactOptions,
+    *,
+    q: ca.SX,
+    v: ca.SX,
+    normal: ca.SX,
+    scale: np.ndarray,
+    impulsive: bool,
+) -> tuple[Law, ...]:
+    """Friction of all contacts that have it, at (q, v) under normal multipliers (n_c,) of typical size `scale` (n_c,).
+
+    Forces at the RK stages (Eqs. 13b-d, 14), or impulses that oppose the slip velocity after the jump (Eqs. 17d-f).
+    """
+    laws = []
+    for i, contact in contacts.frictional:
+        mu, weight = weights(contact)
+        slip = Slip(
+            name=contact.name,
+            velocity=weight * (ca.substitute(contact.tangent, system.q, q).T @ v),
+            normal=normal[i],
+            friction=mu,
+            weights=weight,
+            impulsive=impulsive,
+            velocity_scale=float(system.nominal["v"].max()),
+            force_scale=float(scale[i]),
+        )
+        cone = cone_of(contact, options.friction_cone)
+        laws.append(CONES[cone](slip, options.polyhedral_directions) if cone == "polyhedral" else CONES[cone](slip))
+    return tuple(laws)
 
 
 def friction_outputs(quantity: str, contacts: Contacts, laws: tuple[Law, ...]) -> tuple[Equation, ...]:
@@ -91,7 +112,16 @@ def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
     """Make the symbols of the jump law, and the friction laws of the impulses."""
     x_minus, v_plus = ca.SX.sym("x_minus", 2 * system.n_q), ca.SX.sym("v_plus", system.n_q)
     impulse = ca.SX.sym("Lambda_normal", len(contacts.names))
-    laws = _node_laws(system, contacts, options, x_minus[: system.n_q], v_plus, impulse)
+    laws = friction_laws(
+        system,
+        contacts,
+        options,
+        q=x_minus[: system.n_q],
+        v=v_plus,
+        normal=impulse,
+        scale=np.ones(len(contacts.names)),
+        impulsive=True,
+    )
     return Node(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
 
 
@@ -179,24 +209,6 @@ def _boundary(name: str, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, 
         lower=0.0,
         estimate=estimate,
         impulsive=impulsive,
-    )
-
-
-def _node_laws(
-    system: CLS, contacts: Contacts, options: ContactOptions, q: ca.SX, v_plus: ca.SX, impulse: ca.SX
-) -> tuple[Law, ...]:
-    """Friction impulses, opposite to the slip velocity after the jump (Eqs. 17d-f)."""
-    return tuple(
-        friction_law(
-            system,
-            contact,
-            cone_of(contact, options.friction_cone),
-            options,
-            velocity=weights(contact)[1] * (ca.substitute(contact.tangent, system.q, q).T @ v_plus),
-            normal=impulse[i],
-            impulsive=True,
-        )
-        for i, contact in contacts.frictional
     )
 
 

@@ -133,6 +133,8 @@ class Simulator:
             if best is None or found.infeasibility < best.infeasibility:
                 best = replace(found, status=Status.STEP_FAILED)
         assert best is not None
+        if best.status is Status.STEP_FAILED and time.monotonic() > deadline:
+            best = replace(best, status=Status.TIME_LIMIT)
         residuals: dict[str, Any] = {"complementarity": best.complementarity, "infeasibility": best.infeasibility}
         more: dict[str, Any] = {"attempts": attempts, "iterations": iterations, "message": message, **residuals}
         if best.status is not Status.SOLVED:

@@ -34,6 +34,13 @@ TOUCHING = 1e-8
 PREDICTED = 1e-2
 
 
+def contact_function(system: CLS) -> ca.Function:
+    """(x, p) -> gaps and normal velocities of all contacts."""
+    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
+    gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
+    return ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NewtonResult:
     """What Newton's method made of a step: w with its residuals, or a message and perhaps a final status."""
@@ -60,8 +67,7 @@ class NewtonStepper:
             rest_velocity=rest,
         )
         self._filling = Filling(system, problem, method.friction_cone, rest)
-        gaps = ca.Function("gaps", [system.x, system.p], [ca.vertcat(0, *[c.gap for c in system.contacts])])
-        self._gaps = lambda x, p: np.asarray(gaps(x, p))
+        self._contacts = contact_function(system)
         # Newton's method locates events and needs no smallest element, which is there for relaxations.
         steps = [block.start for block in mpcc.variables.blocks("s")]
         lower = mpcc.lbw.copy()
@@ -83,7 +89,7 @@ class NewtonStepper:
             "infeasibility": self._evaluator.infeasibility(at),
         }
         # An initial state may penetrate by a little, which no step mends.
-        deep = max(0.0, -float(self._gaps(x, p).min()))
+        deep = max(0.0, -float(np.asarray(self._contacts(x, p)[0]).min(initial=0.0)))
         solver = SIMULATION_SOLVER
         limits = (solver.complementarity_tolerance + deep, solver.infeasibility_tolerance + deep)
         if not all(value <= limit for value, limit in zip(residuals.values(), limits, strict=True)):
@@ -98,9 +104,7 @@ class MPCCStep:
     def __init__(self, system: CLS, problem: Transcription, solver: Strategy) -> None:
         self._system, self._problem, self._solver = system, problem, solver
         self._sigma = solver.sigma_0 if isinstance(solver, Homotopy) else None
-        normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
-        gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
-        self._contacts = ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
+        self._contacts = contact_function(system)
         self._solvers: dict[bytes, Solvers] = {}
 
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
