@@ -24,10 +24,12 @@ from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.solve import solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Constraint
 from nosnoc_py.shooting import MultiStart
+from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.status import Stationarity, Status, Stop
 from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"
@@ -60,6 +62,7 @@ __all__ = [
     "Constraint",
     "Contact",
     "Event",
+    "EventDriven",
     "Homotopy",
     "MPCC",
     "MPCCResult",
@@ -67,6 +70,7 @@ __all__ = [
     "MultiStart",
     "NosnocError",
     "OptionError",
+    "PiecewiseConstant",
     "Progress",
     "SolverError",
     "Simulator",

@@ -11,7 +11,9 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.shooting import MultiStart
-from nosnoc_py.simulation.fesd import run
+from nosnoc_py.simulation import fesd
+from nosnoc_py.simulation.event_driven import run as event_driven
+from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import transcribe
@@ -64,7 +66,7 @@ def simulate(
     *,
     x0: Any,
     duration: float,
-    method: FESDJ | None = None,
+    method: FESDJ | EventDriven | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -101,7 +103,10 @@ def simulate(
         Up to the step that failed, if one does: `status` says so.
     """
     check_type(system, CLS, "system")
-    return run(
+    method = FESDJ() if method is None else method
+    check_type(method, (FESDJ, EventDriven), "method")
+    simulator: Any = event_driven if isinstance(method, EventDriven) else fesd
+    return simulator.run(
         system,
         x0=x0,
         duration=duration,

@@ -40,13 +40,15 @@ class UnknownNameError(NosnocError, KeyError):
         return str(self.args[0])
 
 
-def check_type(given: object, expected: type, what: str) -> None:
-    """Raise `OptionError` when an argument is of another kind, with the kind that was expected."""
-    if not isinstance(given, expected):
+def check_type(given: object, expected: type | tuple[type, ...], what: str) -> None:
+    """Raise `OptionError` when an argument is of another kind, with the kinds that were expected."""
+    kinds = expected if isinstance(expected, tuple) else (expected,)
+    if not isinstance(given, kinds):
         kind = given.__name__ if isinstance(given, type) else type(given).__name__
+        makers = [name for each in kinds for name in _makers(each)]
         raise OptionError(
-            f"{what}: expected {expected.__name__}, given {kind}; pass an object made by "
-            f"{' or '.join(f'ns.{name}(...)' for name in _makers(expected))}."
+            f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
+            f"{' or '.join(f'ns.{name}(...)' for name in makers)}."
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 
 class Status(Enum):
@@ -19,6 +21,9 @@ class Status(Enum):
     UNBOUNDED = "unbounded"
     STEP_FAILED = "simulation step failed"
     NO_ADMISSIBLE_IMPACT = "no admissible impact"
+    PAINLEVE = "no admissible acceleration"
+    GRAZING = "grazing contact"
+    ZENO = "too many impacts"
 
     @property
     def success(self) -> bool:
@@ -64,6 +69,19 @@ _REMEDIES = {
         "The law of impact has no solution here: Newton's restitution cannot serve several contacts that are hit at "
         "once or meet friction in this way. Lower the restitution of the contacts that the message names."
     ),
+    Status.PAINLEVE: (
+        "Friction pushes a slipping contact into its surface (the paradox of Painleve): rigid bodies with Coulomb "
+        "friction have no motion here, or several. Lower the friction of the contacts that the message names, or make "
+        "them compliant."
+    ),
+    Status.GRAZING: (
+        "A contact is touched without speed and left again: the smallest change of the data decides whether there is "
+        "an impact. Use EventDriven(grazing='continue') to go on, or change the start."
+    ),
+    Status.ZENO: (
+        "Impacts follow each other without end: give rest_velocity, below which they are inelastic, or raise "
+        "max_impacts if there really are so many."
+    ),
 }
 
 
@@ -80,3 +98,12 @@ class Stationarity(Enum):
 
 class Stop:
     """A callback returns `ns.Stop` (the class or an instance) to end the work; the last iterate is returned."""
+
+
+def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
+    """Show a callback the state: why it wants to stop, or None to go on."""
+    try:
+        answer = callback(state)
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    return Status.STOPPED if answer is Stop or isinstance(answer, Stop) else None

@@ -15,7 +15,7 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau, tableau
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.discretization.guess import Places, control_guess, fill, trajectory_series
+from nosnoc_py.discretization.guess import Places, fill, trajectory_series
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, TranscriptionError, check_type
@@ -31,6 +31,7 @@ from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.systems.symbols import numbers
 
 OCP_GAMMA = 0.9

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.layout import At, Block
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
@@ -165,39 +163,6 @@ def _fill_named(w: np.ndarray, block: Block, t: float, series: Callable[[str, fl
         value = series(name, t)
         if value is not None:
             w[block.start + i] = value
-
-
-def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.ndarray]:
-    """A control as a function of time, from a constant, a function of time, or an array with a row per interval.
-
-    Raises
-    ------
-    TranscriptionError
-        For another kind of object, a wrong shape, or NaN.
-    """
-    if callable(guess):
-        return lambda t: _row(guess(t), n_u)
-    try:
-        array = np.asarray(guess, dtype=float)
-    except (TypeError, ValueError):
-        raise TranscriptionError(
-            f"guess: expected a control ({n_u} numbers or rows of them), a function of time, a Trajectory or a "
-            f"Solution, given {type(guess).__name__}."
-        ) from None
-    if array.ndim == 2:
-        rows = [_row(row, n_u) for row in array]
-        return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
-    row = _row(array, n_u)
-    return lambda t: row
-
-
-def _row(value: Any, n_u: int) -> np.ndarray:
-    row = np.asarray(value, dtype=float).reshape(-1)
-    if row.size != n_u:
-        raise TranscriptionError(f"control: expected {n_u} numbers, given {row.size}.")
-    if np.isnan(row).any():
-        raise TranscriptionError(f"control: contains NaN: {row}.")
-    return row
 
 
 def trajectory_series(trajectory: Trajectory) -> Callable[[str, float], float | None]:

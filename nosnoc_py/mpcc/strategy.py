@@ -26,7 +26,7 @@ from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivial
 from nosnoc_py.options import Options
 from nosnoc_py.solution.records import StepRecord
-from nosnoc_py.status import Stationarity, Status, Stop
+from nosnoc_py.status import Stationarity, Status, asked_to_stop
 
 # Iterates beyond this are on their way to infinity.
 HUGE = 1e12
@@ -302,15 +302,6 @@ def certificate_of(state: SolverState, **options: Any) -> Certificate:
         held=state.branch.r if state.branch is not None else None,
         **options,
     )
-
-
-def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:
-    """Show a callback the state: why it wants to stop, or None to go on."""
-    try:
-        answer = callback(state)
-    except KeyboardInterrupt:
-        return Status.INTERRUPTED
-    return Status.STOPPED if answer is Stop or isinstance(answer, Stop) else None
 
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:

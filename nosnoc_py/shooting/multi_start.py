@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.homotopy import Homotopy
-from nosnoc_py.mpcc.strategy import Callback, SolverState, asked_to_stop
+from nosnoc_py.mpcc.strategy import Callback, SolverState
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
 from nosnoc_py.shooting.descent import descend
@@ -23,7 +22,8 @@ from nosnoc_py.simulation.fesd import run as simulate
 from nosnoc_py.simulation.filling import is_exact
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.transcription import transcribe
 
 # Motions that are solved on the finite elements, of which the best is the result.

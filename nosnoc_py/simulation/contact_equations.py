@@ -1,4 +1,4 @@
-"""The equations of one stage of a contact system, and its numbers at a node, as functions of CasADi.
+"""The equations of one stage of a contact system as functions of CasADi.
 
 A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the friction force
 (stick) or the direction of slip (slip in space), slip speeds, drift multipliers of the gap rate (q' = v + sum n tau, so
@@ -12,17 +12,8 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.collocation import StageEquations
-from nosnoc_py.simulation.contact_frames import ContactFrames, friction_rows
+from nosnoc_py.simulation.contact_frames import ContactFrames, directions, friction_rows
 from nosnoc_py.systems.cls import CLS
-
-
-def directions(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX, ca.SX]:
-    """Gaps (n_c), normals (n_q, n_c) and weighted tangents (n_q, n_tt)."""
-    gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
-    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(contact) for contact in system.contacts])
-    tangents = [contact.tangent for contact in system.contacts if contact.frictional]
-    weighted = ca.horzcat(ca.SX(system.n_q, 0), *tangents) @ ca.SX(ca.diag(ca.DM(frames.weights)))
-    return gaps, ca.densify(normals), ca.densify(weighted)
 
 
 def has_constant_mass(system: CLS) -> bool:
@@ -78,12 +69,3 @@ def force_function(equations: StageEquations, frames: ContactFrames, gap_rate: b
     rest = y[n_c + n_t + n_s :]
     drift = rest[:n_c] if gap_rate else ca.SX.zeros(n_c)
     return ca.Function("forces", [y, equations.masks], [normal, ca.DM(frames.weights) * force, drift])
-
-
-def node_function(system: CLS, frames: ContactFrames) -> ca.Function:
-    """Gaps, directions J' = (n, t), M, forces, and the rate of change J'' v of the directions along the motion."""
-    gaps, normals, tangents = directions(system, frames)
-    jacobian = ca.horzcat(normals, tangents).T
-    curvature = ca.jtimes(jacobian @ system.v, system.q, system.v)
-    outputs = [gaps, jacobian, system.mass_matrix, system.force, curvature]
-    return ca.Function("node_data", [system.x, system.u, system.p], outputs)

@@ -81,6 +81,24 @@ def frames_of(system: CLS) -> ContactFrames:
     )
 
 
+def directions(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX, ca.SX]:
+    """Gaps (n_c), normals (n_q, n_c) and weighted tangents (n_q, n_tt)."""
+    gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
+    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(contact) for contact in system.contacts])
+    tangents = [contact.tangent for contact in system.contacts if contact.frictional]
+    weighted = ca.horzcat(ca.SX(system.n_q, 0), *tangents) @ ca.SX(ca.diag(ca.DM(frames.weights)))
+    return gaps, ca.densify(normals), ca.densify(weighted)
+
+
+def node_function(system: CLS, frames: ContactFrames) -> ca.Function:
+    """Gaps, directions J' = (n, t), M, forces, and the rate of change J'' v of the directions along the motion."""
+    gaps, normals, tangents = directions(system, frames)
+    jacobian = ca.horzcat(normals, tangents).T
+    curvature = ca.jtimes(jacobian @ system.v, system.q, system.v)
+    outputs = [gaps, jacobian, system.mass_matrix, system.force, curvature]
+    return ca.Function("node_data", [system.x, system.u, system.p], outputs)
+
+
 def friction_rows(
     frames: ContactFrames,
     masks: ca.SX,

@@ -13,11 +13,16 @@ import numpy as np
 from nosnoc_py.simulation.contact_equations import (
     force_function,
     has_constant_mass,
-    node_function,
     stage_equations,
 )
-from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, frames_of
-from nosnoc_py.simulation.contact_problem import LocalForces, LocalProblem, LocalSolver
+from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, frames_of, node_function
+from nosnoc_py.simulation.contact_problem import (
+    LocalForces,
+    LocalProblem,
+    LocalSolver,
+    acceleration_problem,
+    impact_problem,
+)
 from nosnoc_py.simulation.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 
@@ -190,18 +195,7 @@ class ContactModes:
         frames, n_q = self.frames, self.system.n_q
         before = jacobian @ x[n_q:]
         response = np.linalg.solve(mass, jacobian.T)
-        normal = before[: frames.count]
-        bounce = np.where(np.abs(normal) > self.rest_velocity, frames.restitution, 0.0) * normal
-        offset = before.copy()
-        offset[: frames.count] += bounce
-        problem = LocalProblem(
-            delassus=jacobian @ response,
-            offset=offset,
-            least=np.maximum(bounce, 0.0),
-            active=closed,
-            held=np.zeros(frames.count, dtype=bool),
-            direction=np.zeros(frames.weights.size),
-        )
+        problem = impact_problem(frames, jacobian @ response, before, closed, self.rest_velocity)
         found = self._solver.solve(problem)
         if found is None:
             return x, np.zeros(before.size), "no admissible impact"
@@ -223,19 +217,13 @@ class ContactModes:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
             slow[np.asarray(hint) != FREE] = DRIFTING
         response = np.linalg.solve(mass, np.column_stack([jacobian.T, force]))
-        held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.weights.size)
-        for c, part in enumerate(frames.tangents):
-            slip = rates[frames.count :][part]
-            size = float(np.linalg.norm(slip))
-            if size > RESTING:
-                held[c], direction[part] = True, slip / size
-        return LocalProblem(
-            delassus=jacobian @ response[:, :-1],
-            offset=jacobian @ response[:, -1] + curvature,
-            least=np.zeros(frames.count),
-            active=tuple(c for c in closed if rates[c] <= slow[c]),
-            held=held,
-            direction=direction,
+        return acceleration_problem(
+            frames,
+            jacobian @ response[:, :-1],
+            jacobian @ response[:, -1] + curvature,
+            rates,
+            [c for c in closed if rates[c] <= slow[c]],
+            RESTING,
         )
 
     def _algebraic(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, found: LocalForces) -> np.ndarray:

@@ -62,6 +62,49 @@ class LocalForces:
     residual: float
 
 
+def impact_problem(
+    frames: ContactFrames, delassus: np.ndarray, before: np.ndarray, active: Sequence[int], rest_velocity: float
+) -> LocalProblem:
+    """The problem of an impact (FESD-J, Eq. 11) with the rates `before` (n_c + n_tt,) it; slower ones do not bounce."""
+    normal = before[: frames.count]
+    bounce = np.where(np.abs(normal) > rest_velocity, frames.restitution, 0.0) * normal
+    offset = before.copy()
+    offset[: frames.count] += bounce
+    return LocalProblem(
+        delassus=delassus,
+        offset=offset,
+        least=np.maximum(bounce, 0.0),
+        active=tuple(active),
+        held=np.zeros(frames.count, dtype=bool),
+        direction=np.zeros(frames.weights.size),
+    )
+
+
+def acceleration_problem(
+    frames: ContactFrames,
+    delassus: np.ndarray,
+    offset: np.ndarray,
+    rates: np.ndarray,
+    active: Sequence[int],
+    resting: float | np.ndarray,
+) -> LocalProblem:
+    """The problem of the accelerations of closed contacts; what slips faster than `resting` goes on as it does."""
+    held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.weights.size)
+    for c, (part, slow) in enumerate(zip(frames.tangents, np.broadcast_to(resting, frames.count), strict=True)):
+        slip = rates[frames.count :][part]
+        size = float(np.linalg.norm(slip))
+        if size > slow:
+            held[c], direction[part] = True, slip / size
+    return LocalProblem(
+        delassus=delassus,
+        offset=offset,
+        least=np.zeros(frames.count),
+        active=tuple(active),
+        held=held,
+        direction=direction,
+    )
+
+
 class LocalSolver:
     """Solves contact problems: projected Gauss-Seidel finds the modes, Newton's method in these modes polishes."""
 

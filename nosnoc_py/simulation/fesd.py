@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.discretization.guess import control_guess
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, asked_to_stop
+from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.filling import is_exact
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, MPCCStep, NewtonStepper
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription import transcribe_step
 
@@ -181,7 +180,7 @@ def run(
     """A loop over `Simulator.step`; see `nosnoc_py.simulate`."""
     method = FESDJ() if method is None else method
     length, count = _steps(duration, steps, _rows(u))
-    control = control_law(u, system.n_u, duration)
+    control = control_of(u, system.n_u, duration)
     simulator = Simulator(system, method, step=length, solver=solver)
     state = simulator.init(x0, p)
     parts: list[Readout] = []
@@ -234,28 +233,6 @@ def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
     if rows < 1 or count % rows:
         raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
     return seconds / int(count), int(count)
-
-
-def control_law(u: Any, n_u: int, duration: float) -> Callable[[float, np.ndarray], np.ndarray]:
-    """A control as a function of (t, x) from a constant, rows, a function of t or (t, x), or a `Trajectory`.
-
-    A function is called with (t, x) when it takes two positional arguments.
-    """
-    if u is None:
-        return lambda t, x: np.zeros(n_u)
-    if isinstance(u, Trajectory):
-        return lambda t, x: np.asarray(u.control(min(t + u.t0, u.t0 + u.duration)))
-    if callable(u):
-        count = sum(
-            parameter.default is parameter.empty
-            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-            for parameter in inspect.signature(u).parameters.values()
-        )
-        return (
-            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if count >= 2 else (lambda t, x: numbers(u(t), "u(t)", n_u))
-        )
-    law = control_guess(u, n_u, duration)
-    return lambda t, x: law(t)
 
 
 def _trajectory(

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.contact_equations import directions
-from nosnoc_py.simulation.contact_frames import SLIP, ContactFrames
+from nosnoc_py.simulation.contact_frames import SLIP, ContactFrames, directions
 from nosnoc_py.systems.cls import CLS
 
 

@@ -1,0 +1,219 @@
+"""The loop over phases and nodes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.guards import GAP, rounding
+from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
+from nosnoc_py.simulation.event_driven.node import RESTING, Node, Nodes
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.phase import Flow, Phase, PhaseRun
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import Control
+
+# So many impacts within so many seconds are the end of an infinite sequence.
+ACCUMULATED, ACCUMULATION = 10, 1e-6
+# Events one after the other at one instant.
+MOST_AT_ONCE = 50
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventDrivenState:
+    """Where an event-driven simulation stands: what a callback sees after every phase."""
+
+    t: float
+    x: np.ndarray
+    p: np.ndarray
+    status: Status = Status.SOLVED
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class History:
+    """A simulation: nodes and the phases that follow them.
+
+    Attributes
+    ----------
+    nodes : tuple of Node
+        One before every phase; one more where the motion ends at a node.
+    phases : tuple of Phase
+    flows : tuple of Flow
+        The control law of every phase.
+    t, x
+        The end.
+    status, message
+    p : (n_p,)
+    """
+
+    nodes: tuple[Node, ...]
+    phases: tuple[Phase, ...]
+    flows: tuple[Flow, ...]
+    t: float
+    x: np.ndarray
+    p: np.ndarray
+    status: Status
+    message: str = ""
+
+    @property
+    def events(self) -> tuple[Any, ...]:
+        """Events in the order of time."""
+        return tuple(event for node in self.nodes for event in node.events)
+
+
+class Referee:
+    """Simulates one system; built once."""
+
+    def __init__(self, system: CLS, options: EventDriven) -> None:
+        self.system, self.options, self.mechanics = system, options, Mechanics(system)
+
+    def run(
+        self,
+        x: np.ndarray,
+        control: Control,
+        p: np.ndarray,
+        *,
+        start: float = 0.0,
+        end: float | None = None,
+        modes: tuple[int, ...] | None = None,
+        drift: float = RESTING,
+        deadline: float = np.inf,
+        callback: Callable[[Any], Any] | None = None,
+    ) -> History:
+        """Simulate from `start` to `end` (default: of the control).
+
+        Parameters
+        ----------
+        modes : tuple of int, optional
+            Modes of the contacts before the start; closed ones with gap rates up to `drift` [m/s] stay closed.
+        deadline : float
+            On the clock of `time.monotonic`.
+        """
+        loop = _Loop(self, control, p, deadline, callback)
+        regime = None
+        if modes is not None:
+            direction = np.zeros(self.mechanics.n_t)
+            regime = Regime(frames=self.mechanics.frames, modes=modes, direction=direction)
+        return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+
+
+class _Loop:
+    """One run of the referee."""
+
+    def __init__(
+        self,
+        referee: Referee,
+        control: Control,
+        p: np.ndarray,
+        deadline: float,
+        callback: Callable[[Any], Any] | None,
+    ) -> None:
+        self.referee, self.control, self.p = referee, control, p
+        self.deadline, self.callback = deadline, callback
+        self.nodes: list[Node] = []
+        self.phases: list[Phase] = []
+        self.flows: list[Flow] = []
+        self.impacts: list[float] = []
+        self.stiff = False
+
+    def run(self, x: np.ndarray, start: float, end: float, regime: Regime | None, drift: float) -> History:
+        """Piece by piece of the control."""
+        t, breaks = start, self.control.breaks
+        edges = np.concatenate([[start], breaks[(breaks > start) & (breaks < end)], [end]])
+        for low, high in pairwise(edges):
+            flow = self._flow(float(low), float(high))
+            t, x, regime, status, message = self._piece(flow, t, x, float(high), regime, drift)
+            drift = RESTING
+            if status is not Status.SOLVED:
+                return self._history(t, x, status, message)
+        return self._history(t, x, Status.SOLVED, "")
+
+    def _flow(self, low: float, high: float) -> Flow:
+        law: Callable[[float, np.ndarray], np.ndarray] = self.control
+        if self.control.constant:
+            u = self.control(0.5 * (low + high), np.zeros(0))
+            law = lambda t, x: u  # noqa: E731
+        return Flow(self.referee.mechanics, self.referee.options, law, self.p)
+
+    def _piece(
+        self, flow: Flow, t: float, x: np.ndarray, end: float, regime: Regime | None, drift: float
+    ) -> tuple[float, np.ndarray, Regime | None, Status, str]:
+        """Nodes and phases until `end`."""
+        crossing = Nodes(flow)
+        ended: Phase | None = None
+        while True:
+            node = crossing.cross(flow, t, x, regime, ended, drift)
+            self.nodes.append(node)
+            status, message = self._verdict(node)
+            if status is not Status.SOLVED:
+                return t, node.after, regime, status, message
+            assert node.regime is not None
+            phase = self._phase(flow, node, end)
+            self.phases.append(phase)
+            self.flows.append(flow)
+            t, x, regime, drift = phase.t, phase.x, phase.regime, RESTING
+            self.stiff = self.stiff or phase.stiff
+            if phase.failure:
+                return t, x, regime, Status.STEP_FAILED, phase.failure
+            ended = phase if phase.crossing is not None else None
+            if ended is None or t >= end:
+                stopped = self._stopped(t, x, end)
+                return t, x, regime, stopped, ""
+            if (stopped := self._stopped(t, x, t)) is not Status.SOLVED:
+                return t, x, regime, stopped, ""
+
+    def _phase(self, flow: Flow, node: Node, end: float) -> Phase:
+        regime = node.regime
+        assert regime is not None
+        sample = flow.sample(regime, node.t, node.after)
+        n_c = self.referee.mechanics.n_c
+        armed = sample.guards > rounding(regime, sample.forces[None])
+        armed[GAP * n_c : (GAP + 1) * n_c] |= sample.rates[:n_c] > RESTING
+        return PhaseRun(flow, regime, node.t, node.after, end, armed, stiff=self.stiff).run(self._is_over)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def _stopped(self, t: float, x: np.ndarray, end: float) -> Status:
+        """Whether the time limit has come before `end`, or the callback wants to stop."""
+        if t < end or self._is_over():
+            return Status.TIME_LIMIT
+        if self.callback is None:
+            return Status.SOLVED
+        return asked_to_stop(self.callback, EventDrivenState(t=t, x=x, p=self.p)) or Status.SOLVED
+
+    def _verdict(self, node: Node) -> tuple[Status, str]:
+        """Whether the motion goes on after a node."""
+        options = self.referee.options
+        if node.status is not Status.SOLVED:
+            return node.status, node.message
+        if node.grazing and options.grazing == "stop":
+            return Status.GRAZING, f"at {node.grazing}"
+        if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
+            return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"
+        if node.impact is None:
+            return Status.SOLVED, ""
+        self.impacts.append(node.t)
+        limits = ((options.max_impacts, options.impact_window), (ACCUMULATED, ACCUMULATION))
+        for count, window in limits:
+            if len(self.impacts) > count and self.impacts[-1] - self.impacts[-1 - count] < window:
+                return Status.ZENO, f"{count} impacts within {window:g} s"
+        return Status.SOLVED, ""
+
+    def _history(self, t: float, x: np.ndarray, status: Status, message: str) -> History:
+        return History(
+            nodes=tuple(self.nodes),
+            phases=tuple(self.phases),
+            flows=tuple(self.flows),
+            t=t,
+            x=x,
+            p=self.p,
+            status=status,
+            message=message,
+        )

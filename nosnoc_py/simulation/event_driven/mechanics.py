@@ -1,0 +1,251 @@
+"""Numbers of a contact system at one state, and its motion while the modes of the contacts stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK, ContactFrames, frames_of, node_function
+from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
+from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+# Slip that starts from rest takes the direction of its acceleration: the share of it in the slip velocity [m/s].
+STARTING = 1e-13
+# Singular values below this share of the largest one are zero: contacts are then redundant.
+REDUNDANT = 1e-10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Look:
+    """A contact system at one instant.
+
+    Attributes
+    ----------
+    gaps : (n_c,)
+    jacobian : (n_c + n_tt, n_q)
+        Directions of normal forces, then of friction forces, as rows.
+    mass, inverse : (n_q, n_q)
+    force : (n_q,)
+        All forces but those of contacts.
+    curvature : (n_c + n_tt,)
+        Rate of change of the directions along the motion, times v.
+    velocity : (n_q,)
+    rates : (n_c + n_tt,)
+        Gap rates and slip velocities.
+    """
+
+    gaps: Array
+    jacobian: Array
+    mass: Array
+    inverse: Array
+    force: Array
+    curvature: Array
+    velocity: Array
+
+    @cached_property
+    def rates(self) -> Array:
+        return np.asarray(self.jacobian @ self.velocity)
+
+    @cached_property
+    def response(self) -> Array:
+        """Velocity changes (n_q, n_c + n_tt) by unit impulses."""
+        return np.asarray(self.inverse @ self.jacobian.T)
+
+    @cached_property
+    def delassus(self) -> Array:
+        """Rate changes by unit impulses."""
+        return np.asarray(self.jacobian @ self.response)
+
+    @cached_property
+    def free(self) -> Array:
+        """Accelerations of all directions without contact forces (n_c + n_tt,)."""
+        return np.asarray(self.jacobian @ (self.inverse @ self.force) + self.curvature)
+
+
+class Mechanics:
+    """Evaluates a system; built once."""
+
+    def __init__(self, system: CLS) -> None:
+        self.system, self.frames = system, frames_of(system)
+        self.n_q, self.n_c, self.n_t = system.n_q, self.frames.count, self.frames.weights.size
+        function = node_function(system, self.frames)
+        dense = [ca.densify(out) for out in function(system.x, system.u, system.p)]
+        self._evaluate = buffered(ca.Function("look", [system.x, system.u, system.p], dense))
+        constant = system.mass_matrix.is_constant()
+        self._inverse = np.linalg.inv(np.array(ca.DM(system.mass_matrix))) if constant else None
+
+    def look(self, x: Array, u: Array, p: Array) -> Look:
+        """Return the numbers at state x (2 n_q,), control u and parameters p."""
+        gaps, jacobian, mass, force, curvature = self._evaluate(x, u, p)
+        return Look(
+            gaps=gaps[:, 0],
+            jacobian=jacobian,
+            mass=mass,
+            inverse=np.linalg.inv(mass) if self._inverse is None else self._inverse,
+            force=force[:, 0],
+            curvature=curvature[:, 0],
+            velocity=np.asarray(x[self.n_q :]),
+        )
+
+
+def buffered(function: ca.Function) -> Callable[..., list[Array]]:
+    """A CasADi function of vectors, with dense outputs, as a fast function of arrays; it returns fresh arrays."""
+    buffer, run = function.buffer()
+    inputs = [np.zeros(function.numel_in(i)) for i in range(function.n_in())]
+    outputs = [np.zeros(function.numel_out(i)) for i in range(function.n_out())]
+    shapes = [function.size_out(i) for i in range(function.n_out())]
+    for i, array in enumerate(inputs):
+        buffer.set_arg(i, array.data)
+    for i, array in enumerate(outputs):
+        buffer.set_res(i, array.data)
+
+    def evaluate(*values: Any, keep: Any = buffer) -> list[Array]:  # the buffer has to outlive its views
+        for array, value in zip(inputs, values, strict=True):
+            array[:] = value
+        run()
+        return [array.reshape(shape, order="F").copy() for array, shape in zip(outputs, shapes, strict=True)]
+
+    return evaluate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Regime:
+    """The modes of all contacts, and what follows from them.
+
+    Attributes
+    ----------
+    modes : tuple of int
+        As in `contact_frames`.
+    direction : (n_tt,)
+        Where a slipping contact slips, at the beginning of a step: +-1 in the plane, a unit vector in space.
+    redundant : bool
+        Whether closed contacts share their forces in many ways.
+    """
+
+    frames: ContactFrames
+    modes: tuple[int, ...]
+    direction: Array
+    redundant: bool = False
+
+    @cached_property
+    def closed(self) -> Array:
+        """Contacts that are closed, as indices."""
+        return np.flatnonzero(np.array(self.modes, dtype=int) != FREE)
+
+    @cached_property
+    def slipping(self) -> tuple[int, ...]:
+        """Contacts that slip."""
+        return tuple(c for c, mode in enumerate(self.modes) if mode in (SLIP, SLIP_BACK))
+
+    @cached_property
+    def rows(self) -> Array:
+        """Rates that stay zero, as indices into normals and tangents."""
+        n_c = self.frames.count
+        stuck = [n_c + k for c, part in enumerate(self.frames.tangents) if self.modes[c] == STICK for k in _of(part)]
+        return np.concatenate([self.closed, np.array(stuck, dtype=int)])
+
+    def slip_direction(self, contact: int, rates: Array) -> Array:
+        """Unit vector of the slip of a contact; a slip that would turn back goes on as if it did not."""
+        part = self.frames.tangents[contact]
+        given = self.direction[part]
+        if part.stop - part.start == 1:
+            return given
+        slip = rates[self.frames.count :][part]
+        along = (1.0 if slip @ given >= 0 else -1.0) * slip + STARTING * given
+        return np.asarray(along / np.linalg.norm(along))
+
+    def stiffness(self, contact: int, look: Look) -> float:
+        """What a unit of normal force does against the approach of a slipping contact."""
+        part = self.frames.tangents[contact]
+        sideways = look.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, look.rates)
+        return float(look.delassus[contact, contact] - self.frames.friction[contact] * sideways)
+
+    def turned(self, rates: Array) -> Regime:
+        """The same modes with the directions of slip of this instant."""
+        spatial = [c for c in self.slipping if self.frames.width(c) == 2]
+        if not spatial:
+            return self
+        direction = self.direction.copy()
+        for c in spatial:
+            direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
+        return Regime(frames=self.frames, modes=self.modes, direction=direction, redundant=self.redundant)
+
+    def columns(self, look: Look) -> Array:
+        """Acceleration (n_q, k) by a unit of every independent contact force: one per row."""
+        made = look.response[:, self.rows]
+        n_c = self.frames.count
+        for k, c in enumerate(self.closed):
+            if c in self.slipping:
+                tangents = look.response[:, n_c:][:, self.frames.tangents[c]]
+                made[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, look.rates))
+        return np.asarray(made)
+
+    def motion(self, look: Look) -> tuple[Array, Array]:
+        """Acceleration (n_q,) and independent contact forces (k,), one per row."""
+        free = look.inverse @ look.force
+        if not self.rows.size:
+            return free, np.zeros(0)
+        columns, A = self.columns(look), look.jacobian[self.rows]
+        matrix, right = A @ columns, -(A @ free + look.curvature[self.rows])
+        forces = (
+            np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else np.linalg.solve(matrix, right)
+        )
+        return free + columns @ forces, forces
+
+    def forces(self, look: Look) -> Array:
+        """All contact forces (n_c + n_tt,); of redundant ones those that are farthest from any change."""
+        independent = self.motion(look)[1]
+        if self.redundant:
+            independent = most_interior(independent, null_space(self.columns(look)), self._shares())
+        return np.asarray(self.spread(look) @ independent)
+
+    def spread(self, look: Look) -> Array:
+        """From independent forces (k,) to all (n_c + n_tt,)."""
+        n_c = self.frames.count
+        matrix = np.zeros((n_c + self.frames.weights.size, self.rows.size))
+        matrix[self.rows, np.arange(self.rows.size)] = 1.0
+        for k, c in enumerate(self.closed):
+            if c in self.slipping:
+                part = self.frames.tangents[c]
+                direction = self.slip_direction(c, look.rates)
+                matrix[n_c + part.start : n_c + part.stop, k] = -self.frames.friction[c] * direction
+        return matrix
+
+    def _shares(self) -> list[Share]:
+        """What the independent forces of every closed contact have to satisfy."""
+        n_c, shares = self.frames.count, []
+        for k, c in enumerate(self.closed):
+            part = self.frames.tangents[c]
+            inside = (self.rows >= n_c + part.start) & (self.rows < n_c + part.stop)
+            shares.append((k, float(self.frames.friction[c]), [int(i) for i in np.flatnonzero(inside)]))
+        return shares
+
+
+def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Look) -> Regime:
+    """A regime; looks whether the closed contacts are redundant at this state."""
+    made = Regime(frames=frames, modes=tuple(modes), direction=direction)
+    if not made.rows.size:
+        return made
+    return Regime(
+        frames=frames,
+        modes=made.modes,
+        direction=direction,
+        redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0,
+    )
+
+
+def null_space(matrix: Array) -> Array:
+    """Orthonormal columns that a matrix maps to zero."""
+    _, sizes, right = np.linalg.svd(matrix)
+    rank = int((sizes > REDUNDANT * sizes.max(initial=0.0)).sum())
+    return np.asarray(right[rank:].T)
+
+
+def _of(part: slice) -> range:
+    return range(part.start, part.stop)

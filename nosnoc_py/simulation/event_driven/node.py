@@ -1,0 +1,267 @@
+"""What happens at an event: impacts, and the modes of the motion that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.simulation.contact_problem import (
+    LocalForces,
+    LocalProblem,
+    LocalSolver,
+    acceleration_problem,
+    impact_problem,
+)
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
+from nosnoc_py.simulation.event_driven.mechanics import Look, Regime, regime_of
+from nosnoc_py.simulation.event_driven.phase import Flow, Phase
+from nosnoc_py.solution import Event
+from nosnoc_py.status import Status
+
+# Gaps [m] below this are closed, rates [m/s] below it are zero.
+TOUCHING = 1e-9
+RESTING = 1e-9
+# Approaches [m/s] and impulses [N s] above this are an event.
+IMPACT = 1e-6
+# Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
+AHEAD = tuple(10.0**k for k in range(-7, -1))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Impact:
+    """An impact: its modes, the slips' directions after it, and the restitution that was at work (n_c,)."""
+
+    modes: tuple[int, ...]
+    impulses: np.ndarray
+    restitution: np.ndarray
+    energy_gain: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """The transition from one phase to the next.
+
+    Attributes
+    ----------
+    t : float
+    before, after : (n_x,)
+    trigger : int or None
+        The guard that was crossed (5 n_c).
+    impact : Impact or None
+    regime : Regime or None
+        None where no motion goes on: `status` and `message` say why.
+    events : tuple of Event
+    grazing : str
+        The contact that is touched without speed and left again, or "".
+    """
+
+    t: float
+    before: np.ndarray
+    after: np.ndarray
+    trigger: int | None = None
+    impact: Impact | None = None
+    regime: Regime | None = None
+    events: tuple[Event, ...] = ()
+    grazing: str = ""
+    status: Status = Status.SOLVED
+    message: str = ""
+
+
+class Nodes:
+    """Solves the contact problems at events."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.frames, self.n_q = flow, flow.mechanics.frames, flow.mechanics.n_q
+        self.names = self.frames.names
+        self.solver = LocalSolver(self.frames)
+
+    def cross(
+        self, flow: Flow, t: float, x: np.ndarray, before: Regime | None, ended: Phase | None, drift: float = RESTING
+    ) -> Node:
+        """The node at time t and state x after a phase in the regime `before`.
+
+        Parameters
+        ----------
+        ended : Phase or None
+            The phase that was ended by a crossing.
+        drift : float
+            Gap rates [m/s] of contacts closed before that are zero all the same.
+        """
+        trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
+        kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
+        look = flow.look(t, x)
+        held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
+        closed = (look.gaps <= TOUCHING) | held
+        if kind == GAP:
+            closed[contact] = True
+        slow = np.where(held, drift, RESTING)
+        made = Node(t=t, before=x, after=x, trigger=trigger)
+        if kind == STIFFNESS:
+            return self._stopped(made, Status.PAINLEVE, [contact])
+        if (closed & (look.rates[: self.frames.count] < -slow)).any():
+            made = self._impact(made, look, np.flatnonzero(closed))
+            if made.status is not Status.SOLVED:
+                return made
+        return self._next(flow, made, before, ended, closed, slow)
+
+    def _impact(self, node: Node, look: Look, closed: np.ndarray) -> Node:
+        frames, n_c = self.frames, self.frames.count
+        rest = self.flow.options.rest_velocity
+        problem = impact_problem(frames, look.delassus, look.rates, [int(c) for c in closed], rest)
+        # Where one contact is hit alone its modes are few; several are left to the sweeps, as in the finite elements.
+        first = [] if len(closed) > 1 else [_only(closed[0], mode, n_c) for mode in (STICK, SLIP, SLIP_BACK)]
+        found = self.solver.solve(problem, first)
+        if found is None:
+            return self._stopped(node, Status.NO_ADMISSIBLE_IMPACT, closed)
+        jump = look.response @ found.forces
+        after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
+        gain = float(jump @ look.mass @ (look.velocity + 0.5 * jump))
+        bounces = np.abs(look.rates[:n_c]) > rest
+        impact = Impact(
+            modes=found.modes,
+            impulses=found.forces,
+            restitution=np.where(bounces, frames.restitution, 0.0),
+            energy_gain=gain,
+        )
+        return replace(node, after=after, impact=impact)
+
+    def _next(
+        self, flow: Flow, node: Node, before: Regime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray
+    ) -> Node:
+        """The modes of the motion after the node, and the state on their constraints."""
+        n_c = self.frames.count
+        look = flow.look(node.t, node.after)
+        active = np.flatnonzero(closed & (look.rates[:n_c] <= slow))
+        problem = self._accelerations(look, active, ended)
+        found = self._solve(flow, node, problem, before, ended)
+        if found is None:
+            return self._stopped(node, Status.PAINLEVE, active)
+        regime = regime_of(self.frames, found.modes, self._direction(problem, found), look)
+        after = flow.project(regime, node.t, node.after)
+        jammed = [c for c in regime.slipping if regime.stiffness(c, look) <= 0.0]
+        if jammed:
+            return self._stopped(node, Status.PAINLEVE, jammed)
+        made = replace(node, after=after, regime=regime)
+        made = replace(made, events=self._events(made, before, flow.look(node.t, node.before), look))
+        return replace(made, grazing=self._grazes(made, look, before))
+
+    def _accelerations(self, look: Look, active: np.ndarray, ended: Phase | None) -> LocalProblem:
+        resting = np.full(self.frames.count, RESTING)
+        if ended is not None and ended.crossing is not None:
+            kind, contact = divmod(ended.crossing.guard, self.frames.count)
+            if kind == SLIP_SPEED:
+                resting[contact] = np.inf
+        return acceleration_problem(
+            self.frames, look.delassus, look.free, look.rates, [int(c) for c in active], resting
+        )
+
+    def _solve(
+        self, flow: Flow, node: Node, problem: LocalProblem, before: Regime | None, ended: Phase | None
+    ) -> LocalForces | None:
+        """Modes after the node; where several are admissible, those of the motion a little later."""
+        usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
+        if ended is None or ended.crossing is None or node.impact is not None:
+            return self.solver.solve(problem, [usual])
+        if ended.ahead is not None:
+            return self._at(flow, ended.t, ended.ahead, problem, usual)
+        assert before is not None
+        kind, contact = divmod(ended.crossing.guard, self.frames.count)
+        if kind in (FORCE, SLACK) and before.redundant:
+            return self._later(flow, node, problem, before, ended.length)
+        return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+
+    def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
+        """The other mode of the contact whose guard became zero."""
+        width = self.frames.width(contact)
+        if kind == FORCE:
+            new = FREE
+        elif kind == SLACK:
+            force = ended.steps[-1].forces[-1][self.frames.count :][self.frames.tangents[contact]]
+            new = SLIP_BACK if width == 1 and force[0] > 0 else SLIP
+        else:
+            new = STICK if width else CLOSED
+        return (*modes[:contact], new, *modes[contact + 1 :])
+
+    def _later(
+        self, flow: Flow, node: Node, problem: LocalProblem, before: Regime, length: float
+    ) -> LocalForces | None:
+        """Follow the old modes a little further, until they are no longer admissible."""
+        rate = flow.rhs(before, node.t, node.after)
+        for share in AHEAD:
+            found = self._at(flow, node.t + share * length, node.after + share * length * rate, problem, before.modes)
+            if found is not None and found.modes != before.modes:
+                return found
+        return self.solver.solve(problem, [before.modes])
+
+    def _at(
+        self, flow: Flow, t: float, x: np.ndarray, problem: LocalProblem, hint: tuple[int, ...]
+    ) -> LocalForces | None:
+        """Modes of the same contacts at another state."""
+        look = flow.look(t, x)
+        return self.solver.solve(replace(problem, delassus=look.delassus, offset=look.free), [hint])
+
+    def _direction(self, problem: LocalProblem, found: LocalForces) -> np.ndarray:
+        """Directions of slip (n_tt,): as it is, or that of the acceleration where it begins."""
+        direction = problem.direction.copy()
+        for c, part in enumerate(self.frames.tangents):
+            if found.modes[c] in (SLIP, SLIP_BACK) and not problem.held[c]:
+                sign = 1.0 if found.modes[c] == SLIP else -1.0
+                begins = found.unknowns[self.frames.count :][part]
+                direction[part] = sign if self.frames.width(c) == 1 else begins / np.linalg.norm(begins)
+        return direction
+
+    def _events(self, node: Node, before: Regime | None, left: Look, right: Look) -> tuple[Event, ...]:
+        """Impacts, contacts made and lost, slip and stick, in this order."""
+        frames, n_c, t = self.frames, self.frames.count, node.t
+        assert node.regime is not None
+        old = (FREE,) * n_c if before is None else before.modes
+        made = []
+        for c, name in enumerate(self.names):
+            impact, v = node.impact, left.rates[c]
+            if impact is not None and impact.impulses[c] > IMPACT and v < -IMPACT and old[c] == FREE:
+                made.append(Event(t, name, "impact", impact.impulses[c], v, right.rates[c], impact.energy_gain))
+        if before is None:
+            return tuple(made)
+        for c, name in enumerate(self.names):
+            new = node.regime.modes[c]
+            if (old[c] == FREE) != (new == FREE):
+                made.append(Event(t, name, "contact" if old[c] == FREE else "release"))
+        for c, name in enumerate(self.names):
+            new, slips = node.regime.modes[c], (old[c] in (SLIP, SLIP_BACK), node.regime.modes[c] in (SLIP, SLIP_BACK))
+            if FREE in (old[c], new) or frames.width(c) == 0:
+                continue
+            part = frames.tangents[c]
+            if slips[0] != slips[1]:
+                made.append(Event(t, name, "slip" if slips[1] else "stick"))
+            elif slips[0] and before.slip_direction(c, left.rates) @ node.regime.direction[part] < 0:
+                made.append(Event(t, name, "reversal"))
+        return tuple(made)
+
+    def _grazes(self, node: Node, look: Look, before: Regime | None) -> str:
+        """The contact that was touched without speed and is not closed now."""
+        if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
+            return ""
+        assert node.regime is not None
+        return self.names[node.trigger] if node.regime.modes[node.trigger] == FREE else ""
+
+    def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray) -> Node:
+        return replace(node, status=status, message=f"at {', '.join(self.names[int(c)] for c in contacts)}")
+
+
+def _only(contact: int, mode: int, count: int) -> tuple[int, ...]:
+    return tuple(mode if c == contact else FREE for c in range(count))
+
+
+def _usual(before: Regime | None, problem: LocalProblem, contact: int) -> int:
+    """The mode to try first: as before; what comes to rest together sticks together."""
+    if contact not in problem.active:
+        return FREE
+    stays = (
+        before is not None
+        and before.modes[contact] != FREE
+        and (problem.held[contact] or contact not in before.slipping)
+    )
+    return before.modes[contact] if before is not None and stays else STICK

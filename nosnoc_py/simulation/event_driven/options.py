@@ -1,0 +1,45 @@
+"""Options of the event-driven simulation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from nosnoc_py.options import Options
+
+
+class EventDriven(Options):
+    """Event-driven simulation: smooth motion between events by a Runge-Kutta method of high order.
+
+    In each phase the closed contacts satisfy their constraints at the level of accelerations (stick: no tangential
+    acceleration either; slip: friction of full size against it). A phase ends where a gap closes, a normal force
+    vanishes, a slip ends, or a sticking contact reaches its cone. Impacts obey FESD-J, Eq. 11.
+
+    Parameters
+    ----------
+    rtol, atol : float
+        Relative and absolute tolerance of the integrator, per component of the state.
+    integrator : {"auto", "DOP853", "Radau"}
+        "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase).
+    max_step : float, optional
+        Longest step of the integrator [s]; give it where bodies may meet and part again between two samples.
+    rest_velocity : float
+        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; with 0 an infinite
+        sequence of impacts ends the simulation. The default is that of FESD-J in simulation.
+    max_impacts : int
+        More impacts within `impact_window` [s] end the simulation.
+    impact_window : float
+    grazing : {"stop", "continue"}
+        What to do where a contact is touched without speed and left again: the motion goes on continuously, but small
+        changes of the data make an impact of it or none.
+    """
+
+    rtol: float = Field(default=1e-12, gt=0, le=1e-2)
+    atol: float = Field(default=1e-13, gt=0, le=1e-2)
+    integrator: Literal["auto", "DOP853", "Radau"] = "auto"
+    max_step: float | None = Field(default=None, gt=0)
+    rest_velocity: float = Field(default=1e-3, ge=0)
+    max_impacts: int = Field(default=1000, ge=1)
+    impact_window: float = Field(default=1.0, gt=0)
+    grazing: Literal["stop", "continue"] = "stop"

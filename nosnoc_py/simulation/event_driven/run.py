@@ -1,0 +1,149 @@
+"""Event-driven simulation as a method of `nosnoc_py.simulate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.contact_frames import ContactFrames
+from nosnoc_py.simulation.event_driven.history import History, Referee
+from nosnoc_py.simulation.event_driven.mechanics import Mechanics
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.phase import NODES
+from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_of
+from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
+from nosnoc_py.systems.symbols import numbers, scalar
+
+# Kinetic energy gained in all impacts of a simulation that is worth a word [J].
+ENERGY_TOLERANCE = 1e-9
+# Rows of a control that is no constant between breaks, in the trajectory.
+CONTROL_ROWS = 200
+
+
+def run(
+    system: CLS,
+    *,
+    x0: Any,
+    duration: float,
+    method: EventDriven,
+    steps: int | None,
+    u: Any,
+    p: Any,
+    solver: Any,
+    callback: Callable[[Any], Any] | None,
+    time_limit: float | None,
+) -> Trajectory:
+    """See `nosnoc_py.simulate`."""
+    for given, name in ((steps, "steps"), (solver, "solver")):
+        if given is not None:
+            raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
+    seconds = scalar(duration, "duration")
+    if not 0 < seconds < np.inf:
+        raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
+    parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
+    start = system.check_state(x0, parameters)
+    control = control_of(u, system.n_u, seconds)
+    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+    history = Referee(system, method).run(start, control, parameters, deadline=deadline, callback=callback)
+    return trajectory_of(system, history, control)
+
+
+def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory:
+    """A trajectory with events, dense output and contact forces from a history."""
+    mechanics = Mechanics(system)
+    grid = control_grid(control, history)
+    common: dict[str, Any] = {
+        "state_names": system.state_names,
+        "control_names": system.control_names,
+        "parameters": dict(zip(system.parameter_names, history.p, strict=True)),
+        "status": history.status,
+        "message": _told(history),
+        "events": history.events,
+        "u_grid": grid.grid if grid is not None else np.zeros(1),
+        "u": grid.values if grid is not None else np.zeros((0, system.n_u)),
+    }
+    steps = [step for phase in history.phases for step in phase.steps]
+    if not steps:
+        return Trajectory(t=np.array([history.t]), x=history.x[None, :], **common)
+    t_left = np.array([step.t[0] for step in steps])
+    h = np.array([step.t[-1] - step.t[0] for step in steps])
+    x_left = np.array([step.x[0] for step in steps])
+    stages = np.array([step.x[1:] for step in steps])
+    x_initial = history.nodes[0].before
+    t, x = nodes_of(t_left, h, x_initial, x_left, stages[:, -1])
+    if len(history.nodes) > len(history.phases) and history.nodes[-1].impact is not None:
+        t, x = np.append(t, t[-1]), np.vstack([x, history.x])
+    interpolant = RungeKuttaInterpolant(
+        t_left=t_left, h=h, c=NODES[1:], x_left=x_left, x_stages=stages, x_initial=x_initial
+    )
+    series, units = _series(mechanics, history)
+    units = {**system.units, **units}
+    return Trajectory(t=t, x=x, interpolant=interpolant, series=series, units=units, **common)
+
+
+def control_grid(control: Control, history: History) -> PiecewiseConstant | None:
+    """The control that was applied, as rows; a law of time or state is sampled. None before the first step."""
+    end = history.t
+    start = history.nodes[0].t
+    if not end > start:
+        return None
+    if control.constant:
+        inner = control.breaks[(control.breaks > start) & (control.breaks < end)]
+        grid = np.concatenate([[start], inner, [end]])
+    else:
+        grid = np.linspace(start, end, CONTROL_ROWS + 1)
+    states = RungeKuttaInterpolant.linear(*_corners(history))
+    middles = 0.5 * (grid[1:] + grid[:-1])
+    return PiecewiseConstant(grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1))
+
+
+def _corners(history: History) -> tuple[np.ndarray, np.ndarray]:
+    steps = [step for phase in history.phases for step in phase.steps]
+    t = np.concatenate([step.t for step in steps])
+    return t, np.concatenate([step.x for step in steps])
+
+
+def _series(mechanics: Mechanics, history: History) -> tuple[dict[str, Series], dict[str, str]]:
+    """Contact forces and slip velocities over the steps, impulses at the impacts, by the names of FESD-J."""
+    frames = mechanics.frames
+    steps = [step for phase in history.phases for step in phase.steps]
+    t = np.concatenate([step.t for step in steps])
+    forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
+    hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
+    found: dict[str, tuple[Series, str]] = {}
+    for column, (kind, label) in enumerate(_directions(frames)):
+        weight = 1.0 if kind == "normal" else float(frames.weights[column - frames.count])
+        found[f"lambda_{kind}{label}"] = Series(t, weight * forces[:, column]), "N"
+        if hits:
+            impulses = [weight * impulse[column] for _, impulse in hits]
+            found[f"Lambda_{kind}{label}"] = Series(np.array([time for time, _ in hits]), np.array(impulses)), "N s"
+        if kind == "tangent":
+            found[f"slip{label}"] = Series(t, rates[:, column] / weight), "m/s"
+    return {name: series for name, (series, _) in found.items()}, {name: unit for name, (_, unit) in found.items()}
+
+
+def _directions(frames: ContactFrames) -> list[tuple[str, str]]:
+    """Kind and label of every direction, normals first."""
+    tangents = [
+        ("tangent", f"[{name}]" + (f"[{k}]" if frames.width(c) == 2 else ""))
+        for c, name in enumerate(frames.names)
+        for k in range(frames.width(c))
+    ]
+    return [("normal", f"[{name}]") for name in frames.names] + tangents
+
+
+def _told(history: History) -> str:
+    """Why it ended, what was touched without speed, and energy that came from nowhere."""
+    said = [history.message] if history.message else []
+    touched = [node for node in history.nodes if node.grazing]
+    if touched and history.status is not Status.GRAZING:
+        said.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
+    gain = sum(max(0.0, node.impact.energy_gain) for node in history.nodes if node.impact is not None)
+    said += [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
+    return "; ".join(said)

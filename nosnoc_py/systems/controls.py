@@ -1,0 +1,183 @@
+"""Controls in all the forms a user may give them, as one: a function of time and state, and where it jumps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.symbols import numbers
+
+# A control grid may miss the ends of the interval by this, relative to its length.
+GRID_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseConstant:
+    """A control that is constant between given times; right-continuous.
+
+    Parameters
+    ----------
+    grid : (N + 1,)
+        Increasing times [s], from the start to the end.
+    values : (N, n_u)
+        One row per interval.
+
+    Raises
+    ------
+    OptionError
+        If the times do not increase, or there is not one row per interval.
+    """
+
+    grid: Any
+    values: Any
+
+    def __post_init__(self) -> None:
+        grid, values = np.array(self.grid, dtype=float), np.array(self.values, dtype=float)
+        if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
+            raise OptionError(f"control grid: expected at least two increasing times, given {self.grid!r}.")
+        values = values.reshape(-1, 1) if values.ndim == 1 else values
+        if values.ndim != 2 or len(values) != grid.size - 1:
+            raise OptionError(
+                f"control: expected one row for each of the {grid.size - 1} intervals, given shape {values.shape}."
+            )
+        if not np.isfinite(values).all():
+            raise OptionError("control: every value has to be finite.")
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "values", values)
+
+    def __call__(self, t: float) -> np.ndarray:
+        """Return the control (n_u,) at t; at the end and beyond the last value."""
+        k = int(np.searchsorted(self.grid, t, "right")) - 1
+        return np.asarray(self.values[min(max(k, 0), len(self.values) - 1)])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Control:
+    """A control u(t, x) on [0, duration].
+
+    Attributes
+    ----------
+    law : function (t, x) -> (n_u,)
+    breaks : (N + 1,)
+        From 0 to the duration; between them the law is smooth, as far as one can know.
+    constant : bool
+        Whether it is constant between the breaks.
+    feedback : bool
+        Whether it looks at the state.
+    """
+
+    law: Callable[[float, np.ndarray], np.ndarray]
+    breaks: np.ndarray
+    constant: bool
+    feedback: bool = False
+
+    def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
+        """Return the control (n_u,)."""
+        return self.law(t, x)
+
+
+def control_of(u: Any, n_u: int, duration: float) -> Control:
+    """A control from None (zero), a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function
+    of t or (t, x), a `Trajectory` or a `Solution`.
+
+    A function is called with (t, x) when it takes two positional arguments. A trajectory may begin at another time than
+    zero, and may be longer than the duration.
+
+    Raises
+    ------
+    OptionError, TranscriptionError, ModelError
+        For another kind of object, wrong shapes, NaN, or a grid that ends before the duration or begins after zero.
+    """
+    ends = np.array([0.0, duration])
+    if u is None:
+        return Control(law=lambda t, x: np.zeros(n_u), breaks=ends, constant=True)
+    if isinstance(u, Trajectory):
+        if not len(u.u):
+            raise TranscriptionError("u: the trajectory has no control stages, so there is no control to apply.")
+        u = PiecewiseConstant(u.u_grid - u.t0, u.u) if (np.diff(u.u_grid) > 0).all() else _merged(u)
+    if isinstance(u, PiecewiseConstant):
+        return _on_grid(u, n_u, duration)
+    if callable(u):
+        with_state = _positional(u) >= 2
+        law = (
+            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u))
+            if with_state
+            else (lambda t, x: numbers(u(t), "u(t)", n_u))
+        )
+        return Control(law=law, breaks=ends, constant=False, feedback=with_state)
+    rows = _rows(u, n_u)
+    return _on_grid(PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows), n_u, duration)
+
+
+def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.ndarray]:
+    """A control as a function of time, from a constant, a function of time, or an array with a row per interval.
+
+    Raises
+    ------
+    TranscriptionError
+        For another kind of object, a wrong shape, or NaN.
+    """
+    if callable(guess):
+        return lambda t: _row(guess(t), n_u)
+    rows = _rows(guess, n_u)
+    return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
+
+
+def _merged(trajectory: Trajectory) -> PiecewiseConstant:
+    """Stages of length zero have no effect."""
+    keep = np.diff(trajectory.u_grid) > 0
+    grid = trajectory.u_grid - trajectory.t0
+    return PiecewiseConstant(np.append(grid[:-1][keep], grid[-1]), trajectory.u[keep])
+
+
+def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
+    if u.values.shape[1] != n_u:
+        raise TranscriptionError(f"control: expected {n_u} numbers per interval, given {u.values.shape[1]}.")
+    slack = GRID_TOLERANCE * duration
+    if u.grid[0] > slack or u.grid[-1] < duration - slack:
+        raise OptionError(
+            f"control grid: it goes from {u.grid[0]:g} to {u.grid[-1]:g} s, which does not cover the interval from 0 "
+            f"to {duration:g} s; give a control for all of it or change the duration."
+        )
+    inner = u.grid[(u.grid > slack) & (u.grid < duration - slack)]
+    return Control(law=lambda t, x: u(t), breaks=np.concatenate([[0.0], inner, [duration]]), constant=True)
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """Number of positional arguments without default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some compiled functions do not say
+        return 1
+    return sum(
+        parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in parameters
+    )
+
+
+def _rows(values: Any, n_u: int) -> np.ndarray:
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise TranscriptionError(
+            f"guess: expected a control ({n_u} numbers or rows of them), a function of time, a Trajectory or a "
+            f"Solution, given {type(values).__name__}."
+        ) from None
+    rows = array if array.ndim == 2 else array.reshape(1, -1)
+    return np.array([_row(row, n_u) for row in rows]).reshape(len(rows), n_u)
+
+
+def _row(value: Any, n_u: int) -> np.ndarray:
+    row = np.asarray(value, dtype=float).reshape(-1)
+    if row.size != n_u:
+        raise TranscriptionError(f"control: expected {n_u} numbers, given {row.size}.")
+    if np.isnan(row).any():
+        raise TranscriptionError(f"control: contains NaN: {row}.")
+    return row
