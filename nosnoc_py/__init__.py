@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from nosnoc_py.api import simulate, solve, transcribe
+from nosnoc_py.api import certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import (
     ModelError,
@@ -27,7 +27,8 @@ from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
-from nosnoc_py.status import Stationarity, Status, Stop
+from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.transcription import Transcription
@@ -56,6 +57,7 @@ __all__ = [
     "ActiveSet",
     "Auto",
     "CLS",
+    "Certificate",
     "FESDJ",
     "OCP",
     "Bounds",
@@ -82,6 +84,8 @@ __all__ = [
     "Transcription",
     "TranscriptionError",
     "UnknownNameError",
+    "Verdict",
+    "certify",
     "explain",
     "load",
     "plot",

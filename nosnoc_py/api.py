@@ -1,4 +1,4 @@
-"""The verbs: transcribe, solve, simulate."""
+"""The verbs: transcribe, solve, simulate, certify."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from nosnoc_py.discretization.options import FESDJ
-from nosnoc_py.errors import check_type
+from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation import fesd
+from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import transcribe
 
-__all__ = ["simulate", "solve", "transcribe"]
+__all__ = ["certify", "simulate", "solve", "transcribe"]
 
 
 def solve(
@@ -73,6 +74,7 @@ def simulate(
     solver: Strategy | None = None,
     callback: Callable[[Any], Any] | None = None,
     time_limit: float | None = None,
+    sensitivities: bool = False,
 ) -> Trajectory:
     """Simulate a system.
 
@@ -96,6 +98,9 @@ def simulate(
         Called with every `SimulatorState`; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
+    sensitivities : bool
+        Whether to differentiate the state at the end and the times of events with respect to x0 and p:
+        `trajectory.sensitivity`. With `EventDriven` only.
 
     Returns
     -------
@@ -105,7 +110,12 @@ def simulate(
     check_type(system, CLS, "system")
     method = FESDJ() if method is None else method
     check_type(method, (FESDJ, EventDriven), "method")
+    if sensitivities and not isinstance(method, EventDriven):
+        raise OptionError(
+            f"sensitivities: {type(method).__name__} does not compute them; give method=ns.EventDriven(...)."
+        )
     simulator: Any = event_driven if isinstance(method, EventDriven) else fesd
+    asked: dict[str, Any] = {"sensitivities": True} if sensitivities else {}
     return simulator.run(
         system,
         x0=x0,
@@ -117,4 +127,5 @@ def simulate(
         solver=solver,
         callback=callback,
         time_limit=time_limit,
+        **asked,
     )

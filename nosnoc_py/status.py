@@ -49,7 +49,7 @@ _REMEDIES = {
         "The relaxed problem is locally infeasible: look at solution.worst, check bounds and horizon, start from "
         "another guess, use a larger sigma_0 or a slower kappa, or more finite elements per control stage."
     ),
-    Status.ITERATION_LIMIT: "Raise max_iterations or max_steps, or start from a better guess.",
+    Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
     Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",
     Status.INTERRUPTED: "The last iterate is kept: continue from it with guess=solution.",
     Status.STOPPED: "The last iterate is kept: continue from it with guess=solution.",
@@ -94,6 +94,17 @@ class Stationarity(Enum):
     W = "W"
     B = "B"
     UNKNOWN = "unknown"
+
+
+class Verdict(Enum):
+    """What an independent simulation makes of a solution."""
+
+    CONFIRMED = "confirmed"
+    INACCURATE = "same events, inaccurate"
+    REFUTED = "refuted"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class Stop:

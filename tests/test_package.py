@@ -75,10 +75,17 @@ def own_doc(value: object) -> str | None:
     return None if doc and doc.startswith(f"{value.__name__}(") else doc  # what @dataclass writes
 
 
-def test_readme_example_runs(tmp_path):
-    example = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert example, "README.md has no ```python block"
-    run(example[1] + "\nassert solution.success, solution.summary()", folder=tmp_path)
+def test_readme_examples_run(tmp_path):
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert len(examples) == 5
+    checks = (
+        "assert solution.success, solution.summary()",
+        "assert certificate.confirmed, certificate",
+        "assert truth.sensitivity.smooth and truth.sensitivity.x0.shape == (4, 4)",
+        "assert [event.kind for event in slide.events] == ['impact', 'contact', 'stick']",
+        "assert result.success",
+    )
+    run("\n".join(line for pair in zip(examples, checks, strict=True) for line in pair), folder=tmp_path)
 
 
 def test_version_is_the_same_everywhere():

@@ -20,6 +20,7 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import INTERPOLANTS
 from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
+from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity, Status
@@ -29,6 +30,7 @@ FORMAT_VERSION = 1
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution}
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
+_SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p")
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
@@ -105,6 +107,9 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         parts = value.to_arrays()
         arrays |= {f"interpolant_{part}": array for part, array in parts.items()}
         return {"kind": value.kind, "parts": list(parts)}
+    if name == "sensitivity" and value is not None:
+        arrays |= {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
+        return list(value.flags)
     return value
 
 
@@ -121,6 +126,8 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name == "interpolant" and value is not None:
         parts = {part: arrays[f"interpolant_{part}"] for part in value["parts"]}
         return INTERPOLANTS[value["kind"]].from_arrays(parts)
+    if name == "sensitivity" and value is not None:
+        return Sensitivity(**{part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES}, flags=tuple(value))
     return value
 
 

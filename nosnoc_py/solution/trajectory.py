@@ -22,6 +22,7 @@ from nosnoc_py.solution.interpolant import (
     nodes_of,
 )
 from nosnoc_py.solution.records import EVENT_KINDS, Event, Series
+from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "Event",
     "Interpolant",
     "RungeKuttaInterpolant",
+    "Sensitivity",
     "Series",
     "Trajectory",
     "nodes_of",
@@ -68,6 +70,8 @@ class Trajectory:
         Why the work ended, and what the solver said.
     units
         Units by name, for the labels of axes.
+    sensitivity
+        Derivatives with respect to the initial state and the parameters, where they were asked for.
 
     Raises
     ------
@@ -88,6 +92,7 @@ class Trajectory:
     status: Status = Status.SOLVED
     message: str = ""
     units: Mapping[str, str] = field(default_factory=dict)
+    sensitivity: Sensitivity | None = None
 
     def __post_init__(self) -> None:
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))
@@ -103,6 +108,18 @@ class Trajectory:
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if twice:
             raise TranscriptionError(f"names must be unique over states, controls, series and parameters: {twice}.")
+        self._check_sensitivity()
+
+    def _check_sensitivity(self) -> None:
+        if self.sensitivity is None:
+            return
+        given = self.sensitivity.event_times_x0.shape, self.sensitivity.p.shape[1]
+        expected = (len(self.events), len(self.state_names)), len(self.parameters)
+        if given != expected:
+            raise TranscriptionError(
+                f"sensitivity: given {given[0][0]} events, {given[0][1]} states and {given[1]} parameters, expected "
+                f"{expected[0][0]}, {expected[0][1]} and {expected[1]}."
+            )
 
     def __getitem__(self, name: str) -> Any:
         """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""
@@ -229,7 +246,8 @@ class Trajectory:
             f"parameters ({len(self.parameters)})": [f"{name} = {v:g}" for name, v in self.parameters.items()],
             f"events ({len(self.events)})": [f"{e.kind} {e.name} at {e.time:.4g}" for e in self.events],
         }
-        return [f"{title}: {enumerate_some(items)}" for title, items in parts.items() if items]
+        branches = [f"{title}: {enumerate_some(items)}" for title, items in parts.items() if items]
+        return [*branches, *([repr(self.sensitivity).replace("S", "s", 1)] if self.sensitivity is not None else [])]
 
 
 def enumerate_some(items: Iterable[str], most: int = 6) -> str:

@@ -106,9 +106,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
     if callable(u):
         with_state = _positional(u) >= 2
         law = (
-            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u))
-            if with_state
-            else (lambda t, x: numbers(u(t), "u(t)", n_u))
+            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if with_state else (lambda t, x: numbers(u(t), "u(t)", n_u))
         )
         return Control(law=law, breaks=ends, constant=False, feedback=with_state)
     rows = _rows(u, n_u)

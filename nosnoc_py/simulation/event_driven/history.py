@@ -19,8 +19,9 @@ from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 
-# So many impacts within so many seconds are the end of an infinite sequence.
-ACCUMULATED, ACCUMULATION = 10, 1e-6
+# So many impacts within so many seconds, the last one a bounce slower than this [m/s], are the end of an infinite
+# sequence: lower bounces are lost in the rounding of the gap.
+ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
 # Events one after the other at one instant.
 MOST_AT_ONCE = 50
 
@@ -160,7 +161,7 @@ class _Loop:
             t, x, regime, drift = phase.t, phase.x, phase.regime, RESTING
             self.stiff = self.stiff or phase.stiff
             if phase.failure:
-                return t, x, regime, Status.STEP_FAILED, phase.failure
+                return t, x, regime, Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
             ended = phase if phase.crossing is not None else None
             if ended is None or t >= end:
                 stopped = self._stopped(t, x, end)
@@ -181,8 +182,8 @@ class _Loop:
         return time.monotonic() > self.deadline
 
     def _stopped(self, t: float, x: np.ndarray, end: float) -> Status:
-        """Whether the time limit has come before `end`, or the callback wants to stop."""
-        if t < end or self._is_over():
+        """Whether the time limit has come (it ends phases before `end`), or the callback wants to stop."""
+        if t < end:
             return Status.TIME_LIMIT
         if self.callback is None:
             return Status.SOLVED
@@ -200,7 +201,8 @@ class _Loop:
         if node.impact is None:
             return Status.SOLVED, ""
         self.impacts.append(node.t)
-        limits = ((options.max_impacts, options.impact_window), (ACCUMULATED, ACCUMULATION))
+        limits = [(options.max_impacts, options.impact_window)]
+        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact.bounce < SLOW else []
         for count, window in limits:
             if len(self.impacts) > count and self.impacts[-1] - self.impacts[-1 - count] < window:
                 return Status.ZENO, f"{count} impacts within {window:g} s"

@@ -15,8 +15,11 @@ from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# Slip that starts from rest takes the direction of its acceleration: the share of it in the slip velocity [m/s].
-STARTING = 1e-13
+# A slip much slower than this [m/s] keeps its direction: where it starts that of the acceleration, where it ends the
+# last one.
+STARTING = 1e-9
+# The direction of a slip in space is stiff until it is as fast as this [m/s].
+GROWN = 1e-4
 # Singular values below this share of the largest one are zero: contacts are then redundant.
 REDUNDANT = 1e-10
 
@@ -157,8 +160,16 @@ class Regime:
         if part.stop - part.start == 1:
             return given
         slip = rates[self.frames.count :][part]
-        along = (1.0 if slip @ given >= 0 else -1.0) * slip + STARTING * given
+        kept = STARTING / (1.0 + slip @ slip / STARTING**2)
+        along = (slip if slip @ given >= 0 else -slip) + kept * given
         return np.asarray(along / np.linalg.norm(along))
+
+    def slowest(self, rates: Array) -> float:
+        """Speed of the slowest slip in space, at least `STARTING`; infinite when there is none."""
+        slips = [
+            rates[self.frames.count :][self.frames.tangents[c]] for c in self.slipping if self.frames.width(c) == 2
+        ]
+        return max(STARTING, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
 
     def stiffness(self, contact: int, look: Look) -> float:
         """What a unit of normal force does against the approach of a slipping contact."""
@@ -187,21 +198,23 @@ class Regime:
         return np.asarray(made)
 
     def motion(self, look: Look) -> tuple[Array, Array]:
-        """Acceleration (n_q,) and independent contact forces (k,), one per row."""
+        """Acceleration (n_q,) and independent contact forces (k,), one per row; NaN where they have no value."""
         free = look.inverse @ look.force
         if not self.rows.size:
             return free, np.zeros(0)
         columns, A = self.columns(look), look.jacobian[self.rows]
         matrix, right = A @ columns, -(A @ free + look.curvature[self.rows])
-        forces = (
-            np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else np.linalg.solve(matrix, right)
-        )
+        try:
+            least = np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0] if self.redundant else None
+            forces = np.linalg.solve(matrix, right) if least is None else least
+        except np.linalg.LinAlgError:
+            return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
 
     def forces(self, look: Look) -> Array:
         """All contact forces (n_c + n_tt,); of redundant ones those that are farthest from any change."""
         independent = self.motion(look)[1]
-        if self.redundant:
+        if self.redundant and np.isfinite(independent).all():
             independent = most_interior(independent, null_space(self.columns(look)), self._shares())
         return np.asarray(self.spread(look) @ independent)
 

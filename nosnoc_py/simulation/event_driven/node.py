@@ -24,6 +24,8 @@ from nosnoc_py.status import Status
 # Gaps [m] below this are closed, rates [m/s] below it are zero.
 TOUCHING = 1e-9
 RESTING = 1e-9
+# A slip in space that is faster than this [m/s] when its direction has turned by a right angle has not ended.
+TURNING = 1e-6
 # Approaches [m/s] and impulses [N s] above this are an event.
 IMPACT = 1e-6
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
@@ -32,12 +34,16 @@ AHEAD = tuple(10.0**k for k in range(-7, -1))
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Impact:
-    """An impact: its modes, the slips' directions after it, and the restitution that was at work (n_c,)."""
+    """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
+
+    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is.
+    """
 
     modes: tuple[int, ...]
     impulses: np.ndarray
     restitution: np.ndarray
     energy_gain: float
+    bounce: float = np.inf
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,6 +105,10 @@ class Nodes:
             closed[contact] = True
         slow = np.where(held, drift, RESTING)
         made = Node(t=t, before=x, after=x, trigger=trigger)
+        if not all(np.isfinite(part).all() for part in (look.gaps, look.jacobian, look.mass, look.force)):
+            return replace(
+                made, status=Status.NUMERICAL_ERROR, message="forces, gaps or their directions are not finite"
+            )
         if kind == STIFFNESS:
             return self._stopped(made, Status.PAINLEVE, [contact])
         if (closed & (look.rates[: self.frames.count] < -slow)).any():
@@ -119,12 +129,14 @@ class Nodes:
         jump = look.response @ found.forces
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
         gain = float(jump @ look.mass @ (look.velocity + 0.5 * jump))
-        bounces = np.abs(look.rates[:n_c]) > rest
+        restitution = np.where(np.abs(look.rates[:n_c]) > rest, frames.restitution, 0.0)
+        thrown = [-float(look.rates[c]) for c in closed if restitution[c] > 0.0 and look.rates[c] < 0.0]
         impact = Impact(
             modes=found.modes,
             impulses=found.forces,
-            restitution=np.where(bounces, frames.restitution, 0.0),
+            restitution=restitution,
             energy_gain=gain,
+            bounce=max(thrown, default=np.inf),
         )
         return replace(node, after=after, impact=impact)
 
@@ -153,7 +165,7 @@ class Nodes:
         if ended is not None and ended.crossing is not None:
             kind, contact = divmod(ended.crossing.guard, self.frames.count)
             if kind == SLIP_SPEED:
-                resting[contact] = np.inf
+                resting[contact] = np.inf if self.frames.width(contact) == 1 else TURNING
         return acceleration_problem(
             self.frames, look.delassus, look.free, look.rates, [int(c) for c in active], resting
         )

@@ -21,11 +21,13 @@ class EventDriven(Options):
     rtol, atol : float
         Relative and absolute tolerance of the integrator, per component of the state.
     integrator : {"auto", "DOP853", "Radau"}
-        "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase).
+        "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase), and while a
+        slip in space starts from rest.
     max_step : float, optional
-        Longest step of the integrator [s]; give it where bodies may meet and part again between two samples.
+        Longest step of the integrator [s]. Gaps and forces that vary quickly in a step are resolved without it; give it
+        where a control or a gap changes only for a moment, so briefly that no sample of a step sees it.
     rest_velocity : float
-        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; with 0 an infinite
+        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 an infinite
         sequence of impacts ends the simulation. The default is that of FESD-J in simulation.
     max_impacts : int
         More impacts within `impact_window` [s] end the simulation.

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.guards import Crossing, Sample, first_crossing, rounding, sample
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
+from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
+from nosnoc_py.simulation.event_driven.guards import Crossing, Sample, Search, rounding, sample
+from nosnoc_py.simulation.event_driven.mechanics import GROWN, Mechanics, Regime
 from nosnoc_py.simulation.event_driven.options import EventDriven
 
-# Chebyshev's extrema on [0, 1]: with the left end they carry the polynomials of degree 7 of DOP853 exactly.
-NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(8) / 7)
 # Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
 STABILITY_LIMIT = 6.1
 STIFF_STEPS = 15
+# Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
+INCREMENT = 1e-8
+# Smaller states are zero: the squares of their errors would underflow in SciPy's norm.
+TINY = 1e-50
 # Newton corrections of the time of an event.
 CORRECTIONS = 4
 
@@ -49,6 +52,8 @@ class Phase:
     stiff : bool
     failure : str
         Why the integrator gave up, if it did.
+    finite : bool
+        Whether the accelerations had values where it did.
     length : float
         Of the step in which the crossing was found [s].
     """
@@ -62,6 +67,7 @@ class Phase:
     ahead: np.ndarray | None = None
     stiff: bool = False
     failure: str = ""
+    finite: bool = True
     length: float = 0.0
 
 
@@ -84,11 +90,7 @@ class Flow:
     def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
         look = self.look(t, x)
-        try:
-            acceleration, _ = regime.motion(look)
-        except np.linalg.LinAlgError:
-            acceleration = np.full(self.mechanics.n_q, np.nan)
-        return np.concatenate([look.velocity, acceleration])
+        return np.concatenate([look.velocity, regime.motion(look)[0]])
 
     def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:
         """Guards, forces and rates."""
@@ -132,18 +134,20 @@ class PhaseRun:
         self, flow: Flow, regime: Regime, t: float, x: np.ndarray, end: float, armed: np.ndarray, *, stiff: bool
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
-        self.t, self.x, self.armed, self.stiff, self.slow = t, x, armed, stiff, 0
+        self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
+        self.starts, self.finite = regime.slowest(flow.look(t, x).rates) < GROWN, True
         self.steps: list[Step] = []
 
     def run(self, is_over: Callable[[], bool]) -> Phase:
         """Integrate until a guard crosses zero, or to the end; `is_over` says when the time limit has come."""
         if not np.isfinite(self.flow.rhs(self.regime, self.t, self.x)).all():
-            return self._ended(failure="the accelerations are not finite")
+            return self._ended(failure="the accelerations are not finite", finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over():
-            message = self.solver.step()
+            self.finite = True
+            message = self._step(self.solver)
             if self.solver.status == "failed":
-                return self._ended(failure=str(message))
+                return self._ended(failure=message, finite=self.finite)
             dense = self.solver.dense_output()
             step, guards = self._read(self.t, self.solver.t, dense)
             crossing = self._crossing(step, guards, dense)
@@ -155,14 +159,9 @@ class PhaseRun:
         return self._ended()
 
     def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
-        return first_crossing(
-            step.t,
-            guards,
-            step.rates,
-            rounding(self.regime, step.forces),
-            self.armed,
-            lambda s: self.flow.sample(self.regime, s, dense(s)),
-        )
+        noise = rounding(self.regime, step.forces)
+        search = Search(noise=noise, look=lambda s: self.flow.sample(self.regime, s, dense(s)))
+        return search.first(step.t, guards, step.rates, self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:
         """The end of the phase at a crossing."""
@@ -188,36 +187,59 @@ class PhaseRun:
     def _go_on(self) -> None:
         """Project the state, let the directions of slip follow, and change the integrator in a stiff phase."""
         solver, flow = self.solver, self.flow
-        self.t, y = float(solver.t), flow.project(self.regime, solver.t, solver.y)
-        self.regime = self.regime.turned(flow.look(self.t, y).rates)
-        self.x = y
+        self.t, y = float(solver.t), _flushed(flow.project(self.regime, solver.t, solver.y))
+        rates = flow.look(self.t, y).rates
+        self.x, self.regime = y, self.regime.turned(rates)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
-        if self.slow >= STIFF_STEPS and solver.status == "running":
-            self.stiff = True
-            self.solver = self._solver(self.t, y, self.end)
-        elif self.regime.rows.size:
+        grown = self.starts and not self.regime.slowest(rates) < GROWN
+        self.starts = self.starts and not grown
+        self.stiff = self.stiff or self.slow >= STIFF_STEPS
+        if (grown or self.slow >= STIFF_STEPS) and solver.status == "running":
+            self.slow, self.solver = 0, self._solver(self.t, y, self.end)
+        elif not np.array_equal(solver.y, y):
             solver.y = y
             solver.f = solver.fun(solver.t, y)
 
     def _watches(self) -> bool:
-        return not self.stiff and self.flow.options.integrator == "auto"
+        return not self.stiff and not self.starts and self.flow.options.integrator == "auto"
 
     def _solver(self, t: float, x: np.ndarray, end: float, first_step: float | None = None) -> Any:
         from scipy.integrate import DOP853, Radau  # not paid for by an import of the library
 
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
-        kind = Radau if self.stiff or options.integrator == "Radau" else DOP853
-        return kind(
-            lambda s, y: self.flow.rhs(self.regime, s, y),
-            t,
-            x,
-            end,
-            rtol=options.rtol,
-            atol=options.atol,
-            max_step=limit,
-            first_step=first_step,
-        )
+        stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.starts))
+        shared = {"rtol": options.rtol, "atol": options.atol, "max_step": limit, "first_step": first_step}
+        if stiff:
+            return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
+        return DOP853(self._rate, t, x, end, **shared)
+
+    def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
+        rate = self.flow.rhs(self.regime, t, x)
+        self.finite = self.finite and bool(np.isfinite(rate).all())
+        return rate
+
+    def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
+        """Forward differences (n_x, n_x); with those of SciPy, increments of what has no influence overflow in time."""
+        increments = INCREMENT * np.maximum(1.0, np.abs(x))
+        if self.starts:
+            increments[x.size // 2 :] = 1e-3 * self.regime.slowest(self.flow.look(t, x).rates)
+        here, columns = self._rate(t, x), []
+        for i, increment in enumerate(increments):
+            near = x.copy()
+            near[i] += increment
+            columns.append((self._rate(t, near) - here) / (near[i] - x[i]))
+        return np.column_stack(columns)
+
+    def _step(self, solver: Any) -> str:
+        """One step of an integrator; the message when it gives up."""
+        try:
+            message = solver.step()
+        except ValueError:  # SciPy's linear algebra refuses Jacobians that are not finite
+            if self.finite:
+                raise
+            solver.status, message = "failed", None
+        return str(message) if self.finite else "the accelerations are not finite"
 
     def _read(self, low: float, high: float, dense: Any) -> tuple[Step, np.ndarray]:
         """Samples of one step, and their guards (8, 5 n_c)."""
@@ -231,14 +253,11 @@ class PhaseRun:
 
     def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[Step]]:
         """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""
-        from scipy.optimize import brentq  # not paid for by an import of the library
 
-        def guard(s: float, look: Any = dense) -> float:
-            return float(self.flow.sample(self.regime, s, look(s)).guards[crossing.guard])
+        def guard(s: float) -> float:
+            return float(self.flow.sample(self.regime, s, dense(s)).guards[crossing.guard])
 
-        time = crossing.high
-        if not crossing.touches and guard(crossing.low) > 0.0 > guard(crossing.high):
-            time = float(brentq(guard, crossing.low, crossing.high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+        time = crossing.time
         for _ in range(CORRECTIONS):
             x, pieces = self._steps_to(time)
             if crossing.touches or not pieces:
@@ -250,20 +269,24 @@ class PhaseRun:
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
                 break
             time += correction
-        return time, x, pieces
+        return time, x, [self._read(*piece)[0] for piece in pieces]
 
-    def _steps_to(self, time: float) -> tuple[np.ndarray, list[Step]]:
-        """Integrate from the beginning of the last step to a time inside it."""
+    def _steps_to(self, time: float) -> tuple[np.ndarray, list[tuple[float, float, Any]]]:
+        """Integrate from the beginning of the last step to a time inside it: the state, and (low, high, dense)."""
         if not time > self.t:
             return self.x, []
         solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
         while solver.status == "running":
-            solver.step()
+            self._step(solver)
             if solver.status == "failed":
                 break
-            pieces.append(self._read(low, solver.t, solver.dense_output())[0])
+            pieces.append((low, float(solver.t), solver.dense_output()))
             low = float(solver.t)
         return np.array(solver.y), pieces
+
+
+def _flushed(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < TINY, 0.0, x)
 
 
 def _is_at_limit(solver: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-CUTS = 12
+CUTS = 40
 # The tangential force may exceed its cone by this share of the largest force before one more cut is made.
 CLOSE = 1e-10
 
@@ -30,12 +30,61 @@ def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share
     contacts : sequence of Share
         Closed contacts.
     """
+    scale = 1.0 + np.abs(forces).max(initial=0.0)
+    spatial = any(len(part) == 2 for _, _, part in contacts)
+    found = _by_newton(forces, free, contacts, scale) if spatial else None  # in the plane one linear program is exact
+    return _by_cuts(forces, free, contacts, scale) if found is None else found
+
+
+def slacks(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
+    """f_n of all contacts, then mu f_n -+ f_t or mu f_n - |f_t| of those that stick: smooth."""
+    found = [forces[k] for k, _, _ in contacts]
+    for k, mu, part in contacts:
+        sizes = [np.linalg.norm(forces[part])] if len(part) == 2 else [s * forces[i] for i in part for s in (1, -1)]
+        found += [mu * forces[k] - size for size in sizes]
+    return np.array(found)
+
+
+def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
+    """Derivatives of the slacks, one row each."""
+    rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
+    for k, mu, part in contacts:
+        direction = forces[part] / max(float(np.linalg.norm(forces[part])), 1e-300)
+        directions = [direction] if len(part) == 2 else _directions(len(part))
+        rows += [_cut(forces.size, k, mu, part, d) for d in directions]
+    return np.array(rows)
+
+
+def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], scale: float) -> np.ndarray | None:
+    """By sequential quadratic programming: quick, the slacks are concave; None where it gives up."""
+    from scipy.optimize import minimize  # not paid for by an import of the library
+
+    last = np.append(np.zeros(free.shape[1]), -1.0)
+    found = minimize(
+        lambda y: -y[-1],
+        np.append(np.zeros(free.shape[1]), slacks(forces, contacts).min() / scale),
+        jac=lambda y: last,
+        bounds=[(None, None)] * free.shape[1] + [(None, 1.0)],
+        constraints={
+            "type": "ineq",
+            "fun": lambda y: slacks(forces / scale + free @ y[:-1], contacts) - y[-1],
+            "jac": lambda y: np.column_stack(
+                [_slopes(forces / scale + free @ y[:-1], contacts) @ free, -np.ones(len(slacks(forces, contacts)))]
+            ),
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 100},
+    )
+    return forces + scale * free @ found.x[:-1] if found.success else None
+
+
+def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], scale: float) -> np.ndarray:
+    """By linear programming with planes that cut the cones: slow and sure."""
     from scipy.optimize import linprog  # not paid for by an import of the library
 
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
         rows += [_cut(forces.size, k, mu, part, direction) for direction in _directions(len(part))]
-    scale = 1.0 + np.abs(forces).max(initial=0.0)
     best = forces
     for _ in range(CUTS):
         A = np.array(rows)

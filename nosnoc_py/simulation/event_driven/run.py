@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import NODES
+from nosnoc_py.simulation.event_driven.saltation import check_control, sensitivity_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_of
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
@@ -38,6 +40,7 @@ def run(
     solver: Any,
     callback: Callable[[Any], Any] | None,
     time_limit: float | None,
+    sensitivities: bool = False,
 ) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     for given, name in ((steps, "steps"), (solver, "solver")):
@@ -49,9 +52,12 @@ def run(
     parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
+    if sensitivities:
+        check_control(control)
     deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     history = Referee(system, method).run(start, control, parameters, deadline=deadline, callback=callback)
-    return trajectory_of(system, history, control)
+    trajectory = trajectory_of(system, history, control)
+    return replace(trajectory, sensitivity=sensitivity_of(system, history, control)) if sensitivities else trajectory
 
 
 def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory:

@@ -1,0 +1,110 @@
+"""Pieces of a solution simulated from its own states, and events compared one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from nosnoc_py.simulation.certification.claims import CLOSED
+from nosnoc_py.simulation.contact_frames import FREE, STICK
+from nosnoc_py.simulation.event_driven.history import History, Referee
+from nosnoc_py.solution import Event, Solution
+from nosnoc_py.solution.certificate import EventPair, Window
+from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.systems.controls import Control
+
+SIDES: tuple[Side, Side] = ("-", "+")
+# Events this close to the end of a window, as a share of it, may as well happen on the other side.
+EDGE = 0.02
+# Where a contact has to be closed after the beginning of a window, as shares of it, to be closed there.
+AFTERWARDS = (1e-3, 1e-2, 5e-2)
+
+
+def windows_of(
+    referee: Referee, solution: Solution, control: Control, edges: np.ndarray, deadline: float
+) -> tuple[Window, ...]:
+    """Simulate every window between two edges [s] from the solution's state at its beginning."""
+    made = []
+    for start, end in pairwise(edges.tolist()):
+        history = referee.run(
+            state_at(solution, start, "+"),
+            control,
+            solution.p,
+            start=start,
+            end=end,
+            modes=_modes(referee, solution, start, end),
+            drift=np.inf,
+            deadline=deadline,
+        )
+        made.append(_window(solution, history, start, end))
+    return tuple(made)
+
+
+def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:
+    """The solution's state at a time since its start; a failed one may end too early, its last state then stays."""
+    return np.asarray(solution(min(t, solution.duration) + solution.t0, side))
+
+
+def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tuple[int, ...]:
+    """Contacts that are closed from the beginning of a window on."""
+    mechanics = referee.mechanics
+    times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
+    u = np.zeros(mechanics.system.n_u)
+    gaps = np.array([mechanics.look(state_at(solution, t, "+"), u, solution.p).gaps for t in times])
+    return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.n_c))
+
+
+def _window(solution: Solution, history: History, start: float, end: float) -> Window:
+    errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
+    error = min(errors, key=np.max)
+    difference = _difference(solution, history, start, end)
+    stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
+    return Window(
+        start=start,
+        end=end,
+        defect=float(error.max()) if history.status.success else np.inf,
+        state=solution.state_names[int(np.argmax(error))],
+        events_agree=not (difference or stopped),
+        difference=stopped or difference,
+    )
+
+
+def _difference(solution: Solution, history: History, start: float, end: float) -> str:
+    """The first event in a window that has no partner and is not at its edges, in words."""
+    claimed = [e for e in solution.events if start <= e.time - solution.t0 <= end]
+    lone = [pair for pair in pair_events(claimed, history.events) if pair.claimed is None or pair.found is None]
+    edge = EDGE * (end - start)
+    inside = [pair for pair in lone if start + edge < time_of(pair) - solution.t0 < end - edge]
+    return say(min(inside, key=time_of)) if inside else ""
+
+
+def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[EventPair, ...]:
+    """Pairs of events of the same kind and name, nearest in time; those without a partner stay alone."""
+    from scipy.optimize import linear_sum_assignment  # not paid for by an import of the library
+
+    pairs = []
+    for key in {(e.kind, e.name): None for e in (*claimed, *found)}:
+        mine, theirs = ([e for e in events if (e.kind, e.name) == key] for events in (claimed, found))
+        distances = np.array([[abs(a.time - b.time) for b in theirs] for a in mine]).reshape(len(mine), len(theirs))
+        matched = list(zip(*linear_sum_assignment(distances), strict=True))
+        pairs += [EventPair(claimed=mine[i], found=theirs[j]) for i, j in matched]
+        pairs += [EventPair(claimed=e, found=None) for i, e in enumerate(mine) if i not in {i for i, _ in matched}]
+        pairs += [EventPair(claimed=None, found=e) for j, e in enumerate(theirs) if j not in {j for _, j in matched}]
+    return tuple(sorted(pairs, key=time_of))
+
+
+def time_of(pair: EventPair) -> float:
+    """When a pair happens, as claimed if it is."""
+    event = pair.claimed or pair.found
+    assert event is not None
+    return event.time
+
+
+def say(pair: EventPair) -> str:
+    """An event without a partner, in words."""
+    event = pair.claimed or pair.found
+    assert event is not None
+    where = "does not happen" if pair.found is None else "is missing"
+    return f"{event.kind} {event.name} at {event.time:.6g} s {where}"

@@ -1,0 +1,81 @@
+"""Along one phase: the state between the samples of a step, and the matrix that carries variations to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
+from nosnoc_py.simulation.event_driven.phase import Phase, Step
+
+Array = np.ndarray
+# Gauss-Legendre with six stages, order 12: the steps of the simulation are seldom halved.
+STAGES = 6
+# A transition matrix may change by this when its interval is halved, relative to its largest entry and to 1.
+TOLERANCE = 1e-11
+# Changes below this are rounding if halving does not make them smaller by far, as the order of the method lets expect.
+NOISE = 1e-6
+# So often an interval is halved at most: a slip in space that ends has a derivative like 1 / (time to the end).
+MOST_HALVINGS = 40
+# Weights of the barycentric formula for Chebyshev's extrema.
+BARYCENTRIC = np.array([0.5, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -0.5])
+
+
+def state_at(phase: Phase, t: float) -> Array:
+    """State (n_x,) of a phase at a time in it."""
+    inside = next((step for step in phase.steps if t <= step.t[-1]), None)
+    return phase.x if inside is None else between(inside, t)
+
+
+def between(step: Step, t: float) -> Array:
+    """The polynomial of degree 7 through the samples of a step, at t: the state (n_x,)."""
+    away = (t - step.t[0]) / (step.t[-1] - step.t[0]) - SAMPLES
+    if (hit := np.flatnonzero(away == 0.0)).size:
+        return np.asarray(step.x[hit[0]])
+    shares = BARYCENTRIC / away
+    return np.asarray(shares @ step.x / shares.sum())
+
+
+def transition(
+    slope: Callable[[float], Array], low: float, high: float, halvings: int = MOST_HALVINGS, last: float = np.inf
+) -> Array:
+    """Matrix (n, n) that takes W' = slope(t) W from `low` to `high`; the interval is halved until nothing changes.
+
+    `last` is what the last halving changed: where the rounding of the slope is all that changes, this is enough.
+    """
+    middle = 0.5 * (low + high)
+    whole = _collocation(slope, low, high)
+    halves = _collocation(slope, middle, high) @ _collocation(slope, low, middle)
+    change = np.abs(whole - halves).max(initial=0.0) / max(1.0, np.abs(halves).max(initial=0.0))
+    # Not a number compares as false: there is nothing to gain then.
+    if not halvings or not change > TOLERANCE or 0.1 * last < change < NOISE:
+        return np.asarray(halves)
+    later = transition(slope, middle, high, halvings - 1, change)
+    return np.asarray(later @ transition(slope, low, middle, halvings - 1, change))
+
+
+def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:
+    """One step of the Gauss-Legendre method: K_i = A_i (I + h sum_j a_ij K_j)."""
+    h = high - low
+    slopes = np.array([slope(low + h * c) for c in NODES])
+    n = slopes.shape[1]
+    coupling = np.einsum("ij,ikl->ikjl", h * MATRIX, slopes).reshape(STAGES * n, STAGES * n)
+    stages = np.linalg.solve(np.eye(STAGES * n) - coupling, slopes.reshape(STAGES * n, n)).reshape(STAGES, n, n)
+    return np.asarray(np.eye(n) + h * np.tensordot(WEIGHTS, stages, axes=1))
+
+
+def _gauss_legendre(stages: int) -> tuple[Array, Array, Array]:
+    """Nodes, weights and matrix of the collocation method on [0, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(stages)
+    # Integrals of Legendre's polynomials from -1 to the nodes, times the inverse of their values there.
+    values = np.polynomial.legendre.legvander(nodes, stages)
+    integrals = np.empty((stages, stages))
+    integrals[:, 0] = nodes + 1.0
+    for k in range(1, stages):
+        integrals[:, k] = (values[:, k + 1] - values[:, k - 1]) / (2 * k + 1)
+    matrix = 0.5 * np.linalg.solve(values[:, :stages].T, integrals.T).T
+    return 0.5 * (nodes + 1.0), 0.5 * weights, matrix
+
+
+NODES, WEIGHTS, MATRIX = _gauss_legendre(STAGES)

@@ -1,0 +1,197 @@
+"""Where a motion is not a smooth function of its data: what the neighbours of a motion may do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK, Sample
+from nosnoc_py.simulation.event_driven.node import TOUCHING, Node
+from nosnoc_py.simulation.event_driven.phase import Flow, Phase
+from nosnoc_py.simulation.event_driven.propagation import state_at
+
+# Two events that are closer than this [s] are one: a change of the data may exchange them.
+SIMULTANEOUS = 1e-6
+# An event that is closer than this [s] to a time that is fixed may fall on its other side.
+FIXED = 1e-9
+# Slips and approaches [m/s], and accelerations [m/s^2], below this have no direction.
+SLOW = 1e-6
+# Forces and impulses below this share of the largest one are zero.
+SMALL = 1e-8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Passage:
+    """A node with what lies before and after it.
+
+    Attributes
+    ----------
+    previous : Node or None
+    phase, flow : Phase, Flow or None
+        Before the node; None at the start.
+    after : Flow or None
+        The control law after it; None where the motion ends.
+    breaks : (N + 1,)
+        Times [s] that do not depend on the motion, from the start to the end.
+    """
+
+    node: Node
+    previous: Node | None
+    phase: Phase | None
+    flow: Flow | None
+    after: Flow | None
+    breaks: np.ndarray
+
+    def flags(self) -> Iterator[str]:
+        """What is not smooth here, but for what only derivatives can tell."""
+        yield from self._times()
+        yield from self._together()
+        if self.node.impact is not None:
+            yield from self._impact()
+        if self.after is not None and self.node.regime is not None:
+            yield from self._beginnings(self.after)
+
+    def _times(self) -> Iterator[str]:
+        """Events at fixed times, and events that follow at once."""
+        node, phase = self.node, self.phase
+        if node.grazing:
+            yield f"{node.grazing} is touched without speed"
+        if phase is None:
+            if node.impact is not None:
+                yield "an impact at the start"
+            return
+        crossing = phase.crossing
+        if crossing is not None and node.trigger is None:
+            yield "an event at a break of the control"
+        elif crossing is not None and np.abs(self.breaks - node.t).min() <= FIXED:
+            yield "an event at the start or at a break of the control"
+        elif node.impact is not None and node.trigger is None:
+            yield "an impact at a break of the control"
+        elif node.impact is not None and node.trigger is not None and node.trigger // self._count != GAP:
+            yield "an impact that no gap announces"
+        if crossing is not None and crossing.at_once:
+            yield "modes that change again at once"
+        last = self.previous
+        both = last is not None and None not in (last.trigger, node.trigger)
+        if both and last is not None and node.t - last.t <= SIMULTANEOUS:
+            yield f"two events within {SIMULTANEOUS:g} s"
+
+    def _together(self) -> Iterator[str]:
+        """Other guards that are about to cross, here or at a break."""
+        if self.phase is None or self.flow is None:
+            return
+        horizon = FIXED if self.node.trigger is None else SIMULTANEOUS
+        for guard in imminent(self.phase, self.flow, horizon):
+            if guard != self.node.trigger:
+                kind, contact = divmod(guard, self._count)
+                yield f"{KINDS[kind]} of {self._names[contact]} at the same time"
+
+    def _impact(self) -> Iterator[str]:
+        """The threshold of restitution, and impulses on the edge of their modes; see also `edges`."""
+        impact, flow = self.node.impact, self.flow
+        if impact is None or flow is None:
+            return
+        frames, rest = flow.mechanics.frames, flow.options.rest_velocity
+        left, right = (flow.look(self.node.t, x).rates for x in (self.node.before, self.node.after))
+        size = np.abs(impact.impulses).max()
+        for c, name in enumerate(self._names):
+            part, mode = frames.tangents[c], impact.modes[c]
+            new = self._old(c) == FREE and frames.restitution[c] > 0.0 and mode != FREE
+            if new and abs(abs(left[c]) - rest) <= SLOW:
+                yield f"{name} is hit at rest_velocity"
+            if mode == FREE or impact.impulses[c] <= SMALL * size:
+                continue
+            slack = frames.friction[c] * impact.impulses[c] - np.linalg.norm(impact.impulses[frames.count :][part])
+            if mode == STICK and slack <= SMALL * size:
+                yield f"the impulse of {name} lies on the edge of its cone"
+            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(right[frames.count :][part]) <= SLOW:
+                yield f"{name} slips without speed after its impact"
+
+    def undecided(self) -> list[int]:
+        """Contacts of an impact that have neither an impulse nor a velocity after it."""
+        impact, flow = self.node.impact, self.flow
+        if impact is None or flow is None:
+            return []
+        look = flow.look(self.node.t, self.node.before)
+        rates = flow.look(self.node.t, self.node.after).rates
+        size = np.abs(impact.impulses).max()
+        return [
+            c
+            for c in range(self._count)
+            if (look.gaps[c] <= TOUCHING or self._old(c) != FREE or impact.modes[c] != FREE)
+            and abs(impact.impulses[c]) <= SMALL * size
+            and abs(rates[c] + impact.restitution[c] * look.rates[c]) <= SLOW
+        ]
+
+    def _beginnings(self, flow: Flow) -> Iterator[str]:
+        """Contacts that begin on the boundary of their mode."""
+        node, regime = self.node, self.node.regime
+        assert regime is not None
+        look = flow.look(node.t, node.after)
+        sample = flow.sample(regime, node.t, node.after)
+        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.n_q :] + look.curvature
+        for c, name in enumerate(self._names):
+            mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
+            rests = mode == FREE and look.gaps[c] <= TOUCHING and look.rates[c] <= SLOW
+            if rests and not self._leaves(c, gains[c]):
+                yield f"{name} is touched without force"
+            if mode != FREE and self._unpressed(c, sample):
+                yield f"{name} is closed without force"
+            if mode == STICK and self._value(SLACK, c, sample) <= self._small(sample):
+                yield f"{name} sticks on the edge of its cone"
+            if mode in (SLIP, SLIP_BACK) and np.linalg.norm(look.rates[self._count :][part]) <= SLOW:
+                yield from self._starts(c, gains[self._count :][part])
+
+    def _leaves(self, contact: int, gain: float) -> bool:
+        """Whether a contact that was closed opens without doubt."""
+        if self.node.trigger == FORCE * self._count + contact:
+            return True
+        hit = self.node.impact is not None and self.node.impact.modes[contact] != FREE
+        return (hit or self._old(contact) != FREE) and gain > SLOW
+
+    def _starts(self, contact: int, gain: np.ndarray) -> Iterator[str]:
+        """A slip from rest: in the plane its direction is certain where its acceleration is, or where stick ended."""
+        name = self._names[contact]
+        if gain.size == 2:
+            yield f"{name} begins to slip in space"
+        elif self.phase is None:
+            yield f"{name} begins to slip at the start"
+        elif self.node.trigger != SLACK * self._count + contact and abs(gain[0]) <= SLOW:
+            yield f"{name} begins to slip without acceleration"
+
+    def _unpressed(self, contact: int, sample: Sample) -> bool:
+        return self._value(FORCE, contact, sample) <= self._small(sample)
+
+    def _value(self, kind: int, contact: int, sample: Sample) -> float:
+        return float(sample.guards[kind * self._count + contact])
+
+    @staticmethod
+    def _small(sample: Sample) -> float:
+        return SMALL * max(1.0, float(np.abs(sample.forces).max(initial=0.0)))
+
+    def _old(self, contact: int) -> int:
+        return FREE if self.phase is None else self.phase.start.modes[contact]
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        flow = self.flow or self.after
+        return () if flow is None else flow.mechanics.frames.names
+
+    @property
+    def _count(self) -> int:
+        return len(self._names)
+
+
+def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
+    """Guards that cross zero within `horizon` [s] of the end of a phase, as far as their rates can tell."""
+    back = max(phase.t - SIMULTANEOUS, float(phase.steps[0].t[0])) if phase.steps else phase.t
+    if not back < phase.t:
+        return []
+    old = flow.sample(phase.regime, back, state_at(phase, back)).guards
+    new = flow.sample(phase.regime, phase.t, phase.x).guards
+    watched = np.flatnonzero(np.isfinite(old) & np.isfinite(new))
+    ahead = new[watched] + horizon * (new[watched] - old[watched]) / (phase.t - back)
+    return [int(i) for i in watched[ahead <= 0.0]]

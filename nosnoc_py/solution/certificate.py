@@ -1,0 +1,268 @@
+"""What an independent simulation makes of a solution: numbers, a verdict, and a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.records import Event
+from nosnoc_py.solution.trajectory import Trajectory, jsonable
+from nosnoc_py.status import Verdict
+
+# Rows of a long list that the table shows.
+SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Parameters
+    ----------
+    time
+        Where [s].
+    what
+        In words, with the size.
+    size
+        Of the violation, in the units that `what` names.
+    """
+
+    time: float
+    what: str
+    size: float
+
+    def __str__(self) -> str:
+        return f"t = {self.time:.6g} s: {self.what}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Window:
+    """A piece of the solution that was simulated again from the solution's own state.
+
+    Parameters
+    ----------
+    start, end
+        [s].
+    defect
+        Largest difference of a state at its end.
+    state
+        The name of this state.
+    events_agree
+        Whether the same events happened, in the same order.
+    difference
+        The first event that differs, in words, or why the simulation stopped; else "".
+    """
+
+    start: float
+    end: float
+    defect: float
+    state: str
+    events_agree: bool
+    difference: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventPair:
+    """An event of the solution and the one of the simulation that answers to it; None where there is none."""
+
+    claimed: Event | None
+    found: Event | None
+
+    @property
+    def delay(self) -> float:
+        """How much later it really happens [s]; NaN without a partner."""
+        return np.nan if self.claimed is None or self.found is None else self.found.time - self.claimed.time
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Balance:
+    """Energy and impulse of a motion from start to end.
+
+    Parameters
+    ----------
+    kinetic_start, kinetic_end
+        Kinetic energy [J].
+    work
+        Of all forces but contact forces, with that of a changing mass matrix [J].
+    friction
+        Work of friction forces [J]; not positive.
+    impacts
+        Kinetic energy gained in impacts [J]; negative where it is lost.
+    energy_residual
+        What is left of kinetic_end - kinetic_start - work - friction - impacts [J].
+    impulse_residual
+        Largest component of M v at the end - M v at the start - the integral of all forces - all impulses [N s].
+    impulses
+        Impulse of every contact, from impacts and forces together, by name [N s].
+    """
+
+    kinetic_start: float
+    kinetic_end: float
+    work: float
+    friction: float
+    impacts: float
+    energy_residual: float
+    impulse_residual: float
+    impulses: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Certificate:
+    """What the event-driven referee makes of a solution.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    reason
+        Why, in one sentence; of a refuted solution the first place where it goes wrong.
+    tolerance
+        Absolute and relative, for the end state and the objective.
+    end_state_error
+        Largest difference of a state at the end; infinite where the simulation does not get there.
+    end_state_errors : (n_x,)
+        Simulation minus solution.
+    objective, true_objective
+        As the solution claims, and on the true trajectory.
+    windows
+        The solution in pieces.
+    events
+        Events of the solution and of the simulation, one by one.
+    violation
+        Constraints and bounds that the true trajectory violates, the largest violation of each.
+    equations
+        Largest violation of the equations of motion at the solution's own stages, as a share of the forces there; None
+        where the solution carries no collocation polynomials.
+    jumps
+        Largest violation of the law of impacts at its nodes [m/s].
+    findings
+        Local violations beyond what a converged solution may have, in the order of time.
+    balance : Balance or None
+        Of the true trajectory.
+    trajectory : Trajectory
+        The true one, up to where the simulation got.
+    seconds
+        The simulation took [s].
+    """
+
+    verdict: Verdict
+    reason: str
+    tolerance: float
+    end_state_error: float
+    end_state_errors: Array
+    state_names: tuple[str, ...]
+    objective: float
+    true_objective: float
+    windows: tuple[Window, ...]
+    events: tuple[EventPair, ...]
+    violation: tuple[Finding, ...]
+    equations: float | None
+    jumps: float
+    findings: tuple[Finding, ...]
+    balance: Balance | None
+    trajectory: Trajectory
+    seconds: float
+
+    def __post_init__(self) -> None:
+        errors = read_only(self.end_state_errors, "end_state_errors", len(self.state_names))
+        assign(self, end_state_errors=errors)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether end state and objective are within the tolerance."""
+        return self.verdict is Verdict.CONFIRMED
+
+    @property
+    def objective_error(self) -> float:
+        """The true objective minus the claimed one."""
+        return self.true_objective - self.objective
+
+    @property
+    def worst_window(self) -> Window | None:
+        """The window with the largest defect."""
+        return max(self.windows, key=lambda window: window.defect, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `json.dumps` takes."""
+        return jsonable(
+            {
+                "verdict": self.verdict.value,
+                "reason": self.reason,
+                "end_state_error": self.end_state_error,
+                "objective": self.objective,
+                "true_objective": self.true_objective,
+                "largest_defect": max((window.defect for window in self.windows), default=None),
+                "windows": [vars(window) for window in self.windows],
+                "events": [
+                    {name: None if event is None else event.to_dict() for name, event in vars(pair).items()}
+                    for pair in self.events
+                ],
+                "violation": [vars(finding) for finding in self.violation],
+                "equations": self.equations,
+                "jumps": self.jumps,
+                "findings": [vars(finding) for finding in self.findings],
+                "balance": None if self.balance is None else vars(self.balance),
+                "referee_status": self.trajectory.status.value,
+                "seconds": self.seconds,
+            }
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"Certificate: {self.verdict}", f"  {self.reason}", *_rows(self._numbers())]
+        lines += self._events()
+        lines += self._list("violated on the true trajectory", self.violation)
+        lines += self._list("local findings", self.findings)
+        return "\n".join(lines)
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        worst = int(np.argmax(np.abs(np.nan_to_num(self.end_state_errors)))) if self.state_names else 0
+        rows = [
+            ("end state", f"{self.end_state_error:.2e} ({self.state_names[worst]})"),
+            (
+                "objective",
+                f"{self.objective:.9g} claimed, {self.true_objective:.9g} true ({self.objective_error:+.2e})",
+            ),
+        ]
+        if (window := self.worst_window) is not None:
+            agree = sum(window.events_agree for window in self.windows)
+            span = f"{window.defect:.2e} ({window.state}) in [{window.start:.4g}, {window.end:.4g}] s"
+            rows.append(("windows", f"{len(self.windows)}, largest defect {span}; same events in {agree}"))
+        own = "" if self.equations is None else f"equations of motion {self.equations:.1e}, "
+        rows.append(("at its own nodes", f"{own}law of impacts {self.jumps:.1e} m/s"))
+        if (b := self.balance) is not None:
+            change = f"{b.kinetic_end - b.kinetic_start:+.4g} J = work {b.work:+.4g}, friction {b.friction:+.4g}"
+            rows.append(("energy", f"{change}, impacts {b.impacts:+.4g} (residual {b.energy_residual:.1e})"))
+            shares = ", ".join(f"{name} {value:.4g}" for name, value in b.impulses.items())
+            rows.append(("impulse", f"{shares or 'no contacts'} N s (residual {b.impulse_residual:.1e})"))
+        status = self.trajectory.status
+        stopped = "" if status.success else f", stopped: {status} {self.trajectory.message}"
+        rows.append(("referee", f"{self.trajectory.t[-1]:.6g} s simulated in {self.seconds:.2f} s{stopped}"))
+        return rows
+
+    def _events(self) -> list[str]:
+        if not self.events:
+            return ["  events            none"]
+        head = f"  {'event':<34}{'claimed [s]':>14}{'true [s]':>14}{'delay [s]':>12}"
+        lines = [head]
+        for pair in self.events[:SHOWN]:
+            event = pair.claimed or pair.found
+            assert event is not None
+            times = [f"{each.time:.8g}" if each is not None else "-" for each in (pair.claimed, pair.found)]
+            delay = "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
+            lines.append(f"  {event.kind + ' ' + event.name:<34}{times[0]:>14}{times[1]:>14}{delay:>12}")
+        hidden = len(self.events) - SHOWN
+        return lines + ([f"  ... and {hidden} more"] if hidden > 0 else [])
+
+    @staticmethod
+    def _list(title: str, findings: Sequence[Finding]) -> list[str]:
+        hidden = len(findings) - SHOWN
+        lines = [f"  {title}:"] if findings else []
+        lines += [f"    {finding}" for finding in findings[:SHOWN]]
+        return lines + ([f"    ... and {hidden} more"] if hidden > 0 else [])
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"  {name:<18}{text}" for name, text in rows]

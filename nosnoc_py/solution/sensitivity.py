@@ -1,0 +1,57 @@
+"""Derivatives of a simulated motion with respect to its initial state and to parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nosnoc_py.solution.arrays import Array, assign, read_only
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sensitivity:
+    """Derivatives of the state at the end and of the times of events.
+
+    Where contacts are closed at the start, x0 has to stay on their constraints: perturbations are put back onto them,
+    by impulses of these contacts, before anything moves. So `x0 @ d` is the derivative in every direction d that keeps
+    the gaps, and `p` keeps the gaps closed.
+
+    Parameters
+    ----------
+    x0 : (n_x, n_x)
+        d x(T) / d x0: one row per component of x(T), one column per component of x0.
+    p : (n_x, n_p)
+        d x(T) / d p at fixed x0, control and duration.
+    event_times_x0, event_times_p : (n_events, n_x), (n_events, n_p)
+        Derivatives of the times [s] of the trajectory's events, in their order.
+    flags : tuple of str
+        Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
+        events from the first such time on.
+
+    Raises
+    ------
+    TranscriptionError
+        If shapes do not fit.
+    """
+
+    x0: Array
+    p: Array
+    event_times_x0: Array
+    event_times_p: Array
+    flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        x0 = read_only(self.x0, "x0 of a sensitivity (n_x, n_x)", "n_x", "n_x")
+        x0 = read_only(x0, "x0 of a sensitivity (n_x, n_x)", len(x0), len(x0))
+        p = read_only(self.p, "p of a sensitivity (n_x, n_p)", len(x0), "n_p")
+        times = read_only(self.event_times_x0, "event_times_x0 (n_events, n_x)", "n_events", len(x0))
+        times_p = read_only(self.event_times_p, "event_times_p (n_events, n_p)", len(times), p.shape[1])
+        assign(self, x0=x0, p=p, event_times_x0=times, event_times_p=times_p, flags=tuple(self.flags))
+
+    @property
+    def smooth(self) -> bool:
+        """True if the derivatives exist."""
+        return not self.flags
+
+    def __repr__(self) -> str:
+        shapes = f"{len(self.x0)} states by {len(self.x0)} + {self.p.shape[1]} data, {len(self.event_times_x0)} events"
+        return f"Sensitivity: {shapes}" + (f"; not smooth: {'; '.join(self.flags)}" if self.flags else "")

@@ -1,0 +1,107 @@
+"""Sensitivities as a part of results: shapes, words, files."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.solution import Sensitivity, Solution, Trajectory, load
+
+FIELDS = ("x0", "p", "event_times_x0", "event_times_p")
+
+
+@pytest.fixture
+def sensitivity() -> Sensitivity:
+    """For the trajectory of these tests: two states, one parameter, two events."""
+    return Sensitivity(
+        x0=[[1.0, np.nextafter(3.0, 4.0)], [-0.0, np.nan]],
+        p=[[5e-324], [-np.inf]],
+        event_times_x0=[[0.1 + 0.2, 1.0], [np.nan, np.nan]],
+        event_times_p=[[1.0], [2.0]],
+    )
+
+
+FLAGS = ("t = 2: größer ≥ nothing", "t = 3: an event at the end")
+
+
+def test_smooth_or_flagged(sensitivity: Sensitivity) -> None:
+    assert sensitivity.smooth
+    flagged = replace(sensitivity, flags=list(FLAGS))
+    assert not flagged.smooth
+    assert flagged.flags == FLAGS
+    assert repr(sensitivity) == "Sensitivity: 2 states by 2 + 1 data, 2 events"
+    assert repr(flagged).endswith("; not smooth: t = 2: größer ≥ nothing; t = 3: an event at the end")
+
+
+def test_it_does_not_change(sensitivity: Sensitivity) -> None:
+    with pytest.raises(FrozenInstanceError):
+        sensitivity.x0 = np.eye(2)  # type: ignore[misc]
+    for name in FIELDS:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(sensitivity, name)[0, 0] = 1.0
+    again = copy.deepcopy(sensitivity)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(sensitivity, name))
+    assert sensitivity != again  # like every record that holds arrays: by identity
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x0": np.zeros((2, 3))}, r"x0 .*given an array of shape \(2, 3\), expected \(2, 2\)"),
+        ({"x0": np.zeros(2)}, r"x0 .*\(2,\), expected \(n_x, n_x\)"),
+        ({"p": np.zeros((3, 1))}, r"p .*\(3, 1\), expected \(2, n_p\)"),
+        ({"event_times_x0": np.zeros((2, 1))}, r"event_times_x0 .*\(2, 1\), expected \(n_events, 2\)"),
+        ({"event_times_p": np.zeros((1, 1))}, r"event_times_p .*\(1, 1\), expected \(2, 1\)"),
+    ],
+)
+def test_shapes_are_checked(sensitivity: Sensitivity, change: dict, message: str) -> None:
+    with pytest.raises(TranscriptionError, match=message):
+        replace(sensitivity, **change)
+
+
+def test_it_belongs_to_its_trajectory(trajectory: Trajectory, sensitivity: Sensitivity) -> None:
+    assert trajectory.sensitivity is None
+    assert "sensitivity" not in repr(trajectory)
+    with_it = replace(trajectory, sensitivity=sensitivity)
+    assert repr(with_it).splitlines()[-1] == "└── sensitivity: 2 states by 2 + 1 data, 2 events"
+    for change in ({"events": trajectory.events[:1]}, {"parameters": {}}):
+        with pytest.raises(
+            TranscriptionError, match=re.escape("sensitivity: given 2 events, 2 states and 1 parameters")
+        ):
+            replace(with_it, **change)
+
+
+@pytest.mark.parametrize("flags", [(), FLAGS])
+def test_files_keep_it_to_the_bit(
+    trajectory: Trajectory, solution: Solution, sensitivity: Sensitivity, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    for k, result in enumerate((trajectory, solution)):
+        saved = replace(result, sensitivity=replace(sensitivity, flags=flags))
+        again = load(saved.save(tmp_path / f"{k}.nc"))
+        assert type(again) is type(result)
+        assert again.sensitivity is not None
+        assert again.sensitivity.flags == flags
+        for name in FIELDS:
+            one, other = getattr(again.sensitivity, name), getattr(sensitivity, name)
+            assert one.shape == other.shape
+            assert one.tobytes() == other.tobytes()
+            assert not one.flags.writeable
+
+
+def test_files_without_parameters_or_events(tmp_path: Path) -> None:
+    empty = Sensitivity(
+        x0=np.eye(1), p=np.zeros((1, 0)), event_times_x0=np.zeros((0, 1)), event_times_p=np.zeros((0, 0))
+    )
+    bare = Trajectory(
+        t=[0], x=[[1.0]], state_names=["q"], u_grid=[0], u=np.zeros((0, 0)), control_names=[], sensitivity=empty
+    )
+    again = load(bare.save(tmp_path / "bare.nc")).sensitivity
+    assert again is not None
+    assert [getattr(again, name).shape for name in FIELDS] == [(1, 1), (1, 0), (0, 1), (0, 0)]
