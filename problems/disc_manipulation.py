@@ -70,14 +70,15 @@ def guess(drag: str = "printed") -> Any:
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task and report."""
+    """Solve the task, certify, and report."""
     drag = settings.arguments["drag"]
     ocp = build(**settings.arguments)
     solution = ns.solve(ocp, settings.method, settings.solver, guess=guess(drag), callback=progress)
+    certificate = ns.certify(ocp, solution)
     return Report(
-        results=solution.to_dict(),
+        results={**solution.to_dict(), "certificate": certificate.to_dict()},
         success=solution.success,
-        show=lambda console: _show(console, solution),
+        show=lambda console: _show(console, solution, certificate),
         figures={
             "disc_manipulation_frames.png": lambda path: _drawing().frames(solution, TARGET, OBSTACLE_RADIUS, path),
             "disc_manipulation.png": lambda path: _drawing().over_time(solution, path),
@@ -91,10 +92,11 @@ def _outside(system: ns.CLS, disc: int) -> ns.Constraint:
     return ns.Constraint(ca.sumsqr(position) - clearance**2, 0.0, name=f"obstacle_{disc + 1}", at="element_ends")
 
 
-def _show(console: Console, solution: ns.Solution) -> None:
+def _show(console: Console, solution: ns.Solution, certificate: ns.Certificate) -> None:
     console.print(solution.summary())
     console.print(impacts_text(solution))
     console.print(f"largest distance from the target at T: {np.abs(solution.final_state - TARGET)[:4].max():.3g} m")
+    console.print(str(certificate), markup=False)
 
 
 def _drawing() -> Any:

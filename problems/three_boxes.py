@@ -5,7 +5,8 @@ The optimal control problem of FESD-J, Section 5.3: the middle box, the only one
 The problem has many local optima: which boxes are hit, how often, and in which order.
 
 The motion reduces exactly to three coordinates (see `models.three_boxes`), so every control that is found here is
-simulated once more, event by event and without discretisation, and both objectives are shown.
+simulated once more, event by event and without discretisation, and both objectives are shown. The certificate does the
+same with the full model.
 """
 
 from __future__ import annotations
@@ -99,14 +100,15 @@ def reduced_simulation(u: ArrayLike, horizon: float = 6.0) -> tuple[three_boxes.
 
 
 def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task, simulate the control that was found, and report."""
+    """Solve the task, simulate the control that was found, certify, and report."""
     ocp = build(**settings.arguments)
     solution = ns.solve(ocp, settings.method, settings.solver, callback=progress)
     found = resimulated(solution)
+    certificate = ns.certify(ocp, solution)
     return Report(
-        results={**solution.to_dict(), "resimulation": found},
+        results={**solution.to_dict(), "resimulation": found, "certificate": certificate.to_dict()},
         success=solution.success,
-        show=lambda console: _show(console, solution, found),
+        show=lambda console: _show(console, solution, found, certificate),
         figures={
             "three_boxes_frames.png": lambda path: _drawing().frames(solution, TARGET, path),
             "three_boxes.png": lambda path: _drawing().over_time(solution, path),
@@ -126,13 +128,14 @@ def resimulated(solution: ns.Solution) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
+def _show(console: Console, solution: ns.Solution, found: dict[str, Any], certificate: ns.Certificate) -> None:
     console.print(solution.summary())
     console.print(impacts_text(solution))
     times = ", ".join(f"{impact['name']} {impact['time']:.6g}" for impact in found["impacts"][:6])
     console.print(f"exact motion under this control: objective {found['objective']:.6g}, impacts {times}")
     away = f"it ends {found['final_error']:.1e} away from the solution (largest of x [m] and v [m/s])"
     console.print(away, markup=False)
+    console.print(str(certificate), markup=False)
 
 
 def _drawing() -> Any:

@@ -59,6 +59,10 @@ def test_every_option_reaches_the_simulation(capsys: pytest.CaptureFixture[str])
 def test_discs_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(disc_manipulation.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     check_discs(results)
+    certificate = results["certificate"]
+    assert certificate["verdict"] in {verdict.value for verdict in ns.Verdict}
+    assert certificate["objective"] == results["objective"]
+    assert certificate["referee_status"] == "solved"
     assert [Path(path).name for path in results["figures"]] == ["disc_manipulation_frames.png", "disc_manipulation.png"]
     assert all(Path(path).read_bytes()[:8] == PNG for path in results["figures"])
 
@@ -68,6 +72,7 @@ def test_discs_in_full() -> None:
     solution = disc_manipulation.run(disc_manipulation.PROGRAM.settings, Progress()).results
     check_discs(solution)
     assert solution["objective"] <= 720.0
+    assert solution["certificate"]["verdict"] == "same events, inaccurate"
     distance = np.abs(np.subtract(solution["final_state"], disc_manipulation.TARGET))[:4]
     assert distance.max() < 0.1
 

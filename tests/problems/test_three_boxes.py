@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from scipy.integrate import quad_vec
 
 import nosnoc_py as ns
 from models import three_boxes as model
+from problems.runner import main
 from problems.three_boxes import KNOWN_CONTROL, METHOD, PROGRAM, TARGET, build, reduced_objective, reduced_simulation
 
 CONTROL = np.array([-10.0, 4.0, 24.0, 10.0, -3.0, -2.5, -4.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -109,6 +111,22 @@ def test_figures(tmp_path: Path) -> None:
     boxes.frames(trajectory, TARGET, tmp_path / "frames.png")
     boxes.over_time(trajectory, tmp_path / "boxes.png")
     assert all((tmp_path / name).read_bytes()[:4] == b"\x89PNG" for name in ("frames.png", "boxes.png"))
+
+
+def test_the_program_certifies(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two independent simulations of one control: the reduced motion on the line, and the referee's of the full model.
+
+    The first box is to be hit within 0.8 s; without friction between boxes that is solved in a second.
+    """
+    changes = ["solver=active_set", "horizon=0.8", "control_stages=2", "side_friction=0.0"]
+    assert main(PROGRAM, ["--json", "--set", *changes]) == 0
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    certificate, exact = results["certificate"], results["resimulation"]
+    assert certificate["verdict"] == "confirmed"
+    assert exact["impacts"]
+    assert certificate["true_objective"] == pytest.approx(exact["objective"], rel=1e-9)
+    assert certificate["objective"] == results["objective"]
+    assert certificate["end_state_error"] < 1e-6 * (1.0 + np.abs(exact["final_state"]).max())
 
 
 def test_the_program_can_be_set() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.simulation.contact_problem import LocalSolver
 from nosnoc_py.simulation.event_driven.guards import GAP, rounding
 from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
 from nosnoc_py.simulation.event_driven.node import RESTING, Node, Nodes
@@ -73,6 +74,7 @@ class Referee:
 
     def __init__(self, system: CLS, options: EventDriven) -> None:
         self.system, self.options, self.mechanics = system, options, Mechanics(system)
+        self.solver = LocalSolver(self.mechanics.frames)
 
     def run(
         self,
@@ -146,10 +148,10 @@ class _Loop:
         self, flow: Flow, t: float, x: np.ndarray, end: float, regime: Regime | None, drift: float
     ) -> tuple[float, np.ndarray, Regime | None, Status, str]:
         """Nodes and phases until `end`."""
-        crossing = Nodes(flow)
+        crossing = Nodes(flow, self.referee.solver)
         ended: Phase | None = None
         while True:
-            node = crossing.cross(flow, t, x, regime, ended, drift)
+            node = crossing.cross(t, x, regime, ended, drift)
             self.nodes.append(node)
             status, message = self._verdict(node)
             if status is not Status.SOLVED:

@@ -77,15 +77,15 @@ class Node:
 
 
 class Nodes:
-    """Solves the contact problems at events."""
+    """Solves the contact problems at events under one control law."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow, self.frames, self.n_q = flow, flow.mechanics.frames, flow.mechanics.n_q
+    def __init__(self, flow: Flow, solver: LocalSolver) -> None:
+        self.flow, self.solver = flow, solver
+        self.frames, self.n_q = flow.mechanics.frames, flow.mechanics.n_q
         self.names = self.frames.names
-        self.solver = LocalSolver(self.frames)
 
     def cross(
-        self, flow: Flow, t: float, x: np.ndarray, before: Regime | None, ended: Phase | None, drift: float = RESTING
+        self, t: float, x: np.ndarray, before: Regime | None, ended: Phase | None, drift: float = RESTING
     ) -> Node:
         """The node at time t and state x after a phase in the regime `before`.
 
@@ -98,7 +98,7 @@ class Nodes:
         """
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
-        look = flow.look(t, x)
+        look = self.flow.look(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
         closed = (look.gaps <= TOUCHING) | held
         if kind == GAP:
@@ -115,7 +115,7 @@ class Nodes:
             made = self._impact(made, look, np.flatnonzero(closed))
             if made.status is not Status.SOLVED:
                 return made
-        return self._next(flow, made, before, ended, closed, slow)
+        return self._next(made, before, ended, closed, slow)
 
     def _impact(self, node: Node, look: Look, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count
@@ -141,23 +141,23 @@ class Nodes:
         return replace(node, after=after, impact=impact)
 
     def _next(
-        self, flow: Flow, node: Node, before: Regime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray
+        self, node: Node, before: Regime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray
     ) -> Node:
         """The modes of the motion after the node, and the state on their constraints."""
         n_c = self.frames.count
-        look = flow.look(node.t, node.after)
+        look = self.flow.look(node.t, node.after)
         active = np.flatnonzero(closed & (look.rates[:n_c] <= slow))
         problem = self._accelerations(look, active, ended)
-        found = self._solve(flow, node, problem, before, ended)
+        found = self._solve(node, problem, before, ended)
         if found is None:
             return self._stopped(node, Status.PAINLEVE, active)
         regime = regime_of(self.frames, found.modes, self._direction(problem, found), look)
-        after = flow.project(regime, node.t, node.after)
+        after = self.flow.project(regime, node.t, node.after)
         jammed = [c for c in regime.slipping if regime.stiffness(c, look) <= 0.0]
         if jammed:
             return self._stopped(node, Status.PAINLEVE, jammed)
         made = replace(node, after=after, regime=regime)
-        made = replace(made, events=self._events(made, before, flow.look(node.t, node.before), look))
+        made = replace(made, events=self._events(made, before, self.flow.look(node.t, node.before), look))
         return replace(made, grazing=self._grazes(made, look, before))
 
     def _accelerations(self, look: Look, active: np.ndarray, ended: Phase | None) -> LocalProblem:
@@ -171,18 +171,18 @@ class Nodes:
         )
 
     def _solve(
-        self, flow: Flow, node: Node, problem: LocalProblem, before: Regime | None, ended: Phase | None
+        self, node: Node, problem: LocalProblem, before: Regime | None, ended: Phase | None
     ) -> LocalForces | None:
         """Modes after the node; where several are admissible, those of the motion a little later."""
         usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
         if ended is None or ended.crossing is None or node.impact is not None:
             return self.solver.solve(problem, [usual])
         if ended.ahead is not None:
-            return self._at(flow, ended.t, ended.ahead, problem, usual)
+            return self._at(ended.t, ended.ahead, problem, usual)
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
         if kind in (FORCE, SLACK) and before.redundant:
-            return self._later(flow, node, problem, before, ended.length)
+            return self._later(node, problem, before, ended.length)
         return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
@@ -197,22 +197,18 @@ class Nodes:
             new = STICK if width else CLOSED
         return (*modes[:contact], new, *modes[contact + 1 :])
 
-    def _later(
-        self, flow: Flow, node: Node, problem: LocalProblem, before: Regime, length: float
-    ) -> LocalForces | None:
+    def _later(self, node: Node, problem: LocalProblem, before: Regime, length: float) -> LocalForces | None:
         """Follow the old modes a little further, until they are no longer admissible."""
-        rate = flow.rhs(before, node.t, node.after)
+        rate = self.flow.rhs(before, node.t, node.after)
         for share in AHEAD:
-            found = self._at(flow, node.t + share * length, node.after + share * length * rate, problem, before.modes)
+            found = self._at(node.t + share * length, node.after + share * length * rate, problem, before.modes)
             if found is not None and found.modes != before.modes:
                 return found
         return self.solver.solve(problem, [before.modes])
 
-    def _at(
-        self, flow: Flow, t: float, x: np.ndarray, problem: LocalProblem, hint: tuple[int, ...]
-    ) -> LocalForces | None:
+    def _at(self, t: float, x: np.ndarray, problem: LocalProblem, hint: tuple[int, ...]) -> LocalForces | None:
         """Modes of the same contacts at another state."""
-        look = flow.look(t, x)
+        look = self.flow.look(t, x)
         return self.solver.solve(replace(problem, delassus=look.delassus, offset=look.free), [hint])
 
     def _direction(self, problem: LocalProblem, found: LocalForces) -> np.ndarray:

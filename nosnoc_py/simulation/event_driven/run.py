@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.contact_frames import ContactFrames
+from nosnoc_py.simulation.contact_frames import ContactFrames, frames_of
 from nosnoc_py.simulation.event_driven.history import History, Referee
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import NODES
 from nosnoc_py.simulation.event_driven.saltation import check_control, sensitivity_of
@@ -62,7 +61,6 @@ def run(
 
 def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory:
     """A trajectory with events, dense output and contact forces from a history."""
-    mechanics = Mechanics(system)
     grid = control_grid(control, history)
     common: dict[str, Any] = {
         "state_names": system.state_names,
@@ -88,7 +86,7 @@ def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory
     interpolant = RungeKuttaInterpolant(
         t_left=t_left, h=h, c=NODES[1:], x_left=x_left, x_stages=stages, x_initial=x_initial
     )
-    series, units = _series(mechanics, history)
+    series, units = _series(frames_of(system), history)
     units = {**system.units, **units}
     return Trajectory(t=t, x=x, interpolant=interpolant, series=series, units=units, **common)
 
@@ -115,9 +113,8 @@ def _corners(history: History) -> tuple[np.ndarray, np.ndarray]:
     return t, np.concatenate([step.x for step in steps])
 
 
-def _series(mechanics: Mechanics, history: History) -> tuple[dict[str, Series], dict[str, str]]:
+def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series], dict[str, str]]:
     """Contact forces and slip velocities over the steps, impulses at the impacts, by the names of FESD-J."""
-    frames = mechanics.frames
     steps = [step for phase in history.phases for step in phase.steps]
     t = np.concatenate([step.t for step in steps])
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
