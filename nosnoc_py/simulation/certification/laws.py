@@ -1,0 +1,139 @@
+"""Contact laws held against forces (or impulses) that explain a motion, whether those are unique or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# Slip faster than this [m/s] has a direction.
+SLIPS = 1e-4
+# Directions of a cone in space that a linear program first looks at; how often and how closely it looks again.
+DIRECTIONS = 8
+CUTS, CLOSE = 30, 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Press:
+    """What one closed contact has to obey.
+
+    Attributes
+    ----------
+    name : str
+    normal : int
+        Position of its normal force among the forces.
+    tangents : tuple of int
+        Positions of its friction force.
+    friction : float
+    slip : (n_t,)
+        Slip velocity, after an impact.
+    opening : bool
+        It separates, and so exerts nothing.
+    unit : float
+        Weight of its forces in a violation.
+    """
+
+    name: str
+    normal: int
+    tangents: tuple[int, ...]
+    friction: float
+    slip: np.ndarray
+    opening: bool = False
+    unit: float = 1.0
+
+    @property
+    def direction(self) -> np.ndarray | None:
+        """Unit vector of its slip; None in stick."""
+        speed = float(np.linalg.norm(self.slip))
+        return self.slip / speed if speed > SLIPS else None
+
+
+def explain(directions: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> tuple[np.ndarray, np.ndarray]:
+    """Shares (k,) of directions (n, k) in a vector, and what is left of it; of many choices the one that obeys best."""
+    if not directions.shape[1]:
+        return np.zeros(0), vector
+    shares = np.linalg.lstsq(directions, vector, rcond=1e-12)[0]
+    left = vector - directions @ shares
+    _, sizes, right = np.linalg.svd(directions)
+    free = right[int((sizes > 1e-10 * sizes.max(initial=0.0)).sum()) :].T
+    return (_most_obedient(shares, free, contacts) if free.shape[1] else shares), left
+
+
+def violations(forces: np.ndarray, contacts: Sequence[Press]) -> list[tuple[float, str]]:
+    """(size, which law) of Coulomb's laws of all contacts."""
+    return [
+        (contact.unit * size, f"{law} at {contact.name}") for contact in contacts for size, law in _of(forces, contact)
+    ]
+
+
+def _of(forces: np.ndarray, contact: Press) -> list[tuple[float, str]]:
+    normal, friction = float(forces[contact.normal]), forces[list(contact.tangents)]
+    size, bound = float(np.linalg.norm(friction)), contact.friction * max(normal, 0.0)
+    found = [(max(-normal, 0.0), "a normal force pulls"), (max(size - bound, 0.0), "friction leaves its cone")]
+    if contact.direction is not None and friction.size:
+        wanted = -bound * contact.direction
+        found.append((float(np.linalg.norm(friction - wanted)), "friction is not that of its slip"))
+    return found
+
+
+def _most_obedient(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:
+    """The forces + free z with the smallest largest violation: a linear program, the velocities being known.
+
+    A cone in space is cut once more where the last choice leaves it.
+    """
+    from scipy.optimize import linprog  # not paid for by an import of the library
+
+    rows = [row for contact in contacts for row in _rows(forces.size, contact)]
+    best = forces
+    for _ in range(CUTS):
+        A = np.array(rows)
+        found = linprog(
+            np.append(np.zeros(free.shape[1]), 1.0),
+            A_ub=np.column_stack([-A @ free, -np.ones(len(A))]),
+            b_ub=A @ forces,
+            bounds=[(None, None)] * free.shape[1] + [(0.0, None)],
+        )
+        if not found.success:
+            break
+        best = np.asarray(forces + free @ found.x[:-1])
+        cuts = [cut for contact in contacts for cut in _cuts(best, contact, found.x[-1])]
+        if not cuts:
+            break
+        rows += cuts
+    return best
+
+
+def _rows(size: int, contact: Press) -> list[np.ndarray]:
+    """Linear expressions of the forces (k,) that may not be negative; an equation is two of them."""
+    normal, tangents = _units(size, contact)
+    rows = [normal, -normal] if contact.opening else [normal]
+    if contact.direction is not None:
+        balance = tangents + contact.friction * np.outer(contact.direction, normal)
+        return [*rows, *balance, *-balance]
+    return rows + [contact.friction * normal - direction @ tangents for direction in _fan(len(tangents))]
+
+
+def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray]:
+    """A plane that cuts off friction that leaves its cone in space by more than is allowed."""
+    friction = forces[list(contact.tangents)]
+    size = float(np.linalg.norm(friction))
+    excess = contact.unit * (size - contact.friction * float(forces[contact.normal]))
+    if contact.direction is not None or friction.size < 2 or excess <= allowed + CLOSE * contact.unit * size:
+        return []
+    normal, tangents = _units(forces.size, contact)
+    return [contact.friction * normal - friction / size @ tangents]
+
+
+def _units(size: int, contact: Press) -> tuple[np.ndarray, np.ndarray]:
+    """The normal force and the friction force of a contact as rows of the forces."""
+    every = contact.unit * np.eye(size)
+    return every[contact.normal], every[list(contact.tangents)]
+
+
+def _fan(width: int) -> np.ndarray:
+    """Unit vectors in all directions."""
+    if width == 2:
+        angles = np.linspace(0.0, 2.0 * np.pi, DIRECTIONS, endpoint=False)
+        return np.column_stack([np.cos(angles), np.sin(angles)])
+    return np.array([[1.0], [-1.0]]) if width else np.zeros((0, 0))
