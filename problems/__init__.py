@@ -8,7 +8,6 @@ two_balls_order
 disc_manipulation
     One disc pushes another around an obstacle: optimal control with inelastic impacts (FESD-J, Section 5.2, Figs. 7
     and 8).
-
 three_boxes
     One box pushes two others to their places: optimal control with friction, elastic and inelastic impacts (FESD-J,
     Section 5.3, Figs. 9 and 10).
@@ -16,6 +15,11 @@ friction_cases
     Friction against some fifty closed forms, over cones and impulse forms: errors, failures, times.
 falling_rod
     A rod falls on the ground with friction: impacts of its ends, slip and stick.
+referee
+    The event-driven simulation against closed forms and against FESD-J, and what it makes of the solutions of other
+    problems, true and spoiled ones.
+nosbench
+    The MPCC solvers on a folder with problems of the NOSBENCH collection.
 
 Every one takes `[--json] [--quick] [--set key=value ...] [--figures DIR]`; `--help` lists the keys.
 """
