@@ -127,15 +127,13 @@ class _Loop:
 
     def run(self, x: np.ndarray, start: float, end: float, regime: Regime | None, drift: float) -> History:
         """Piece by piece of the control."""
-        t, breaks = start, self.control.breaks
-        edges = np.concatenate([[start], breaks[(breaks > start) & (breaks < end)], [end]])
-        for low, high in pairwise(edges):
-            flow = self._flow(float(low), float(high))
-            t, x, regime, status, message = self._piece(flow, t, x, float(high), regime, drift)
-            drift = RESTING
+        self.t, self.x, self.regime, self.drift = start, x, regime, drift
+        breaks = self.control.breaks
+        for low, high in pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]):
+            status, message = self._piece(self._flow(low, high), high)
             if status is not Status.SOLVED:
-                return self._history(t, x, status, message)
-        return self._history(t, x, Status.SOLVED, "")
+                return self._history(status, message)
+        return self._history(Status.SOLVED, "")
 
     def _flow(self, low: float, high: float) -> Flow:
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
@@ -144,32 +142,29 @@ class _Loop:
             law = lambda t, x: u  # noqa: E731
         return Flow(self.referee.mechanics, self.referee.options, law, self.p)
 
-    def _piece(
-        self, flow: Flow, t: float, x: np.ndarray, end: float, regime: Regime | None, drift: float
-    ) -> tuple[float, np.ndarray, Regime | None, Status, str]:
+    def _piece(self, flow: Flow, end: float) -> tuple[Status, str]:
         """Nodes and phases until `end`."""
         crossing = Nodes(flow, self.referee.solver)
         ended: Phase | None = None
         while True:
-            node = crossing.cross(t, x, regime, ended, drift)
+            node = crossing.cross(self.t, self.x, self.regime, ended, self.drift)
             self.nodes.append(node)
+            self.x, self.drift = node.after, RESTING
             status, message = self._verdict(node)
             if status is not Status.SOLVED:
-                return t, node.after, regime, status, message
-            assert node.regime is not None
+                return status, message
             phase = self._phase(flow, node, end)
             self.phases.append(phase)
             self.flows.append(flow)
-            t, x, regime, drift = phase.t, phase.x, phase.regime, RESTING
+            self.t, self.x, self.regime = phase.t, phase.x, phase.regime
             self.stiff = self.stiff or phase.stiff
             if phase.failure:
-                return t, x, regime, Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
+                return Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
             ended = phase if phase.crossing is not None else None
-            if ended is None or t >= end:
-                stopped = self._stopped(t, x, end)
-                return t, x, regime, stopped, ""
-            if (stopped := self._stopped(t, x, t)) is not Status.SOLVED:
-                return t, x, regime, stopped, ""
+            over = ended is None or phase.t >= end
+            stopped = self._stopped(end if over else phase.t)
+            if over or stopped is not Status.SOLVED:
+                return stopped, ""
 
     def _phase(self, flow: Flow, node: Node, end: float) -> Phase:
         regime = node.regime
@@ -183,13 +178,13 @@ class _Loop:
     def _is_over(self) -> bool:
         return time.monotonic() > self.deadline
 
-    def _stopped(self, t: float, x: np.ndarray, end: float) -> Status:
-        """Whether the time limit has come (it ends phases before `end`), or the callback wants to stop."""
-        if t < end:
+    def _stopped(self, expected: float) -> Status:
+        """Whether the time limit has come (a phase then ends too early), or the callback wants to stop."""
+        if self.t < expected:
             return Status.TIME_LIMIT
         if self.callback is None:
             return Status.SOLVED
-        return asked_to_stop(self.callback, EventDrivenState(t=t, x=x, p=self.p)) or Status.SOLVED
+        return asked_to_stop(self.callback, EventDrivenState(t=self.t, x=self.x, p=self.p)) or Status.SOLVED
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Whether the motion goes on after a node."""
@@ -210,13 +205,13 @@ class _Loop:
                 return Status.ZENO, f"{count} impacts within {window:g} s"
         return Status.SOLVED, ""
 
-    def _history(self, t: float, x: np.ndarray, status: Status, message: str) -> History:
+    def _history(self, status: Status, message: str) -> History:
         return History(
             nodes=tuple(self.nodes),
             phases=tuple(self.phases),
             flows=tuple(self.flows),
-            t=t,
-            x=x,
+            t=self.t,
+            x=self.x,
             p=self.p,
             status=status,
             message=message,
