@@ -102,6 +102,7 @@ class Verdict(Enum):
     CONFIRMED = "confirmed"
     INACCURATE = "same events, inaccurate"
     REFUTED = "refuted"
+    UNDECIDED = "undecided"
 
     def __str__(self) -> str:
         return self.value

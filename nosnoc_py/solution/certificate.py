@@ -52,9 +52,11 @@ class Window:
     state
         The name of this state.
     events_agree
-        Whether the same events happened, in the same order.
-    difference
-        The first event that differs, in words, or why the simulation stopped; else "".
+        Whether the same events happened, but for those at its edges, and the simulation got to the end.
+    time, difference
+        The first event that differs [s], in words; NaN and "" without one.
+    stopped
+        Why the simulation stopped, if it did.
     """
 
     start: float
@@ -62,7 +64,9 @@ class Window:
     defect: float
     state: str
     events_agree: bool
+    time: float = np.nan
     difference: str = ""
+    stopped: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,9 +141,10 @@ class Certificate:
         Largest violation of the equations of motion at the solution's own stages, as a share of the forces there; None
         where the solution carries no collocation polynomials.
     jumps
-        Largest violation of the law of impacts at its nodes [m/s].
+        Largest violation of the law of impacts at its nodes, as a share of the largest speed.
     findings
-        Local violations beyond what a converged solution may have, in the order of time.
+        Laws that are broken at the solution's own stages and nodes beyond what a converged solution may have, and
+        statements that are not true of it, in the order of time.
     balance : Balance or None
         Of the true trajectory.
     trajectory : Trajectory
@@ -218,9 +223,8 @@ class Certificate:
         return "\n".join(lines)
 
     def _numbers(self) -> list[tuple[str, str]]:
-        worst = int(np.argmax(np.abs(np.nan_to_num(self.end_state_errors)))) if self.state_names else 0
         rows = [
-            ("end state", f"{self.end_state_error:.2e} ({self.state_names[worst]})"),
+            ("end state", self._end()),
             (
                 "objective",
                 f"{self.objective:.9g} claimed, {self.true_objective:.9g} true ({self.objective_error:+.2e})",
@@ -231,7 +235,7 @@ class Certificate:
             span = f"{window.defect:.2e} ({window.state}) in [{window.start:.4g}, {window.end:.4g}] s"
             rows.append(("windows", f"{len(self.windows)}, largest defect {span}; same events in {agree}"))
         own = "" if self.equations is None else f"equations of motion {self.equations:.1e}, "
-        rows.append(("at its own nodes", f"{own}law of impacts {self.jumps:.1e} m/s"))
+        rows.append(("at its own nodes", f"{own}law of impacts {self.jumps:.1e} (shares)"))
         if (b := self.balance) is not None:
             change = f"{b.kinetic_end - b.kinetic_start:+.4g} J = work {b.work:+.4g}, friction {b.friction:+.4g}"
             rows.append(("energy", f"{change}, impacts {b.impacts:+.4g} (residual {b.energy_residual:.1e})"))
@@ -241,6 +245,11 @@ class Certificate:
         stopped = "" if status.success else f", stopped: {status} {self.trajectory.message}"
         rows.append(("referee", f"{self.trajectory.t[-1]:.6g} s simulated in {self.seconds:.2f} s{stopped}"))
         return rows
+
+    def _end(self) -> str:
+        if not np.isfinite(self.end_state_errors).all():
+            return "unknown: the simulation did not get there"
+        return f"{self.end_state_error:.2e} ({self.state_names[int(np.argmax(np.abs(self.end_state_errors)))]})"
 
     def _events(self) -> list[str]:
         if not self.events:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.claims import equations_of_motion, impact_law
-from nosnoc_py.simulation.certification.measures import balance, objective, violations
-from nosnoc_py.simulation.certification.windows import SIDES, pair_events, say, state_at, windows_of
-from nosnoc_py.simulation.event_driven.history import History, Referee
+from nosnoc_py.simulation.certification.claims import Claims
+from nosnoc_py.simulation.certification.measures import balance, violations
+from nosnoc_py.simulation.certification.statements import statements
+from nosnoc_py.simulation.certification.verdict import Case
+from nosnoc_py.simulation.certification.windows import windows_of
+from nosnoc_py.simulation.event_driven.history import Referee
+from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import trajectory_of
-from nosnoc_py.solution import Solution
-from nosnoc_py.solution.certificate import Certificate, EventPair, Finding, Window
+from nosnoc_py.solution import RungeKuttaInterpolant, Solution
+from nosnoc_py.solution.certificate import Certificate, Finding
 from nosnoc_py.status import Verdict
 from nosnoc_py.systems.controls import control_of
 
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
 REFEREE = EventDriven(grazing="continue", rest_velocity=1e-5)
-# An event that is later than this share of the horizon is another one.
-LATE = 0.05
 SAME = 1e-9  # of x0, p and the horizon, relative
 
 
@@ -39,7 +39,7 @@ def certify(
 ) -> Certificate:
     """Hold a solution against an independent simulation of its control.
 
-    The control is simulated from x0 by the event-driven referee, which shares no code with the finite elements; then
+    The control is simulated from x0 by the event-driven referee, which knows nothing of finite elements; then
     every window from the solution's own state at its beginning, because unstable motions amplify the smallest error;
     and the solution's own stages and nodes are held against the laws of motion and of impacts (FESD-J, Eqs. 1 and 11).
 
@@ -60,9 +60,10 @@ def certify(
     Returns
     -------
     Certificate
-        `confirmed` where end state and objective are within the tolerance and no law is broken; `same events,
-        inaccurate` where the events agree, over the whole horizon or window by window, and no law is broken: an error
-        of discretisation; `refuted` otherwise, with the first place where it goes wrong. Prints as a table.
+        `confirmed` where end state and objective are within the tolerance; `same events, inaccurate` where the events
+        agree, over the whole horizon or window by window: an error of discretisation; `refuted` where events differ, a
+        law is broken at the solution's own stages and nodes, or a statement of the solution is not true of it, with the
+        first place where it goes wrong; `undecided` where the simulation did not get to the end. Prints as a table.
 
     Raises
     ------
@@ -73,8 +74,7 @@ def certify(
     check_type(solution, Solution, "solution")
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
-    if not 0 < tolerance < np.inf:
-        raise OptionError(f"tolerance: expected a positive number, given {tolerance!r}.")
+    tolerance = _positive(tolerance, "tolerance")
     _check_belongs(ocp, solution)
     edges = _edges(solution, window)
     started = time.monotonic()
@@ -86,11 +86,11 @@ def certify(
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
-    equations, wrong = equations_of_motion(referee.mechanics, solution)
-    jumps, broken = impact_law(referee.mechanics, solution)
-    case = _Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
-    findings = tuple(sorted([*case.ends(), *wrong, *broken], key=lambda finding: finding.time))
+    equations, jumps, broken = _claims(referee.mechanics, solution)
+    findings = tuple(sorted([*broken, *statements(ocp, solution)], key=lambda finding: finding.time))
+    case = Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
     verdict, reason = case.judge(findings)
+    moved = any(phase.steps for phase in history.phases)
     return Certificate(
         verdict=verdict,
         reason=reason,
@@ -102,11 +102,11 @@ def certify(
         true_objective=case.objective,
         windows=pieces,
         events=case.pairs,
-        violation=violations(ocp, history) if history.phases else (),
+        violation=violations(ocp, history) if moved else (),
         equations=equations,
         jumps=jumps,
         findings=findings,
-        balance=balance(referee.mechanics, history) if history.phases else None,
+        balance=balance(referee.mechanics, history) if moved else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
     )
@@ -149,101 +149,27 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
     if window is None:
         grid = solution.u_grid - solution.u_grid[0]
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
-    if not 0 < float(window) < np.inf:
-        raise OptionError(f"window: expected a positive number of seconds, given {window!r}.")
     length = float(solution.u_grid[-1] - solution.u_grid[0])
-    return np.linspace(0.0, length, max(1, round(length / float(window))) + 1)
+    return np.linspace(0.0, length, max(1, round(length / _positive(window, "window"))) + 1)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Case:
-    """A solution and what was simulated."""
+def _positive(value: Any, what: str) -> float:
+    number = value if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
+    if not 0 < number < np.inf:
+        raise OptionError(f"{what}: expected a positive number, given {value!r}.")
+    return float(number)
 
-    ocp: OCP
-    solution: Solution
-    history: History
-    windows: tuple[Window, ...]
-    tolerance: float
 
-    @cached_property
-    def end_state_errors(self) -> np.ndarray:
-        """Simulation minus solution at the end (n_x,), against the nearer limit where the solution jumps there."""
-        if not self.history.status.success:
-            return np.full(len(self.solution.state_names), np.nan)
-        end = self.solution.duration
-        errors = [self.history.x - state_at(self.solution, end, side) for side in SIDES]
-        return np.asarray(min(errors, key=lambda error: np.abs(error).max()))
-
-    @cached_property
-    def end_state_error(self) -> float:
-        """Largest of them; infinite where the simulation did not get to the end."""
-        return float(np.abs(self.end_state_errors).max()) if self.history.status.success else np.inf
-
-    @cached_property
-    def objective(self) -> float:
-        """On the true trajectory; NaN where it does not get to the end."""
-        return objective(self.ocp, self.history) if self.history.status.success else np.nan
-
-    @cached_property
-    def pairs(self) -> tuple[EventPair, ...]:
-        """Events claimed and found over the whole horizon."""
-        return pair_events(self.solution.events, self.history.events)
-
-    def ends(self) -> list[Finding]:
-        """A solution has to begin and end where it says."""
-        away = float(np.abs(state_at(self.solution, 0.0, "-") - self.solution.x0).max())
-        short = abs(self.solution.duration - self.solution.horizon)
-        found = [
-            Finding(time=0.0, what=f"the trajectory begins {away:.3g} away from x0", size=away),
-            Finding(time=self.solution.duration, what=f"the horizon is missed by {short:.3g} s", size=short),
-        ]
-        return [finding for finding in found if finding.size > self.tolerance]
-
-    def judge(self, findings: tuple[Finding, ...]) -> tuple[Verdict, str]:
-        """The verdict and its reason."""
-        if self._is_confirmed() and not findings:
-            return Verdict.CONFIRMED, f"end state and objective agree to {self.tolerance:g}"
-        places = [(finding.time, str(finding)) for finding in findings]
-        odd = next((window for window in self.windows if not window.events_agree), None)
-        differs = self._first_difference()
-        if odd is not None and differs is not None:
-            places.append((odd.start, f"in [{odd.start:.6g}, {odd.end:.6g}] s: {odd.difference}"))
-        if places:
-            return Verdict.REFUTED, f"first goes wrong at {min(places)[1]}"
-        where = "" if differs is None else f" window by window (over the whole horizon {differs})"
-        return Verdict.INACCURATE, f"the events agree{where}, {self._inaccuracy()}"
-
-    def _inaccuracy(self) -> str:
-        if self._states_agree():
-            error = self.objective - self.solution.objective
-            return (
-                f"the states too; the objective differs by {error:+.3g}, the error of its quadrature: more RK "
-                "stages or elements make it smaller"
-            )
-        worst = max(self.windows, key=lambda window: window.defect)
-        return (
-            f"the states do not: largest defect {worst.defect:.2e} ({worst.state}) in [{worst.start:.6g}, "
-            f"{worst.end:.6g}] s; refine the grid"
-        )
-
-    def _states_agree(self) -> bool:
-        bound = self.tolerance * (1.0 + np.abs(self.solution.x[-1]))
-        return bool((np.abs(self.end_state_errors) <= bound).all())
-
-    def _is_confirmed(self) -> bool:
-        error = abs(self.objective - self.solution.objective)
-        return self._states_agree() and error <= self.tolerance * (1.0 + abs(self.solution.objective))
-
-    def _first_difference(self) -> str | None:
-        """What happens differently over the whole horizon, in words; None when nothing does."""
-        for pair in self.pairs:
-            if pair.claimed is None or pair.found is None:
-                return say(pair)
-            if abs(pair.delay) > LATE * self.ocp.horizon:
-                return f"{pair.claimed.kind} {pair.claimed.name} is {pair.delay:+.3g} s late"
-        if not self.history.status.success:
-            return f"the simulation stops at {self.history.t:.6g} s: {self.history.status} {self.history.message}"
-        return None
+def _claims(mechanics: Mechanics, solution: Solution) -> tuple[float | None, float, list[Finding]]:
+    """Largest violations at the stages (None without) and at the nodes, and what is too large."""
+    if not isinstance(solution.interpolant, RungeKuttaInterpolant):
+        return None, 0.0, []
+    claims = Claims(mechanics, solution)
+    jumps, broken = claims.impact_law()
+    if not solution.method.startswith("FESD"):
+        return None, jumps, broken
+    equations, wrong = claims.equations_of_motion()
+    return equations, jumps, [*broken, *wrong, *claims.impacts()]
 
 
 def _of_nothing(ocp: OCP, solution: Solution, tolerance: float) -> Certificate:

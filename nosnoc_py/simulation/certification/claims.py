@@ -1,130 +1,253 @@
 """What a solution claims, held against the laws of motion at its own stages and nodes: nothing is simulated here.
 
 An error of discretisation is no violation: a collocation satisfies the equations of motion at its stages and the law of
-impacts at its nodes up to the solver's tolerance, however long its steps are. A wrong control, a force at a distance or
-a phantom impulse does violate them.
+impacts at its nodes up to the solver's tolerance, however long its steps are. A wrong control, a force at a distance, a
+force that is not that of the motion, or a phantom impulse does violate them. Violations are shares of the forces,
+speeds and lengths at work in the solution: units do not matter, but for `CLOSED` and `SLOW`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.simulation.certification.laws import Press, explain, violations
+from nosnoc_py.simulation.certification.laws import Explanation, Press, explain, violations
 from nosnoc_py.simulation.event_driven.mechanics import Look, Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Finding
 
-# Gaps [m] of a solution below this are closed.
+# Gaps of a solution below this are closed (in the unit of the gap, as FESD-J's residuals are).
 CLOSED = 1e-6
-# Violations beyond these are no rounding of a converged solution: shares of the largest force, and [m/s].
-FORCE_TOLERANCE = 1e-5
-SPEED_TOLERANCE = 1e-5
+# Violations beyond this share are no rounding of a converged solution.
+TOLERANCE = 1e-5
 # Approaches slower than this [m/s] may bounce or not: solutions have rest velocities of their own.
 SLOW = 1.1e-3
+# Slip faster than this share of the largest speed has a direction.
+SLIPS = 1e-4
 # Elements shorter than this share of the horizon have no derivatives.
 SHORT = 1e-9
 
 
 @dataclass(frozen=True)
 class Violation:
-    """How much a law is violated, and which one."""
+    """A broken law: how much, as a share of what is at work, and which one, in words."""
 
-    size: float
+    share: float
     law: str
 
 
-def equations_of_motion(mechanics: Mechanics, solution: Solution) -> tuple[float | None, list[Finding]]:
-    """Largest violation at the stages, as a share of the forces, and where it is too large; None without stages."""
-    interpolant = solution.interpolant
-    if not isinstance(interpolant, RungeKuttaInterpolant) or not solution.method.startswith("FESD"):
-        return None, []
-    worst, findings = 0.0, []
-    for e in np.flatnonzero(interpolant.h > SHORT * solution.duration):
-        found = max(_stages(mechanics, solution, interpolant, int(e)), key=lambda pair: pair[1].size)
-        worst = max(worst, found[1].size)
-        if found[1].size > FORCE_TOLERANCE:
-            findings.append(Finding(time=found[0], what=found[1].law, size=found[1].size))
-    return worst, findings
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage:
+    """A solution at one of its stages: time, numbers of the system, dx/dt, contacts closed in this element so far."""
+
+    t: float
+    index: int
+    look: Look
+    rate: np.ndarray
+    closed: list[int]
+
+    @property
+    def needed(self) -> np.ndarray:
+        """The force that only contacts can exert (n_q,)."""
+        return np.asarray(self.look.mass @ self.rate[self.look.velocity.size :] - self.look.force)
 
 
-def _stages(
-    mechanics: Mechanics, solution: Solution, interpolant: RungeKuttaInterpolant, e: int
-) -> Iterator[tuple[float, Violation]]:
-    """(t, violation) at the stages of one element."""
-    t, h, c = float(interpolant.t_left[e]), float(interpolant.h[e]), interpolant.c
-    nodes = np.append(0.0, c[c != 0.0])
-    x = np.vstack([interpolant.x_left[e], interpolant.x_stages[e][c != 0.0]])
-    rates = _differences(nodes) @ x / h
-    u = solution.control(t + 0.5 * h)
-    left = mechanics.look(x[0], u, solution.p)
-    for k in range(1, len(nodes)):
-        look = mechanics.look(x[k], u, solution.p)
-        closed = [int(c) for c in np.flatnonzero((look.gaps <= CLOSED) & (left.gaps <= CLOSED))]
-        yield t + h * nodes[k], _unexplained(mechanics, look, rates[k], closed)
+class Claims:
+    """Reads a solution with collocation polynomials and checks it against the laws."""
+
+    def __init__(self, mechanics: Mechanics, solution: Solution) -> None:
+        assert isinstance(solution.interpolant, RungeKuttaInterpolant)
+        self.mechanics, self.solution, self.interpolant = mechanics, solution, solution.interpolant
+        self.names, self.n_q, self.n_c = mechanics.frames.names, mechanics.n_q, mechanics.n_c
+
+    # --- what is at work ---
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """All stages of elements that have a length."""
+        interpolant, c = self.interpolant, self.interpolant.c
+        nodes = np.append(0.0, c[c != 0.0])
+        differences, made = _differences(nodes), []
+        for e in np.flatnonzero(interpolant.h > SHORT * self.solution.duration):
+            t, h = float(interpolant.t_left[e]), float(interpolant.h[e])
+            x = np.vstack([interpolant.x_left[e], interpolant.x_stages[e][c != 0.0]])
+            rates, u = differences @ x / h, self.solution.control(t + 0.5 * h)
+            left = self.mechanics.look(x[0], u, self.solution.p)
+            for k in range(1, len(nodes)):
+                look = self.mechanics.look(x[k], u, self.solution.p)
+                closed = [int(i) for i in np.flatnonzero((look.gaps <= CLOSED) & (left.gaps <= CLOSED))]
+                index = int(e) * c.size + k - 1
+                made.append(Stage(t=t + h * float(nodes[k]), index=index, look=look, rate=rates[k], closed=closed))
+        return made
+
+    @cached_property
+    def force(self) -> float:
+        """Size of the forces at work."""
+        sizes = [max(_largest(s.look.force), _largest(s.needed)) for s in self.stages]
+        momenta = [_largest(s.look.mass @ s.look.velocity) / self.solution.duration for s in self.stages]
+        return max([*sizes, *momenta, 1e-300])
+
+    @cached_property
+    def speed(self) -> float:
+        """Size of the speeds [m/s]."""
+        away = [_largest(s.look.inverse @ s.look.force) for s in self.stages]
+        return max(
+            _largest(self.solution.x[:, self.n_q :]), 1e-9 * max(away, default=0.0) * self.solution.duration, 1e-300
+        )
+
+    @cached_property
+    def length(self) -> float:
+        """Size of the positions [m]."""
+        return max(_largest(self.solution.x[:, : self.n_q]), self.speed * self.solution.duration)
+
+    # --- stages ---
+
+    def equations_of_motion(self) -> tuple[float, list[Finding]]:
+        """Largest violation at the stages, as a share, and where it is too large."""
+        return _worst((stage.t, self._at_stage(stage)) for stage in self.stages)
+
+    def _at_stage(self, stage: Stage) -> Violation:
+        names, n_q, look = self.mechanics.system.state_names, self.n_q, stage.look
+        presses = self._presses(stage.closed, look.rates)
+        found = explain(look.jacobian[self._directions(stage.closed)].T, stage.needed, presses)
+        worst, drift = int(np.argmax(np.abs(found.left))), stage.rate[:n_q] - look.velocity
+        if stage.closed:  # the gap rate may be stabilised by a drift along the normals
+            normals = look.jacobian[stage.closed].T
+            drift = drift - normals @ np.linalg.lstsq(normals, drift, rcond=1e-12)[0]
+        fastest = int(np.argmax(np.abs(drift)))
+        made = [
+            Violation(abs(found.left[worst]) / self.force, f"no force explains the acceleration {names[n_q + worst]}'"),
+            Violation(abs(drift[fastest]) / self.speed, f"{names[fastest]}' is not {names[n_q + fastest]}"),
+            *[Violation(size / self.force, law) for size, law in violations(found.forces, presses)],
+            *self._claimed_forces(stage, found),
+        ]
+        return max(made, key=lambda violation: violation.share)
+
+    def _claimed_forces(self, stage: Stage, found: Explanation) -> Iterator[Violation]:
+        """The normal forces that the solution lists, where the motion says what they are."""
+        count = self.interpolant.h.size * self.interpolant.c.size
+        for c, name in enumerate(self.names):
+            series = self.solution.series.get(f"lambda_normal[{name}]")
+            if not found.unique or series is None or len(series) != count:
+                continue
+            true = float(found.forces[stage.closed.index(c)]) if c in stage.closed else 0.0
+            away = abs(float(series.values[stage.index]) - true) * _largest(stage.look.jacobian[c])
+            yield Violation(away / self.force, f"lambda_normal[{name}] is not the force of the motion")
+
+    # --- nodes ---
+
+    def impact_law(self) -> tuple[float, list[Finding]]:
+        """Largest violation of FESD-J, Eq. 11 at the nodes, as a share, and where it is too large."""
+        return _worst((float(t), self._at_node(k)) for k, t in enumerate(self.interpolant.t_left))
+
+    def _at_node(self, k: int) -> Violation:
+        before, after = self._limits(k)
+        made = [*self.jump(before, after), *self._claimed_impulses(k, before, after)]
+        return max(made, key=lambda violation: violation.share)
+
+    def _limits(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        before = self.interpolant.x_right[k - 1] if k else self.interpolant.x_initial
+        return before, self.interpolant.x_left[k]
+
+    def jump(self, before: np.ndarray, after: np.ndarray) -> list[Violation]:
+        """Violations of the law of impacts between a left and a right limit (2 n_q,)."""
+        n_q, frames = self.n_q, self.mechanics.frames
+        look, closed, presses, found = self._impulses(before, after)
+        old, new = look.rates, look.jacobian @ after[n_q:]
+        made = [
+            Violation(_largest(after[:n_q] - before[:n_q]) / self.length, "the position jumps"),
+            self._speed(_largest(look.inverse @ found.left), "no impulse of a closed contact explains the jump"),
+            *[self._speed(size, law) for size, law in violations(found.forces, presses)],
+        ]
+        for k, c in enumerate(closed):
+            late = _lateness(float(frames.restitution[c]), float(old[c]), float(new[c]))
+            shock = max(presses[k].unit * float(found.forces[k]), 0.0)
+            made.append(self._speed(min(shock, abs(late)), f"{frames.names[c]} breaks the law of restitution"))
+            if old[c] < 0.0:
+                made.append(self._speed(max(-late, 0.0), f"{frames.names[c]} is left too slowly after an impact"))
+        return made
+
+    def _impulses(self, before: np.ndarray, after: np.ndarray) -> tuple[Look, list[int], list[Press], Explanation]:
+        """Closed contacts at a node, and impulses of theirs that explain the jump there."""
+        look = self.mechanics.look(before, np.zeros(self.mechanics.system.n_u), self.solution.p)
+        closed = [int(c) for c in np.flatnonzero(look.gaps <= CLOSED)]
+        new = look.jacobian @ after[self.n_q :]
+        restitution = self.mechanics.frames.restitution
+        presses = [
+            replace(
+                press,
+                unit=float(look.delassus[c, c]),
+                opening=_lateness(float(restitution[c]), float(look.rates[c]), float(new[c])) > TOLERANCE * self.speed,
+            )
+            for c, press in zip(closed, self._presses(closed, new), strict=True)
+        ]
+        jump = look.mass @ (after[self.n_q :] - before[self.n_q :])
+        return look, closed, presses, explain(look.jacobian[self._directions(closed)].T, jump, presses)
+
+    def _claimed_impulses(self, k: int, before: np.ndarray, after: np.ndarray) -> Iterator[Violation]:
+        """The normal impulses that the solution lists, where the jump says what they are."""
+        look, closed, _, found = self._impulses(before, after)
+        for c, name in enumerate(self.names):
+            series = self.solution.series.get(f"Lambda_normal[{name}]")
+            if not found.unique or series is None or len(series) != self.interpolant.h.size:
+                continue
+            true = float(found.forces[closed.index(c)]) if c in closed else 0.0
+            away = float(look.delassus[c, c]) * abs(float(series.values[k]) - true)
+            yield self._speed(away, f"Lambda_normal[{name}] is not the impulse of the jump")
+
+    def impacts(self) -> list[Finding]:
+        """Impacts that the solution lists although nothing jumps there, or with another impulse."""
+        made = []
+        for event in self.solution.impacts:
+            k = int(np.argmin(np.abs(self.interpolant.t_left - event.time)))
+            look, closed, _, found = self._impulses(*self._limits(k))
+            c = self.names.index(event.name) if event.name in self.names else -1
+            near = abs(float(self.interpolant.t_left[k]) - event.time) <= SHORT * self.solution.duration and c in closed
+            true = float(found.forces[closed.index(c)]) if near else 0.0
+            unit = float(look.delassus[c, c])
+            if (found.unique or not near) and unit * abs((event.impulse or 0.0) - true) > TOLERANCE * self.speed:
+                text = (
+                    f"impact {event.name} is listed with {event.impulse or 0.0:.4g} N s, the jump there has {true:.4g}"
+                )
+                made.append(Finding(time=event.time, what=text, size=abs((event.impulse or 0.0) - true)))
+        return made
+
+    def _speed(self, size: float, law: str) -> Violation:
+        return Violation(size / self.speed, f"{law} by {size:.3g} m/s")
+
+    def _presses(self, contacts: list[int], rates: np.ndarray) -> list[Press]:
+        """What closed contacts obey at rates (n_c + n_tt,), their forces in the order of `_directions`."""
+        made, position = [], len(contacts)
+        for k, c in enumerate(contacts):
+            slip = rates[self.n_c :][self.mechanics.frames.tangents[c]]
+            size = float(np.linalg.norm(slip))
+            made.append(
+                Press(
+                    name=self.names[c],
+                    normal=k,
+                    tangents=tuple(range(position, position + slip.size)),
+                    friction=float(self.mechanics.frames.friction[c]),
+                    direction=slip / size if size > SLIPS * self.speed else None,
+                )
+            )
+            position += slip.size
+        return made
+
+    def _directions(self, contacts: list[int]) -> np.ndarray:
+        """Rows of the Jacobian that belong to contacts, normals first."""
+        parts = [self.mechanics.frames.tangents[c] for c in contacts]
+        tangents = [self.n_c + np.arange(part.start, part.stop) for part in parts]
+        return np.concatenate([np.array(contacts, dtype=int), *tangents])
 
 
-def _unexplained(mechanics: Mechanics, look: Look, rate: np.ndarray, closed: list[int]) -> Violation:
-    """The force that neither the system nor its closed contacts exert, as a share of the forces at work."""
-    names, n_q = mechanics.system.state_names, mechanics.n_q
-    needed = look.mass @ rate[n_q:] - look.force
-    scale = 1.0 + max(np.abs(look.force).max(initial=0.0), np.abs(needed).max(initial=0.0))
-    presses = presses_of(mechanics, closed, look.rates)
-    forces, rest = explain(look.jacobian[directions_of(mechanics, closed)].T, needed, presses)
-    worst = int(np.argmax(np.abs(rest)))
-    found = [Violation(float(np.abs(rest[worst]) / scale), f"no force explains the acceleration {names[n_q + worst]}'")]
-    normals = look.jacobian[closed].T
-    drift = rate[:n_q] - look.velocity
-    drift -= normals @ np.linalg.lstsq(normals, drift, rcond=1e-12)[0] if closed else 0.0
-    worst = int(np.argmax(np.abs(drift)))
-    speed = 1.0 + np.abs(look.velocity).max(initial=0.0)
-    found.append(Violation(float(np.abs(drift[worst]) / speed), f"{names[worst]}' is not {names[n_q + worst]}"))
-    found += [Violation(size / scale, law) for size, law in violations(forces, presses)]
-    return max(found, key=lambda violation: violation.size)
-
-
-def impact_law(mechanics: Mechanics, solution: Solution) -> tuple[float, list[Finding]]:
-    """Largest violation of FESD-J, Eq. 11 at the nodes [m/s], and where it is too large."""
-    interpolant = solution.interpolant
-    if not isinstance(interpolant, RungeKuttaInterpolant):
-        return 0.0, []
-    left = np.vstack([interpolant.x_initial, interpolant.x_right[:-1]])
-    worst, findings = 0.0, []
-    for t, before, after in zip(interpolant.t_left, left, interpolant.x_left, strict=True):
-        found = _jump(mechanics, before, after, solution.p)
-        worst = max(worst, found.size)
-        if found.size > SPEED_TOLERANCE * (1.0 + np.abs(before).max()):
-            findings.append(Finding(time=float(t), what=f"{found.law} by {found.size:.3g} m/s", size=found.size))
-    return worst, findings
-
-
-def _jump(mechanics: Mechanics, before: np.ndarray, after: np.ndarray, p: np.ndarray) -> Violation:
-    """The worst violation of the law of impacts between a left and a right limit."""
-    n_q, frames = mechanics.n_q, mechanics.frames
-    look = mechanics.look(before, np.zeros(mechanics.system.n_u), p)
-    jump = after[n_q:] - before[n_q:]
-    closed = [int(c) for c in np.flatnonzero(look.gaps <= CLOSED)]
-    old, new = look.rates, look.jacobian @ after[n_q:]
-    late = {c: _lateness(float(frames.restitution[c]), float(old[c]), float(new[c])) for c in closed}
-    units = {c: float(look.delassus[c, c]) for c in closed}
-    presses = [
-        replace(press, unit=units[c], opening=late[c] > SPEED_TOLERANCE)
-        for c, press in zip(closed, presses_of(mechanics, closed, new), strict=True)
-    ]
-    impulses, rest = explain(look.jacobian[directions_of(mechanics, closed)].T, look.mass @ jump, presses)
-    found = [
-        Violation(float(np.abs(after[:n_q] - before[:n_q]).max()), "the position jumps"),
-        Violation(float(np.abs(look.inverse @ rest).max()), "no impulse of a closed contact explains the jump"),
-        *[Violation(size, law) for size, law in violations(impulses, presses)],
-    ]
-    for k, c in enumerate(closed):
-        shock = max(units[c] * float(impulses[k]), 0.0)
-        found.append(Violation(min(shock, abs(late[c])), f"{frames.names[c]} breaks the law of restitution"))
-        if old[c] < 0.0:
-            found.append(Violation(max(-late[c], 0.0), f"{frames.names[c]} is left too slowly after an impact"))
-    return max(found, key=lambda violation: violation.size)
+def _worst(found: Iterator[tuple[float, Violation]]) -> tuple[float, list[Finding]]:
+    """The largest share, and findings where it is too large; one per time."""
+    every = list(found)
+    findings = [Finding(time=t, what=v.law, size=float(v.share)) for t, v in every if v.share > TOLERANCE]
+    return max((float(v.share) for _, v in every), default=0.0), findings
 
 
 def _lateness(restitution: float, old: float, new: float) -> float:
@@ -133,29 +256,8 @@ def _lateness(restitution: float, old: float, new: float) -> float:
     return min((new + e * old for e in rebounds), key=lambda rate: abs(rate))
 
 
-def directions_of(mechanics: Mechanics, contacts: list[int]) -> np.ndarray:
-    """Rows of the Jacobian that belong to contacts, normals first."""
-    tangents = [np.arange(part.start, part.stop) for part in (mechanics.frames.tangents[c] for c in contacts)]
-    return np.concatenate([np.array(contacts, dtype=int), *(mechanics.n_c + part for part in tangents)])
-
-
-def presses_of(mechanics: Mechanics, contacts: list[int], rates: np.ndarray) -> list[Press]:
-    """What closed contacts obey at rates (n_c + n_tt,), their forces in the order of `directions_of`."""
-    made, position = [], len(contacts)
-    for k, c in enumerate(contacts):
-        part = mechanics.frames.tangents[c]
-        width = part.stop - part.start
-        made.append(
-            Press(
-                name=mechanics.frames.names[c],
-                normal=k,
-                tangents=tuple(range(position, position + width)),
-                friction=float(mechanics.frames.friction[c]),
-                slip=rates[mechanics.n_c :][part],
-            )
-        )
-        position += width
-    return made
+def _largest(values: np.ndarray | Sequence[float]) -> float:
+    return float(np.abs(values).max(initial=0.0))
 
 
 def _differences(nodes: np.ndarray) -> np.ndarray:

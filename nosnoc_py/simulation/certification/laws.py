@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Slip faster than this [m/s] has a direction.
-SLIPS = 1e-4
 # Directions of a cone in space that a linear program first looks at; how often and how closely it looks again.
 DIRECTIONS = 8
 CUTS, CLOSE = 30, 1e-9
@@ -26,8 +24,8 @@ class Press:
     tangents : tuple of int
         Positions of its friction force.
     friction : float
-    slip : (n_t,)
-        Slip velocity, after an impact.
+    direction : (n_t,) or None
+        Unit vector of its slip, after an impact; None in stick.
     opening : bool
         It separates, and so exerts nothing.
     unit : float
@@ -38,26 +36,30 @@ class Press:
     normal: int
     tangents: tuple[int, ...]
     friction: float
-    slip: np.ndarray
+    direction: np.ndarray | None
     opening: bool = False
     unit: float = 1.0
 
-    @property
-    def direction(self) -> np.ndarray | None:
-        """Unit vector of its slip; None in stick."""
-        speed = float(np.linalg.norm(self.slip))
-        return self.slip / speed if speed > SLIPS else None
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explanation:
+    """Forces (k,) of contacts that explain a vector, what is left of it (n,), and whether they are the only ones."""
+
+    forces: np.ndarray
+    left: np.ndarray
+    unique: bool
 
 
-def explain(directions: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares (k,) of directions (n, k) in a vector, and what is left of it; of many choices the one that obeys best."""
+def explain(directions: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> Explanation:
+    """Forces along directions (n, k) that make up a vector; of many choices the one that obeys the laws best."""
     if not directions.shape[1]:
-        return np.zeros(0), vector
-    shares = np.linalg.lstsq(directions, vector, rcond=1e-12)[0]
-    left = vector - directions @ shares
+        return Explanation(forces=np.zeros(0), left=vector, unique=True)
+    forces = np.linalg.lstsq(directions, vector, rcond=1e-12)[0]
+    left = vector - directions @ forces
     _, sizes, right = np.linalg.svd(directions)
     free = right[int((sizes > 1e-10 * sizes.max(initial=0.0)).sum()) :].T
-    return (_most_obedient(shares, free, contacts) if free.shape[1] else shares), left
+    unique = not free.shape[1]
+    return Explanation(forces=forces if unique else _most_obedient(forces, free, contacts), left=left, unique=unique)
 
 
 def violations(forces: np.ndarray, contacts: Sequence[Press]) -> list[tuple[float, str]]:

@@ -77,34 +77,35 @@ def violations(ocp: OCP, history: History) -> tuple[Finding, ...]:
         (points.x, s.state_names, ocp.x_bounds),
         (points.u, s.control_names, ocp.u_bounds),
     ):
-        excess = _excess(values, *bounds)
-        made += [_largest(f"bound of {name}", excess[:, i], points.t) for i, name in enumerate(names)]
+        over = excess(values, *bounds)
+        made += [_largest(f"bound of {name}", over[:, i], points.t) for i, name in enumerate(names)]
     for c in ocp.path_constraints:
         function = ca.Function("path", [s.x, s.u, s.p], [ca.densify(c.expression)])
         values = np.array(function(points.x.T, points.u.T, history.p)).T
-        made.append(_largest(f"path constraint {c.name}", _excess(values, c.lower, c.upper).max(axis=1), points.t))
+        made.append(_largest(f"path constraint {c.name}", excess(values, c.lower, c.upper).max(axis=1), points.t))
     made += [_at_point(ocp, c, history, initial=True) for c in ocp.initial_constraints]
     made += [_at_point(ocp, c, history, initial=False) for c in ocp.terminal_constraints]
     return tuple(finding for finding in made if finding.size > VIOLATION)
 
 
-def _excess(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def excess(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """How far values (m, n) lie outside of their bounds (n,)."""
     return np.maximum(np.maximum(lower - values, values - upper), 0.0)
 
 
-def _largest(name: str, excess: np.ndarray, t: np.ndarray) -> Finding:
-    worst = int(np.argmax(excess))
-    return Finding(time=float(t[worst]), what=f"{name} by {excess[worst]:.3g}", size=float(excess[worst]))
+def _largest(name: str, over: np.ndarray, t: np.ndarray) -> Finding:
+    worst = int(np.argmax(over))
+    return Finding(time=float(t[worst]), what=f"{name} by {over[worst]:.3g}", size=float(over[worst]))
 
 
 def _at_point(ocp: OCP, c: Constraint, history: History, *, initial: bool) -> Finding:
     s, start = ocp.system, history.nodes[0].before
     function = ca.Function("constraint", [s.x, s.x_initial, s.p], [c.expression])
     values = np.array(function(start if initial else history.x, start, history.p)).reshape(-1)
-    excess = _excess(values, c.lower, c.upper)
+    over = excess(values[None], c.lower, c.upper)[0]
     kind = "initial" if initial else "terminal"
     t = history.nodes[0].t if initial else history.t
-    return _largest(f"{kind} constraint {c.name}", excess, np.full(excess.size, t))
+    return _largest(f"{kind} constraint {c.name}", over, np.full(over.size, t))
 
 
 def balance(mechanics: Mechanics, history: History) -> Balance:

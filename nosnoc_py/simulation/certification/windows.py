@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,8 @@ from nosnoc_py.systems.controls import Control
 SIDES: tuple[Side, Side] = ("-", "+")
 # Events this close to the end of a window, as a share of it, may as well happen on the other side.
 EDGE = 0.02
+# An event that comes later by this share of a window is another one.
+LATE = 0.25
 # Where a contact has to be closed after the beginning of a window, as shares of it, to be closed there.
 AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
@@ -59,25 +62,39 @@ def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tu
 def _window(solution: Solution, history: History, start: float, end: float) -> Window:
     errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
     error = min(errors, key=np.max)
-    difference = _difference(solution, history, start, end)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
+    time, difference = (np.nan, "") if stopped else _difference(solution, history, start, end)
     return Window(
         start=start,
         end=end,
-        defect=float(error.max()) if history.status.success else np.inf,
+        defect=np.inf if stopped else float(error.max()),
         state=solution.state_names[int(np.argmax(error))],
         events_agree=not (difference or stopped),
-        difference=stopped or difference,
+        time=time,
+        difference=difference,
+        stopped=stopped,
     )
 
 
-def _difference(solution: Solution, history: History, start: float, end: float) -> str:
-    """The first event in a window that has no partner and is not at its edges, in words."""
-    claimed = [e for e in solution.events if start <= e.time - solution.t0 <= end]
-    lone = [pair for pair in pair_events(claimed, history.events) if pair.claimed is None or pair.found is None]
+def _difference(solution: Solution, history: History, start: float, end: float) -> tuple[float, str]:
+    """Time and words of the first event in a window that is not as claimed; what happens at its edges may be."""
+    claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
+    pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)
     edge = EDGE * (end - start)
-    inside = [pair for pair in lone if start + edge < time_of(pair) - solution.t0 < end - edge]
-    return say(min(inside, key=time_of)) if inside else ""
+    inside = [pair for pair in pairs if start + edge < time_of(pair) < end - edge]
+    return first_difference(inside, LATE * (end - start))
+
+
+def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, str]:
+    """Time and words of the first event that has no partner, or one that comes `late` [s]; (NaN, "") without one."""
+    for pair in sorted(pairs, key=time_of):
+        if pair.claimed is None or pair.found is None:
+            return time_of(pair), say(pair)
+        if abs(pair.delay) > late:
+            when = "later" if pair.delay > 0 else "earlier"
+            words = f"{pair.claimed.kind} {pair.claimed.name} at {pair.claimed.time:.6g} s comes"
+            return time_of(pair), f"{words} {abs(pair.delay):.3g} s {when}"
+    return np.nan, ""
 
 
 def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[EventPair, ...]:
