@@ -85,17 +85,22 @@ def simulate(
         Initial state.
     duration : float
         Seconds.
-    method : FESDJ, optional
+    method : FESDJ or EventDriven, optional
+        Default `FESDJ()`.
     steps : int, optional
-        Number of steps of equal length; default 50 per second, at least 20.
+        With `FESDJ` only: number of steps of equal length; default 50 per second, at least 20. `EventDriven` chooses
+        its steps.
     u : optional
-        Control, constant within a step: a constant (n_u,), rows (one per equal interval), a function of t or of
-        (t, x), or a `Solution`.
+        Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
+        a `Trajectory` or a `Solution`; zero by default. `FESDJ` keeps it constant within a step, `EventDriven` applies
+        it as it is.
     p : (n_p,), optional
     solver : Homotopy, ActiveSet or Auto, optional
-        Solves every step as an MPCC. Default: active-set Newton, and an MPCC only for steps where that fails.
+        With `FESDJ` only: solves every step as an MPCC. Default: active-set Newton, and an MPCC only for steps where
+        that fails.
     callback : callable, optional
-        Called with every `SimulatorState`; returns `ns.Stop` to end the work.
+        Called after every step with a `SimulatorState` by `FESDJ`, after every phase with an `EventDrivenState` by
+        `EventDriven`; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool
@@ -105,7 +110,7 @@ def simulate(
     Returns
     -------
     Trajectory
-        Up to the step that failed, if one does: `status` says so.
+        Up to the step or the event where it failed, if it does: `status` says so.
     """
     check_type(system, CLS, "system")
     method = FESDJ() if method is None else method

@@ -109,7 +109,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
             (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if with_state else (lambda t, x: numbers(u(t), "u(t)", n_u))
         )
         return Control(law=law, breaks=ends, constant=False, feedback=with_state)
-    rows = _rows(u, n_u)
+    rows = _rows(u, n_u, "u")
     return _on_grid(PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows), n_u, duration)
 
 
@@ -123,7 +123,7 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
     """
     if callable(guess):
         return lambda t: _row(guess(t), n_u)
-    rows = _rows(guess, n_u)
+    rows = _rows(guess, n_u, "guess")
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
 
 
@@ -160,12 +160,12 @@ def _positional(function: Callable[..., Any]) -> int:
     )
 
 
-def _rows(values: Any, n_u: int) -> np.ndarray:
+def _rows(values: Any, n_u: int, name: str) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise TranscriptionError(
-            f"guess: expected a control ({n_u} numbers or rows of them), a function of time, a Trajectory or a "
+            f"{name}: expected a control ({n_u} numbers or rows of them), a function of time, a Trajectory or a "
             f"Solution, given {type(values).__name__}."
         ) from None
     rows = array if array.ndim == 2 else array.reshape(1, -1)

@@ -15,7 +15,8 @@ GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
 normal force does against the approach of a slipping contact (not positive: the paradox of Painleve)."""
 KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
-# Violations below this are rounding: gaps [m] and speeds [m/s], absolute; forces relative to the largest one.
+# Violations below this are rounding: gaps [m] and speeds [m/s], absolute; forces relative to the largest one, and to
+# what accelerates the smallest mass by 1 m/s^2.
 ROUNDING = 1e-11
 FORCE_ROUNDING = 1e-9
 # A gap [m] with a smallest value below this, and no crossing, is a touch without speed.
@@ -52,9 +53,9 @@ def sample(look: Look, regime: Regime) -> Sample:
     return Sample(guards=values.reshape(-1), forces=forces, rates=look.rates)
 
 
-def rounding(regime: Regime, forces: np.ndarray) -> np.ndarray:
-    """Violations of the guards (5 n_c,) that are rounding, for contact forces (samples, n_c + n_tt)."""
-    force = FORCE_ROUNDING * (1.0 + np.abs(forces).max(initial=0.0))
+def rounding(regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
+    """Violations of the guards (5 n_c,) that are rounding, for contact forces (samples, n_c + n_tt) on an inertia."""
+    force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
     return np.repeat([ROUNDING, force, ROUNDING, force, 0.0], regime.frames.count)
 
 
@@ -104,7 +105,8 @@ class Search:
         watched = np.flatnonzero(np.isfinite(guards).all(axis=0))
         fine, missed = between(guards[:, watched]), doubt(guards[:, watched])
         # The rates of gaps are known: samples that miss a wave do not fit to them.
-        gaps = watched[watched < guards.shape[1] // 5]
+        count = guards.shape[1] // 5
+        gaps = watched[watched < count]
         wrong = slope_error(guards[:, gaps], (t[-1] - t[0]) * rates[:, gaps])
         missed[: gaps.size] = np.maximum(missed[: gaps.size], wrong)
         floor = fine.copy()
@@ -117,7 +119,8 @@ class Search:
         found = []
         for k in np.flatnonzero(near):
             guard = int(watched[k])
-            found += [self._change(guard, t, guards[:, guard], bool(armed[guard]))]
+            opens = bool(armed[guard]) and guard < count and bool(rates[0, guard] > 0.0)
+            found += [self._change(guard, t, guards[:, guard], armed=bool(armed[guard]), opens=opens)]
             found += [self._dip(guard, t, guards[:, guard], fine[:, k], floor[:, k] - missed[k])]
         crossings = [crossing for crossing in found if crossing is not None]
         return min(crossings, key=lambda crossing: (crossing.time, crossing.touches), default=None)
@@ -138,13 +141,17 @@ class Search:
             armed = armed | (guards[-1] > self.noise)
         return None
 
-    def _change(self, guard: int, t: np.ndarray, values: np.ndarray, armed: bool) -> Crossing | None:
+    def _change(self, guard: int, t: np.ndarray, values: np.ndarray, *, armed: bool, opens: bool) -> Crossing | None:
         """A guard that is negative at a sample."""
-        below = np.flatnonzero(values < -self.noise[guard])
+        noise = self.noise[guard]
+        # A fast impact leaves its gap below zero by the rounding of large numbers, which may be more than the noise:
+        # what opens at the beginning has to rise before it can cross.
+        first = max(1, int(np.argmax(values > noise))) if opens else 0
+        below = first + np.flatnonzero(values[first:] < -noise)
         if not below.size:
             return None
         j = int(below[0])
-        above = np.flatnonzero(values[:j] > self.noise[guard])
+        above = np.flatnonzero(values[:j] > noise)
         if above.size:
             return self._between(guard, float(t[above[-1]]), float(t[j]))
         # It rises and falls between two samples: look for the rise close to the beginning.

@@ -171,7 +171,8 @@ class _Loop:
         assert regime is not None
         sample = flow.sample(regime, node.t, node.after)
         n_c = self.referee.mechanics.n_c
-        armed = sample.guards > rounding(regime, sample.forces[None])
+        inertia = regime.inertia(flow.look(node.t, node.after))
+        armed = sample.guards > rounding(regime, sample.forces[None], inertia)
         armed[GAP * n_c : (GAP + 1) * n_c] |= sample.rates[:n_c] > RESTING
         return PhaseRun(flow, regime, node.t, node.after, end, armed, stiff=self.stiff).run(self._is_over)
 

@@ -81,7 +81,7 @@ class Mechanics:
         dense = [ca.densify(out) for out in function(system.x, system.u, system.p)]
         self._evaluate = buffered(ca.Function("look", [system.x, system.u, system.p], dense))
         constant = system.mass_matrix.is_constant()
-        self._inverse = np.linalg.inv(np.array(ca.DM(system.mass_matrix))) if constant else None
+        self._inverse = inverse_of(np.array(ca.DM(system.mass_matrix))) if constant else None
 
     def look(self, x: Array, u: Array, p: Array) -> Look:
         """Return the numbers at state x (2 n_q,), control u and parameters p."""
@@ -90,7 +90,7 @@ class Mechanics:
             gaps=gaps[:, 0],
             jacobian=jacobian,
             mass=mass,
-            inverse=np.linalg.inv(mass) if self._inverse is None else self._inverse,
+            inverse=inverse_of(mass) if self._inverse is None else self._inverse,
             force=force[:, 0],
             curvature=curvature[:, 0],
             velocity=np.asarray(x[self.n_q :]),
@@ -187,6 +187,10 @@ class Regime:
             direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
         return Regime(frames=self.frames, modes=self.modes, direction=direction, redundant=self.redundant)
 
+    def inertia(self, look: Look) -> float:
+        """The smallest mass [kg] that the normal force of a closed contact moves."""
+        return inertia_of(look.delassus, self.closed)
+
     def columns(self, look: Look) -> Array:
         """Acceleration (n_q, k) by a unit of every independent contact force: one per row."""
         made = look.response[:, self.rows]
@@ -251,6 +255,20 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, loo
         direction=direction,
         redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0,
     )
+
+
+def inertia_of(delassus: Array, contacts: Sequence[int] | Array) -> float:
+    """The smallest mass [kg] that a normal impulse of the given contacts moves: what forces are compared with."""
+    most = float(np.diag(delassus)[list(contacts)].max(initial=0.0))
+    return 1.0 / most if most > 0.0 else 1.0
+
+
+def inverse_of(matrix: Array) -> Array:
+    """NaN where there is none."""
+    try:
+        return np.asarray(np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        return np.full(matrix.shape, np.nan)
 
 
 def null_space(matrix: Array) -> Array:

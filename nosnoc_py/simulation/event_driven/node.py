@@ -16,7 +16,7 @@ from nosnoc_py.simulation.contact_problem import (
     impact_problem,
 )
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
-from nosnoc_py.simulation.event_driven.mechanics import Look, Regime, regime_of
+from nosnoc_py.simulation.event_driven.mechanics import Look, Regime, inertia_of, regime_of
 from nosnoc_py.simulation.event_driven.phase import Flow, Phase
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
@@ -26,7 +26,7 @@ TOUCHING = 1e-9
 RESTING = 1e-9
 # A slip in space that is faster than this [m/s] when its direction has turned by a right angle has not ended.
 TURNING = 1e-6
-# Approaches [m/s] and impulses [N s] above this are an event.
+# Approaches [m/s] above this, by impulses that change them by more than this, are an event.
 IMPACT = 1e-6
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
@@ -109,6 +109,8 @@ class Nodes:
             return replace(
                 made, status=Status.NUMERICAL_ERROR, message="forces, gaps or their directions are not finite"
             )
+        if not np.isfinite(look.inverse).all():
+            return replace(made, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
         if kind == STIFFNESS:
             return self._stopped(made, Status.PAINLEVE, [contact])
         if (closed & (look.rates[: self.frames.count] < -slow)).any():
@@ -123,7 +125,7 @@ class Nodes:
         problem = impact_problem(frames, look.delassus, look.rates, [int(c) for c in closed], rest)
         # Where one contact is hit alone its modes are few; several are left to the sweeps, as in the finite elements.
         first = [] if len(closed) > 1 else [_only(closed[0], mode, n_c) for mode in (STICK, SLIP, SLIP_BACK)]
-        found = self.solver.solve(problem, first)
+        found = self._solved(problem, first)
         if found is None:
             return self._stopped(node, Status.NO_ADMISSIBLE_IMPACT, closed)
         jump = look.response @ found.forces
@@ -176,14 +178,20 @@ class Nodes:
         """Modes after the node; where several are admissible, those of the motion a little later."""
         usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
         if ended is None or ended.crossing is None or node.impact is not None:
-            return self.solver.solve(problem, [usual])
+            return self._solved(problem, [usual])
         if ended.ahead is not None:
-            return self._at(ended.t, ended.ahead, problem, usual)
+            return self._at(ended.crossing.high, ended.ahead, problem, usual)
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
         if kind in (FORCE, SLACK) and before.redundant:
             return self._later(node, problem, before, ended.length)
-        return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
+        return self._solved(problem, [self._flipped(usual, kind, contact, ended), usual])
+
+    def _solved(self, problem: LocalProblem, hints: Sequence[tuple[int, ...]]) -> LocalForces | None:
+        """The solution of a contact problem, found in units in which the smallest mass is one."""
+        inertia = inertia_of(problem.delassus, problem.active)
+        found = self.solver.solve(replace(problem, delassus=inertia * problem.delassus), hints)
+        return None if found is None else replace(found, forces=inertia * found.forces)
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
         """The other mode of the contact whose guard became zero."""
@@ -204,12 +212,12 @@ class Nodes:
             found = self._at(node.t + share * length, node.after + share * length * rate, problem, before.modes)
             if found is not None and found.modes != before.modes:
                 return found
-        return self.solver.solve(problem, [before.modes])
+        return self._solved(problem, [before.modes])
 
     def _at(self, t: float, x: np.ndarray, problem: LocalProblem, hint: tuple[int, ...]) -> LocalForces | None:
         """Modes of the same contacts at another state."""
         look = self.flow.look(t, x)
-        return self.solver.solve(replace(problem, delassus=look.delassus, offset=look.free), [hint])
+        return self._solved(replace(problem, delassus=look.delassus, offset=look.free), [hint])
 
     def _direction(self, problem: LocalProblem, found: LocalForces) -> np.ndarray:
         """Directions of slip (n_tt,): as it is, or that of the acceleration where it begins."""
@@ -229,7 +237,9 @@ class Nodes:
         made = []
         for c, name in enumerate(self.names):
             impact, v = node.impact, left.rates[c]
-            if impact is not None and impact.impulses[c] > IMPACT and v < -IMPACT and old[c] == FREE:
+            if impact is None or old[c] != FREE or not v < -IMPACT:
+                continue
+            if left.delassus[c, c] * impact.impulses[c] > IMPACT:
                 made.append(Event(t, name, "impact", impact.impulses[c], v, right.rates[c], impact.energy_gain))
         if before is None:
             return tuple(made)

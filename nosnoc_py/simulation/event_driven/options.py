@@ -19,7 +19,8 @@ class EventDriven(Options):
     Parameters
     ----------
     rtol, atol : float
-        Relative and absolute tolerance of the integrator, per component of the state.
+        Relative and absolute tolerance of the integrator, per component of the state; a hundred times the rounding of
+        numbers is the least relative one that SciPy's integrators take.
     integrator : {"auto", "DOP853", "Radau"}
         "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase), and while a
         slip in space starts from rest.
@@ -37,7 +38,7 @@ class EventDriven(Options):
         changes of the data make an impact of it or none.
     """
 
-    rtol: float = Field(default=1e-12, gt=0, le=1e-2)
+    rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)
     atol: float = Field(default=1e-13, gt=0, le=1e-2)
     integrator: Literal["auto", "DOP853", "Radau"] = "auto"
     max_step: float | None = Field(default=None, gt=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
 from nosnoc_py.simulation.event_driven.guards import Crossing, Sample, Search, rounding, sample
-from nosnoc_py.simulation.event_driven.mechanics import GROWN, Mechanics, Regime
+from nosnoc_py.simulation.event_driven.mechanics import GROWN, Look, Mechanics, Regime
 from nosnoc_py.simulation.event_driven.options import EventDriven
 
 # Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
@@ -20,6 +20,13 @@ STIFF_STEPS = 15
 INCREMENT = 1e-8
 # Smaller states are zero: the squares of their errors would underflow in SciPy's norm.
 TINY = 1e-50
+# So many steps in a row, all shorter than this share of what is left, stand on a jump of the control or of a force. A
+# slip in space starts and ends with steps that are as short, but not with so many.
+TINY_STEPS, TINY_STEP = 500, 1e-9
+STUCK = (
+    "the steps of the integrator have become tiny: the control or a force seems to jump; give a control that jumps at "
+    "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
+)
 # Newton corrections of the time of an event.
 CORRECTIONS = 4
 
@@ -83,7 +90,7 @@ class Flow:
     ) -> None:
         self.mechanics, self.options, self.control, self.p = mechanics, options, control, p
 
-    def look(self, t: float, x: np.ndarray) -> Any:
+    def look(self, t: float, x: np.ndarray) -> Look:
         """Numbers of the system."""
         return self.mechanics.look(x, self.control(t, x), self.p)
 
@@ -135,7 +142,9 @@ class PhaseRun:
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
-        self.starts, self.finite = regime.slowest(flow.look(t, x).rates) < GROWN, True
+        look = flow.look(t, x)
+        self.inertia, self.starts, self.finite = regime.inertia(look), regime.slowest(look.rates) < GROWN, True
+        self.tiny = 0
         self.steps: list[Step] = []
 
     def run(self, is_over: Callable[[], bool]) -> Phase:
@@ -154,12 +163,14 @@ class PhaseRun:
             if crossing is not None:
                 return self._at(crossing, dense)
             self.steps.append(step)
-            self.armed = self.armed | (guards[-1] > rounding(self.regime, step.forces))
+            self.armed = self.armed | (guards[-1] > rounding(self.regime, step.forces, self.inertia))
             self._go_on()
+            if self._is_stuck(step):
+                return self._ended(failure=STUCK)
         return self._ended()
 
     def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
-        noise = rounding(self.regime, step.forces)
+        noise = rounding(self.regime, step.forces, self.inertia)
         search = Search(noise=noise, look=lambda s: self.flow.sample(self.regime, s, dense(s)))
         return search.first(step.t, guards, step.rates, self.armed)
 
@@ -172,6 +183,11 @@ class PhaseRun:
         self.steps += pieces
         self.t, self.x = t, x
         return self._ended(crossing=crossing, length=length)
+
+    def _is_stuck(self, step: Step) -> bool:
+        """Whether so many steps in a row would take forever to come to the end."""
+        self.tiny = self.tiny + 1 if step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0]) else 0
+        return self.tiny >= TINY_STEPS
 
     def _ended(self, **fields: Any) -> Phase:
         return Phase(

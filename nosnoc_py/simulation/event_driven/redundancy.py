@@ -30,10 +30,11 @@ def most_interior(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share
     contacts : sequence of Share
         Closed contacts.
     """
-    scale = 1.0 + np.abs(forces).max(initial=0.0)
+    unit = float(np.abs(forces).max(initial=0.0)) or 1.0
+    given = forces / unit
     spatial = any(len(part) == 2 for _, _, part in contacts)
-    found = _by_newton(forces, free, contacts, scale) if spatial else None  # in the plane one linear program is exact
-    return _by_cuts(forces, free, contacts, scale) if found is None else found
+    found = _by_newton(given, free, contacts) if spatial else None  # in the plane one linear program is exact
+    return unit * (_by_cuts(given, free, contacts) if found is None else found)
 
 
 def slacks(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
@@ -55,30 +56,30 @@ def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
     return np.array(rows)
 
 
-def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], scale: float) -> np.ndarray | None:
+def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray | None:
     """By sequential quadratic programming: quick, the slacks are concave; None where it gives up."""
     from scipy.optimize import minimize  # not paid for by an import of the library
 
     last = np.append(np.zeros(free.shape[1]), -1.0)
     found = minimize(
         lambda y: -y[-1],
-        np.append(np.zeros(free.shape[1]), slacks(forces, contacts).min() / scale),
+        np.append(np.zeros(free.shape[1]), slacks(forces, contacts).min()),
         jac=lambda y: last,
         bounds=[(None, None)] * free.shape[1] + [(None, 1.0)],
         constraints={
             "type": "ineq",
-            "fun": lambda y: slacks(forces / scale + free @ y[:-1], contacts) - y[-1],
+            "fun": lambda y: slacks(forces + free @ y[:-1], contacts) - y[-1],
             "jac": lambda y: np.column_stack(
-                [_slopes(forces / scale + free @ y[:-1], contacts) @ free, -np.ones(len(slacks(forces, contacts)))]
+                [_slopes(forces + free @ y[:-1], contacts) @ free, -np.ones(len(slacks(forces, contacts)))]
             ),
         },
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 100},
     )
-    return forces + scale * free @ found.x[:-1] if found.success else None
+    return forces + free @ found.x[:-1] if found.success else None
 
 
-def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], scale: float) -> np.ndarray:
+def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
     """By linear programming with planes that cut the cones: slow and sure."""
     from scipy.optimize import linprog  # not paid for by an import of the library
 
@@ -92,7 +93,7 @@ def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], sc
             np.append(np.zeros(free.shape[1]), -1.0),
             A_ub=np.column_stack([-A @ free, np.ones(len(A))]),
             b_ub=A @ forces,
-            bounds=[(None, None)] * free.shape[1] + [(None, scale)],
+            bounds=[(None, None)] * free.shape[1] + [(None, 1.0)],
         )
         if not found.success:
             return best
@@ -100,7 +101,7 @@ def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share], sc
         cuts = [
             _cut(forces.size, k, mu, part, best[part] / np.linalg.norm(best[part]))
             for k, mu, part in contacts
-            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < found.x[-1] - CLOSE * scale
+            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < found.x[-1] - CLOSE
         ]
         if not cuts:
             break

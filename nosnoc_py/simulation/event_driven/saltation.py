@@ -181,7 +181,7 @@ class _Walk:
             rate += float(slope.u @ u_rate)
             if rough:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
-        if not abs(rate) > SLOW * max(1.0, slope.size):
+        if not abs(rate) > SLOW * slope.size:
             self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
             return np.full(len(W), np.nan)
         return np.asarray(-(slope.w @ W) / rate)

@@ -25,14 +25,15 @@ class Slope:
     w, u : (n_w,), (n_u,)
         Derivatives.
     size : float
-        Of the forces it is made of; 0 for gaps and speeds.
+        What its rate is large or small next to: 1 for gaps and speeds, of forces the largest one, or the smallest mass
+        that they move times 1 m/s^2.
     loose : bool
         Whether the motion leaves its force open.
     """
 
     w: Array
     u: Array
-    size: float = 0.0
+    size: float = 1.0
     loose: bool = False
 
 
@@ -56,7 +57,7 @@ def slope_of(guard: int, regime: Regime, look: Look, variations: Variations, mot
     return Slope(
         w=shares @ motion.forces_w,
         u=shares @ motion.forces_u,
-        size=float(np.abs(motion.forces).max()),
+        size=max(regime.inertia(look), float(np.abs(motion.forces).max())),
         loose=bool(motion.loose[shares != 0.0].any()),
     )
 

@@ -132,15 +132,16 @@ class Passage:
         assert regime is not None
         look = flow.look(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
+        small = SMALL * max(regime.inertia(look), float(np.abs(sample.forces).max(initial=0.0)))
         gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.n_q :] + look.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
             rests = mode == FREE and look.gaps[c] <= TOUCHING and look.rates[c] <= SLOW
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"
-            if mode != FREE and self._unpressed(c, sample):
+            if mode != FREE and self._value(FORCE, c, sample) <= small:
                 yield f"{name} is closed without force"
-            if mode == STICK and self._value(SLACK, c, sample) <= self._small(sample):
+            if mode == STICK and self._value(SLACK, c, sample) <= small:
                 yield f"{name} sticks on the edge of its cone"
             if mode in (SLIP, SLIP_BACK) and np.linalg.norm(look.rates[self._count :][part]) <= SLOW:
                 yield from self._starts(c, gains[self._count :][part])
@@ -162,15 +163,8 @@ class Passage:
         elif self.node.trigger != SLACK * self._count + contact and abs(gain[0]) <= SLOW:
             yield f"{name} begins to slip without acceleration"
 
-    def _unpressed(self, contact: int, sample: Sample) -> bool:
-        return self._value(FORCE, contact, sample) <= self._small(sample)
-
     def _value(self, kind: int, contact: int, sample: Sample) -> float:
         return float(sample.guards[kind * self._count + contact])
-
-    @staticmethod
-    def _small(sample: Sample) -> float:
-        return SMALL * max(1.0, float(np.abs(sample.forces).max(initial=0.0)))
 
     def _old(self, contact: int) -> int:
         return FREE if self.phase is None else self.phase.start.modes[contact]
