@@ -197,6 +197,35 @@ def test_a_curved_contact(friction: float) -> None:
         np.testing.assert_allclose([t for _, t in found], [t for _, t in exact.events], rtol=0, atol=1e-10)
 
 
+def test_a_long_curved_contact_does_not_drift() -> None:
+    """100 s in the bowl at a loose tolerance: after every step gap and gap rate are zero, whatever the steps miss."""
+    method = ns.EventDriven(rtol=1e-6, atol=1e-6)
+    start = np.array(bowl.state(1.2, 0.0, bowl.STANDARD))
+    history = Referee(bowl.build(), method).run(start, control_of(None, 0, 100.0), np.zeros(0))
+    steps = history.phases[0].steps
+    assert (history.t, len(history.phases)) == (100.0, 1)
+    q, v = np.split(np.array([step.x[0] for step in steps] + [history.x]), 2, axis=1)
+    distance = np.hypot(*q.T)
+    assert np.abs(distance - 1.0).max() < 1e-12
+    assert np.abs((q * v).sum(axis=1) / distance).max() < 1e-12
+    # Negative control: the ends of the steps, before they are put back.
+    q, v = np.split(np.array([step.x[-1] for step in steps]), 2, axis=1)
+    assert np.abs(np.hypot(*q.T) - 1.0).max() > 1e-8
+    assert np.abs((q * v).sum(axis=1)).max() > 1e-8
+
+
+@pytest.mark.parametrize("integrator", ["DOP853", "Radau"])
+def test_an_event_lies_on_its_guard_at_a_loose_tolerance(integrator: Any) -> None:
+    """The dense output misses the gap by far more: a second and a third step to the corrected time are needed."""
+    method = ns.EventDriven(rtol=1e-4, atol=1e-4, integrator=integrator)
+    start = two_balls_spring.exact(1.0)(0.0)[0]
+    history = Referee(two_balls_spring.build(), method).run(start, control_of(None, 0, 1.0), np.zeros(0))
+    hits = [node for node in history.nodes if node.impact is not None]
+    assert len(hits) >= 2
+    for node in hits:
+        assert node.before[0] == pytest.approx(two_balls_spring.Constants().radius, abs=1e-13)
+
+
 def test_three_boxes() -> None:
     """Redundant contacts, slips, sticks and impacts under a control of 15 stages: the exact reduced motion."""
     system = three_boxes.build()
@@ -508,11 +537,12 @@ def test_boxes_that_stick_while_they_are_pushed_together(friction: float) -> Non
     np.testing.assert_allclose(trajectory.final_state[[2, 4]], [left**3 / 6, 2 + left**3 / 6], rtol=0, atol=1e-9)
 
 
-def table(friction: float = 0.4) -> ns.CLS:
+def table(friction: float = 0.4, unit: float = 1.0) -> ns.CLS:
     """A table top on four legs at (+-.5, +-.3), small rotations, loads 1 m below the centre: forces at the feet.
 
     Coordinates x, y, z [m], turns about the three axes [rad]; mass 10 kg; controls: force along x [N], torque about
-    the vertical [N m]. Four normal forces for three coordinates, eight friction forces for three.
+    the vertical [N m], all of them in a unit of mass [kg]. Four normal forces for three coordinates, eight friction
+    forces for three.
     """
     q, v, u = ca.SX.sym("q", 6), ca.SX.sym("v", 6), ca.SX.sym("u", 2)
     legs = []
@@ -521,7 +551,7 @@ def table(friction: float = 0.4) -> ns.CLS:
         legs.append(ns.Contact(name, gap=q[2] + b * q[3] - a * q[4], tangent=tangent, friction=friction))
     inertia = ca.diag(ca.DM([10, 10, 10, 0.8, 1.2, 1.5]))
     force = ca.vertcat(u[0], 0, -10 * GRAVITY, 0, 0, u[1])
-    return ns.CLS(q=q, v=v, u=u, mass_matrix=inertia, force=force, contacts=legs)
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=unit * inertia, force=unit * force, contacts=legs)
 
 
 @pytest.mark.parametrize(
@@ -551,3 +581,66 @@ def test_the_forces_farthest_from_any_change() -> None:
     shares = [(0, 1.0, [2]), (1, 0.0, [])]
     tilted = most_interior(np.array([2.0, 0.0, 0.5]), np.array([[1.0], [-1.0], [0.0]]), shares)
     np.testing.assert_allclose(tilted, [1.25, 0.75, 0.5], rtol=0, atol=1e-12)
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e3, 1e6, 1e9])
+def test_the_unit_of_length_does_not_matter(unit: float) -> None:
+    """Millimetres, micrometres, nanometres: the rounding of a fast impact may exceed what is called closed."""
+    trajectories = []
+    for scale in (1.0, unit):
+        q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        ground = ns.Contact("ground", gap=q, restitution=0.5)
+        system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1), force=ca.DM(-GRAVITY * scale), contacts=[ground])
+        trajectories.append(simulate(system, [0.1 * scale, 0.0], 0.4))
+    one, other = trajectories
+    assert [event.kind for event in other.events] == ["impact"] * 4
+    np.testing.assert_allclose([e.time for e in other.events], [e.time for e in one.events], rtol=1e-9)
+    np.testing.assert_allclose(other.final_state / unit, one.final_state, rtol=1e-9)
+
+
+def landing(unit: float) -> ns.Trajectory:
+    """A mass of one unit [kg] lands, slides and stops."""
+    return simulate(sliding(unit), [0.0, 1.0, 3.0, 0.0], 1.0)
+
+
+def ramp(unit: float) -> ns.Trajectory:
+    """A growing force overcomes friction, and a lift that grows faster opens the contact."""
+    return simulate(sliding(unit), np.zeros(4), 0.8, u=lambda t: [20.0 * unit * t, 20.0 * unit * t**2])
+
+
+def shared(unit: float) -> ns.Trajectory:
+    """The same on two contacts whose forces are redundant."""
+    return simulate(sliding(unit, count=2), np.zeros(4), 0.8, u=lambda t: [20.0 * unit * t, 20.0 * unit * t**2])
+
+
+def pushed_table(unit: float) -> ns.Trajectory:
+    """In space."""
+    return simulate(table(unit=unit), np.zeros(12), 1.2, u=lambda t: np.array([4.0 * GRAVITY * unit * t, 0.0]))
+
+
+def sliding(unit: float, count: int = 1) -> ns.CLS:
+    """A mass of one unit [kg] on the ground, with forces [N] along and up as controls."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+    contacts = [ns.Contact(f"ground_{k}", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5) for k in range(count)]
+    force = u + ca.DM([0.0, -unit * GRAVITY])
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=unit * ca.DM.eye(2), force=force, contacts=contacts)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
+@pytest.mark.parametrize("run", [landing, ramp, shared, pushed_table])
+def test_the_unit_of_mass_does_not_matter(run: Callable[[float], ns.Trajectory], unit: float) -> None:
+    one, other = run(1.0), run(unit)
+    assert {event.kind for event in one.events} >= {"slip"} or run is landing
+    assert [(e.kind, e.name) for e in other.events] == [(e.kind, e.name) for e in one.events]
+    np.testing.assert_allclose([e.time for e in other.events], [e.time for e in one.events], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(other.final_state, one.final_state, rtol=0, atol=1e-9)
+
+
+def test_a_force_that_starts_at_the_limit_of_friction_and_grows() -> None:
+    """Stick is admissible at the first instant, and no longer: x'' = t."""
+    trajectory = simulate(point_mass.build(2), np.zeros(4), 0.6, u=lambda t: [0.5 * GRAVITY + t])
+    assert [(event.kind, event.time) for event in trajectory.events] == [("slip", 0.0)]
+    np.testing.assert_allclose(trajectory.final_state, [0.6**3 / 6, 0.0, 0.6**2 / 2, 0.0], rtol=0, atol=1e-12)

@@ -221,6 +221,28 @@ def test_a_force_without_value(integrator: str, height: float) -> None:
     np.testing.assert_array_equal(at_once.final_state, [2.0, height, 3.0, 0.0])
 
 
+def test_a_singular_mass_matrix() -> None:
+    """M = diag(1, x): at once, and where the motion leads to it."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1])
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.vertcat(1, q[0])), force=ca.DM([0, -1]), contacts=[ground])
+    trajectory = simulate(system, [0.0, 1.0, 1.0, 0.0], 1.0)
+    assert trajectory.status is ns.Status.NUMERICAL_ERROR
+    assert "mass matrix is singular" in trajectory.message
+    np.testing.assert_array_equal(trajectory.final_state, [0.0, 1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("gain", [20.0, 1e3])
+def test_a_control_that_jumps_with_the_state(gain: float) -> None:
+    """From x + x' = 1 it falls to zero and would chatter there: x' = -gain t, 1 - gain t (1 + t / 2) = 0."""
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(1), force=u)
+    trajectory = simulate(system, [1.0, 0.0], 5.0, u=lambda t, x: [-gain * np.sign(x[0] + x[1])], time_limit=30.0)
+    assert trajectory.status is ns.Status.STEP_FAILED
+    assert "the control or a force seems to jump" in trajectory.message
+    assert kept(trajectory, np.sqrt(1.0 + 2.0 / gain) - 1.0, 1e-6)
+
+
 def test_the_time_limit() -> None:
     trajectory = simulate(bouncing_ball.build(restitution=0.9), [1.0, 0.0], 2.0, time_limit=0.0)
     assert trajectory.status is ns.Status.TIME_LIMIT
@@ -272,6 +294,7 @@ def test_interrupting() -> None:
         ({"steps": 10}, OptionError, "steps: EventDriven takes none"),
         ({"solver": ns.Auto()}, OptionError, "solver: EventDriven takes none"),
         ({"u": [1.0, 2.0]}, NosnocError, "expected 1 numbers, given 2"),
+        ({"u": "abc"}, NosnocError, "^u: expected a control .* given str"),
         ({"u": lambda t: [1.0, 2.0]}, NosnocError, r"u\(t\)"),
         ({"u": ns.PiecewiseConstant([0.0, 0.5], [1.0])}, OptionError, "from 0 to 0.5 s, which does not cover"),
         ({"u": ns.PiecewiseConstant([0.1, 1.0], [1.0])}, OptionError, "from 0.1 to 1 s, which does not cover"),
@@ -287,7 +310,13 @@ def test_bad_input_says_what_is_wrong(change: dict[str, Any], error: type[Except
         ns.simulate(point_mass.build(2), **given)
 
 
-@pytest.mark.parametrize("options", [{"rtol": 0.0}, {"rest_velocity": -1.0}, {"grazing": "maybe"}, {"step": 1e-3}])
+@pytest.mark.parametrize(
+    "options", [{"rtol": 0.0}, {"rtol": 2e-14}, {"rest_velocity": -1.0}, {"grazing": "maybe"}, {"step": 1e-3}]
+)
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         ns.EventDriven(**options)
+
+
+def test_the_least_tolerance_is_one_that_the_integrators_take() -> None:
+    assert simulate(bouncing_ball.build(), [1.0, 0.0], 0.1, options={"rtol": 2.3e-14}).success

@@ -19,6 +19,7 @@ from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Flow
 from nosnoc_py.simulation.event_driven.propagation import between, transition
+from nosnoc_py.simulation.event_driven.smoothness import Passage
 from nosnoc_py.simulation.event_driven.variations import Variations
 from nosnoc_py.systems.controls import control_of
 from problems.friction_closed_forms import BY_NAME
@@ -451,6 +452,15 @@ def two_landings(delay: float) -> Scene:
     )
 
 
+def after_each_other(distance: float) -> Scene:
+    """An impact with `a` throws the system towards `b`, where nothing moved before: only the past tells of both."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    mass = np.linalg.inv([[1.0, -0.3], [-0.3, 1.0]])
+    contacts = [ns.Contact(name, gap=q[k], restitution=0.5) for k, name in enumerate("ab")]
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(mass), force=ca.DM([0, 0]), contacts=contacts)
+    return Scene(system=system, x0=[1.0, distance, -1.0, 0.0], duration=2.0, kinds="")
+
+
 def grazing(height: float) -> Scene:
     """A ball thrown over a bump that it touches at the top of its way."""
     q = ca.SX.sym("q", 2)
@@ -511,6 +521,11 @@ FLAGGED = {
         pushed(lambda t: [min(12.0 * t, 4.9049 + 2.0 * (t - 4.9049 / 12.0)), 0.0], duration=0.8),
         "the control is not smooth",
     ),
+    "two events one after the other": (after_each_other(1e-7), "^t = 1.0000002.*: two events within 1e-06 s$"),
+    "a slip that begins at once": (
+        pushed(lambda t: [0.5 * GRAVITY + t, 0.0]),
+        "t = 0: modes that change again at once",
+    ),
     "redundant forces": (
         pushed(lambda t: [12.0 * t], system=block_on_two(0.5)),
         "redundant|at the same time",
@@ -536,6 +551,7 @@ def test_is_flagged(name: str) -> None:
 def test_neighbours_of_what_is_flagged_are_not() -> None:
     for scene in (
         two_landings(1e-3),
+        after_each_other(1e-3),
         grazing(1.001),
         ball([1.0, 0.0], HIT + 1e-6),
         pushed(np.zeros((2, 2)), [0, 1, 0, 0], duration=2 * HIT + 1e-6),
@@ -546,6 +562,32 @@ def test_neighbours_of_what_is_flagged_are_not() -> None:
         pushed(lambda t: [12.0 * t, 0.0], duration=0.8),
     ):
         assert scene.run(sensitivities=True).sensitivity.flags == ()
+
+
+def test_a_redundant_force_at_an_event_is_flagged_where_nothing_else_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two contacts under one block slip at once; without what the guards tell, the open share of the force is left."""
+    monkeypatch.setattr(Passage, "flags", lambda self: iter(()))
+    pulled = pushed(lambda t: [12.0 * t], system=block_on_two(0.5)).run(sensitivities=True).sensitivity
+    assert any(re.search("the force of (left|right) is redundant", flag) for flag in pulled.flags), pulled.flags
+    alone = pushed(lambda t: [12.0 * t, 0.0], duration=0.8).run(sensitivities=True).sensitivity
+    assert alone.flags == ()
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
+def test_sensitivities_do_not_depend_on_the_unit_of_mass(unit: float) -> None:
+    """A slip that a growing force starts, and a block that lands and stops."""
+
+    def end(mass: float, x0: Sequence[float], u: Any) -> np.ndarray:
+        q, v, push = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 1)
+        contact = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
+        force = mass * ca.vertcat(push, -GRAVITY)
+        system = ns.CLS(q=q, v=v, u=push, mass_matrix=mass * ca.DM.eye(2), force=force, contacts=[contact])
+        S = Scene(system=system, x0=x0, duration=0.8, u=u, kinds="").run(sensitivities=True).sensitivity
+        assert S.flags == ()
+        return np.vstack([S.x0, S.event_times_x0])
+
+    for x0, u in (([0.0, 0.0, 0.0, 0.0], lambda t: [12.0 * t]), ([0.0, 1.0, 1.0, 0.0], None)):
+        np.testing.assert_allclose(end(unit, x0, u), end(1.0, x0, u), rtol=0, atol=1e-9)
 
 
 def test_times_before_the_flag_stay() -> None:
