@@ -193,3 +193,21 @@ def test_the_balance_knows_of_a_mass_matrix_that_changes() -> None:
     drop = GRAVITY * (np.cos(end[1]) - np.cos(start[1]))
     kinetic = found.balance.kinetic_end - found.balance.kinetic_start
     assert kinetic == pytest.approx(drop + found.balance.impacts, abs=1e-9)
+
+
+def test_an_event_listed_at_another_time_is_told() -> None:
+    """The states agree, so the solution is confirmed; that its list of events does not is said."""
+    system = point()
+    ocp = ns.OCP(system, horizon=1.0, x0=[0.0, 0.0, 3.0, 0.0])
+    trajectory = ns.simulate(system, x0=ocp.x0, duration=1.0, steps=4)
+    (stick,) = (event for event in trajectory.events if event.kind == "stick")
+    right = ns.certify(ocp, solution_of(ocp, trajectory))
+    assert right.reason == "end state and objective agree to 1e-06"
+    assert all(window.events_agree for window in right.windows)
+    early = replace(trajectory, events=[replace(stick, time=stick.time - 0.1)])
+    found = ns.certify(ocp, solution_of(ocp, early))
+    assert found.confirmed
+    assert found.reason.endswith(f"although stick ground at {stick.time - 0.1:.6g} s comes 0.1 s later")
+    odd = ns.certify(ocp, solution_of(ocp, early), window=1.0 / 3.0).windows[1]
+    assert not odd.events_agree
+    assert "comes 0.1 s later" in odd.difference
