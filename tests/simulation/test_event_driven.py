@@ -541,7 +541,7 @@ def table(friction: float = 0.4, unit: float = 1.0) -> ns.CLS:
     """A table top on four legs at (+-.5, +-.3), small rotations, loads 1 m below the centre: forces at the feet.
 
     Coordinates x, y, z [m], turns about the three axes [rad]; mass 10 kg; controls: force along x [N], torque about
-    the vertical [N m], all of them in a unit of mass [kg]. Four normal forces for three coordinates, eight friction
+    the vertical [N m]; all masses and forces times `unit`. Four normal forces for three coordinates, eight friction
     forces for three.
     """
     q, v, u = ca.SX.sym("q", 6), ca.SX.sym("v", 6), ca.SX.sym("u", 2)
@@ -618,7 +618,7 @@ def shared(unit: float) -> ns.Trajectory:
 
 def pushed_table(unit: float) -> ns.Trajectory:
     """In space."""
-    return simulate(table(unit=unit), np.zeros(12), 1.2, u=lambda t: np.array([4.0 * GRAVITY * unit * t, 0.0]))
+    return simulate(table(unit=unit), np.zeros(12), 1.2, u=lambda t: np.array([4.0 * GRAVITY * t, 0.0]))
 
 
 def sliding(unit: float, count: int = 1) -> ns.CLS:

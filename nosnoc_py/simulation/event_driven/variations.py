@@ -59,9 +59,10 @@ class Variations:
         """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
         masks, n_q = self.frames.masks(modes), self.n_q
         offset, matrix = self._rows(w, u, masks)
-        y = _solve(matrix, -offset, redundant)[:, 0]
-        y_w, y_u = np.split(_solve(matrix, -np.hstack(self._slopes(y, w, u, masks)), redundant), [self.n_w], axis=1)
-        loose = np.abs(null_space(matrix)[n_q:]).max(axis=1, initial=0.0) > REDUNDANT if redundant else None
+        y = _solve(matrix, -offset, n_q, redundant)[:, 0]
+        slopes = np.hstack(self._slopes(y, w, u, masks))
+        y_w, y_u = np.split(_solve(matrix, -slopes, n_q, redundant), [self.n_w], axis=1)
+        loose = np.abs(null_space(_balanced(matrix, n_q)[0])[n_q:]).max(axis=1, initial=0.0) > REDUNDANT
         at_rest = np.zeros(self.n_w - self.n_x)
         rate_w = np.zeros((self.n_w, self.n_w))
         rate_w[:n_q, n_q : 2 * n_q] = np.eye(n_q)
@@ -72,7 +73,7 @@ class Variations:
             rate_w=rate_w,
             forces_w=y_w[n_q:],
             forces_u=y_u[n_q:],
-            loose=np.zeros(y.size - n_q, dtype=bool) if loose is None else loose,
+            loose=loose & redundant,
         )
 
     def jump(self, modes: Sequence[int], restitution: Array, w: Array, after: Array, impulses: Array) -> Array:
@@ -81,18 +82,31 @@ class Variations:
         _, matrix, slopes = self._impact(y, w, self.frames.masks(modes), restitution)
         made = np.eye(self.n_w)
         # Redundant impulses leave the velocity unique.
-        made[n_q : 2 * n_q] = _solve(matrix, -slopes, redundant=True)[:n_q]
+        made[n_q : 2 * n_q] = _solve(matrix, -slopes, n_q, redundant=True)[:n_q]
         return made
 
 
-def _solve(matrix: Array, right: Array, redundant: bool) -> Array:
+def _solve(matrix: Array, right: Array, n_q: int, redundant: bool) -> Array:
     """Least squares where forces are redundant; NaN where there is no solution."""
     if redundant:
-        return np.asarray(np.linalg.lstsq(matrix, right, rcond=REDUNDANT)[0])
+        balanced, rows, columns = _balanced(matrix, n_q)
+        return np.asarray(columns[:, None] * np.linalg.lstsq(balanced, right / rows[:, None], rcond=REDUNDANT)[0])
     try:
         return np.asarray(np.linalg.solve(matrix, right))
     except np.linalg.LinAlgError:
         return np.full(right.shape, np.nan)
+
+
+def _balanced(matrix: Array, n_q: int) -> tuple[Array, Array, Array]:
+    """The matrix with forces in the unit of the masses and rows of size one, what divided the rows and multiplied the columns.
+
+    What counts as redundant must not depend on the unit of mass.
+    """
+    columns = np.ones(len(matrix))
+    columns[n_q:] = np.abs(matrix[:n_q, :n_q]).max()
+    scaled = matrix * columns
+    rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)
+    return scaled / rows[:, None], rows, columns
 
 
 Evaluation = Callable[..., list[Array]]
