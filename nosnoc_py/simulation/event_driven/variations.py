@@ -62,7 +62,9 @@ class Variations:
         y = _solve(matrix, -offset, n_q, redundant)[:, 0]
         slopes = np.hstack(self._slopes(y, w, u, masks))
         y_w, y_u = np.split(_solve(matrix, -slopes, n_q, redundant), [self.n_w], axis=1)
-        loose = np.abs(null_space(_balanced(matrix, n_q)[0])[n_q:]).max(axis=1, initial=0.0) > REDUNDANT
+        loose = np.zeros(y.size - n_q, dtype=bool)
+        if redundant:
+            loose = np.abs(null_space(_balanced(matrix, n_q)[0])[n_q:]).max(axis=1, initial=0.0) > REDUNDANT
         at_rest = np.zeros(self.n_w - self.n_x)
         rate_w = np.zeros((self.n_w, self.n_w))
         rate_w[:n_q, n_q : 2 * n_q] = np.eye(n_q)
@@ -73,7 +75,7 @@ class Variations:
             rate_w=rate_w,
             forces_w=y_w[n_q:],
             forces_u=y_u[n_q:],
-            loose=loose & redundant,
+            loose=loose,
         )
 
     def jump(self, modes: Sequence[int], restitution: Array, w: Array, after: Array, impulses: Array) -> Array:
@@ -98,7 +100,7 @@ def _solve(matrix: Array, right: Array, n_q: int, redundant: bool) -> Array:
 
 
 def _balanced(matrix: Array, n_q: int) -> tuple[Array, Array, Array]:
-    """The matrix with forces in the unit of the masses and rows of size one, what divided the rows and multiplied the columns.
+    """The matrix with forces in the unit of the masses and rows of size one; divisors of rows, factors of columns.
 
     What counts as redundant must not depend on the unit of mass.
     """
