@@ -226,12 +226,16 @@ def test_the_laws_hold_in_many_scenes() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_fesd_j_agrees_in_many_scenes() -> None:
-    """Where it ends in time, which is in more than half of them."""
-    seeds, compared = range(24, 400), 0
+    """Where it ends in time, which is in more than half of them: to 1e-4, and nearly always to the order."""
+    seeds, compared, converged = range(24, 400), 0, 0
     for seed in seeds:
-        coarse, fine = differences(scene(seed), (20, 80), time_limit=2.0)
+        given = scene(seed)
+        if not given.simulate().success:
+            continue  # no admissible impact: see `check_laws`
+        coarse, fine = differences(given, (20, 80), time_limit=2.0)
         if np.isfinite([coarse, fine]).all():
             compared += 1
-            assert coarse < 1e-2, seed
-            assert fine < max(FINE, coarse / 4), (seed, coarse, fine)
+            converged += fine < max(FINE, coarse / 4)
+            assert fine < 1e-4, seed
     assert compared > len(seeds) / 2
+    assert converged >= 0.98 * compared
