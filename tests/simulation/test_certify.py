@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from models import bouncing_ball, point_mass
 from nosnoc_py.discretization import cross_complementarity
 from nosnoc_py.simulation.certification.windows import first_difference, pair_events
 from nosnoc_py.solution import RungeKuttaInterpolant
+from tests.simulation.claimed import solution_of
 
 METHOD = ns.FESDJ(control_stages=4, finite_elements=3, rk_stages=3)
 
@@ -315,21 +315,6 @@ def test_the_unit_of_mass_does_not_matter(mass: float) -> None:
     assert wrong.verdict is ns.Verdict.REFUTED
     assert "no force explains the acceleration v_0'" in wrong.reason
     assert 0.4 < wrong.findings[0].time < 0.6
-
-
-def solution_of(ocp: ns.OCP, trajectory: ns.Trajectory, objective: float) -> ns.Solution:
-    """A simulation as if it had been optimised."""
-    fields = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
-    return ns.Solution(
-        **fields,
-        objective=objective,
-        complementarity=0.0,
-        complementarity_min=0.0,
-        infeasibility=0.0,
-        x0=ocp.x0,
-        horizon=ocp.horizon,
-        method="FESDJ(control_stages=4)",
-    )
 
 
 def test_a_wrong_start_is_refuted(hop: tuple[ns.OCP, ns.Solution]) -> None:

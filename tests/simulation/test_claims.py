@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from math import sqrt
 
@@ -14,16 +13,10 @@ import nosnoc_py as ns
 from nosnoc_py.simulation.certification.claims import TOLERANCE, Claims
 from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant
+from tests.simulation.claimed import solution_of
 
 GRAVITY = 9.81
 FAST = 10.0  # the largest speed of `claims` [m/s]
-
-
-def solution_of(ocp: ns.OCP, trajectory: ns.Trajectory, objective: float = 0.0) -> ns.Solution:
-    """A simulation as if it had been optimised."""
-    fields = {f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)}
-    numbers = dict.fromkeys(["complementarity", "complementarity_min", "infeasibility"], 0.0)
-    return ns.Solution(**fields, **numbers, objective=objective, x0=ocp.x0, horizon=ocp.horizon, method="FESDJ()")
 
 
 def point(friction: float = 0.5, restitution: float = 0.5) -> ns.CLS:
