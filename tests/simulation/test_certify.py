@@ -91,6 +91,11 @@ def test_friction_is_confirmed(slide: tuple[ns.OCP, ns.Solution]) -> None:
     assert found.end_state_error < 1e-8
 
 
+def test_a_free_initial_state_is_that_of_the_solution(hop: tuple[ns.OCP, ns.Solution]) -> None:
+    ocp, solution = hop
+    assert ns.certify(replace(ocp, x0=None), solution).confirmed
+
+
 def test_energy_and_impulse_balance(hop: tuple[ns.OCP, ns.Solution]) -> None:
     ocp, solution = hop
     found = ns.certify(ocp, solution)
