@@ -361,6 +361,12 @@ def test_nan_is_refuted(hop: tuple[ns.OCP, ns.Solution]) -> None:
     assert str(found)
     bad = ns.certify(ocp, replace(solution, u=np.full_like(solution.u, np.nan)))
     assert bad.verdict is ns.Verdict.REFUTED
+    old = solution.interpolant
+    assert isinstance(old, RungeKuttaInterpolant)
+    stages = np.array(old.x_stages)
+    stages[1, 0, 1] = np.inf
+    hidden = ns.certify(ocp, replace(solution, interpolant=replace(old, x_stages=stages)))
+    assert "dense output" in hidden.reason
 
 
 @pytest.mark.parametrize("seed", range(8))

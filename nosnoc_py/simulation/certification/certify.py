@@ -141,7 +141,8 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
 
 
 def _is_finite(solution: Solution) -> bool:
-    return all(np.isfinite(values).all() for values in (solution.x, solution.u, solution.x0, solution.p))
+    dense = () if solution.interpolant is None else solution.interpolant.to_arrays().values()
+    return all(np.isfinite(values).all() for values in (solution.x, solution.u, solution.x0, solution.p, *dense))
 
 
 def _edges(solution: Solution, window: float | None) -> np.ndarray:
@@ -175,7 +176,7 @@ def _claims(mechanics: Mechanics, solution: Solution) -> tuple[float | None, flo
 def _of_nothing(ocp: OCP, solution: Solution, tolerance: float) -> Certificate:
     """A solution that is no numbers has no control to simulate."""
     bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
-    where = f"at t = {solution.t[bad[0]]:.6g} s" if bad.size else "in its control, x0 or p"
+    where = f"at t = {solution.t[bad[0]]:.6g} s" if bad.size else "in its control, x0, p or dense output"
     return Certificate(
         verdict=Verdict.REFUTED,
         reason=f"the solution holds NaN or infinity, first {where}",
