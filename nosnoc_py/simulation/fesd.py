@@ -14,17 +14,15 @@ from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
+from nosnoc_py.simulation.common import energy_note, seconds_of
 from nosnoc_py.simulation.filling import is_exact
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, MPCCStep, NewtonStepper
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
-from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import transcribe_step
-
-# Kinetic energy gained in all impacts of a simulation that is worth a word [J].
-ENERGY_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -213,8 +211,7 @@ def _told(notes: list[str], failed: bool, gain: float) -> str:
     count = len(notes) - failed
     said = [f"{count} step{'s' if count > 1 else ''} solved as MPCC"] if count else []
     said += notes[-1:] if notes else []
-    said += [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
-    return "; ".join(said)
+    return "; ".join(said + energy_note(gain))
 
 
 def _rows(u: Any) -> int:
@@ -224,9 +221,7 @@ def _rows(u: Any) -> int:
 
 def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
     """Length and number of the steps; by default a multiple of the rows of the control."""
-    seconds = scalar(duration, "duration")
-    if not 0 < seconds < np.inf:
-        raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
+    seconds = seconds_of(duration)
     count = rows * -(-max(20, round(50 * seconds)) // max(rows, 1)) if steps is None else steps
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")

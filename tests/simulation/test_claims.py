@@ -38,7 +38,8 @@ def claims(system: ns.CLS) -> Claims:
 
 def broken(system: ns.CLS, before: list[float], after: list[float]) -> dict[str, float]:
     """The laws that a jump breaks, and by which share."""
-    found = claims(system).jump(np.array(before), np.array(after))
+    made = claims(system)
+    found = made.laws_of(made.read(np.array(before), np.array(after)))
     return {v.law.split(" by ")[0]: v.share for v in found if v.share > 1e-12}
 
 

@@ -90,7 +90,6 @@ def certify(
     findings = tuple(sorted([*broken, *statements(ocp, solution)], key=lambda finding: finding.time))
     case = Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
     verdict, reason = case.judge(findings)
-    moved = any(phase.steps for phase in history.phases)
     return Certificate(
         verdict=verdict,
         reason=reason,
@@ -102,11 +101,11 @@ def certify(
         true_objective=case.objective,
         windows=pieces,
         events=case.pairs,
-        violation=violations(ocp, history) if moved else (),
+        violation=violations(ocp, history) if history.steps else (),
         equations=equations,
         jumps=jumps,
         findings=findings,
-        balance=balance(referee.mechanics, history) if moved else None,
+        balance=balance(referee.mechanics, history) if history.steps else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
     )

@@ -55,6 +55,23 @@ class Stage:
         return np.asarray(self.look.mass @ self.rate[self.look.velocity.size :] - self.look.force)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Jump:
+    """A solution at a node: the system before it, its closed contacts with n'(v+ + e v-) [m/s], what explains the jump,
+    and how far the position moves [m]."""
+
+    look: Look
+    closed: list[int]
+    presses: list[Press]
+    late: list[float]
+    found: Explanation
+    moved: float
+
+    def impulse(self, contact: int) -> float:
+        """Normal impulse of a contact [N s]."""
+        return float(self.found.forces[self.closed.index(contact)]) if contact in self.closed else 0.0
+
+
 class Claims:
     """Reads a solution with collocation polynomials and checks it against the laws."""
 
@@ -143,59 +160,56 @@ class Claims:
         """Largest violation of FESD-J, Eq. 11 at the nodes, as a share, and where it is too large."""
         return _worst((float(t), self._at_node(k)) for k, t in enumerate(self.interpolant.t_left))
 
-    def _at_node(self, k: int) -> Violation:
-        before, after = self._limits(k)
-        made = [*self.jump(before, after), *self._claimed_impulses(k, before, after)]
-        return max(made, key=lambda violation: violation.share)
+    @cached_property
+    def jumps(self) -> list[Jump]:
+        """What happens at the left ends of all elements."""
+        left = np.vstack([self.interpolant.x_initial, self.interpolant.x_right[:-1]])
+        return [self.read(before, after) for before, after in zip(left, self.interpolant.x_left, strict=True)]
 
-    def _limits(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        before = self.interpolant.x_right[k - 1] if k else self.interpolant.x_initial
-        return before, self.interpolant.x_left[k]
-
-    def jump(self, before: np.ndarray, after: np.ndarray) -> list[Violation]:
-        """Violations of the law of impacts between a left and a right limit (2 n_q,)."""
-        n_q, frames = self.n_q, self.mechanics.frames
-        look, closed, presses, found = self._impulses(before, after)
-        old, new = look.rates, look.jacobian @ after[n_q:]
-        made = [
-            Violation(_largest(after[:n_q] - before[:n_q]) / self.length, "the position jumps"),
-            self._speed(_largest(look.inverse @ found.left), "no impulse of a closed contact explains the jump"),
-            *[self._speed(size, law) for size, law in violations(found.forces, presses)],
-        ]
-        for k, c in enumerate(closed):
-            late = _lateness(float(frames.restitution[c]), float(old[c]), float(new[c]))
-            shock = max(presses[k].unit * float(found.forces[k]), 0.0)
-            made.append(self._speed(min(shock, abs(late)), f"{frames.names[c]} breaks the law of restitution"))
-            if old[c] < 0.0:
-                made.append(self._speed(max(-late, 0.0), f"{frames.names[c]} is left too slowly after an impact"))
-        return made
-
-    def _impulses(self, before: np.ndarray, after: np.ndarray) -> tuple[Look, list[int], list[Press], Explanation]:
-        """Closed contacts at a node, and impulses of theirs that explain the jump there."""
+    def read(self, before: np.ndarray, after: np.ndarray) -> Jump:
+        """A left and a right limit (2 n_q,), with impulses of closed contacts that explain the jump between them."""
         look = self.mechanics.look(before, np.zeros(self.mechanics.system.n_u), self.solution.p)
         closed = [int(c) for c in np.flatnonzero(look.gaps <= CLOSED)]
-        new = look.jacobian @ after[self.n_q :]
+        new = np.asarray(look.jacobian @ after[self.n_q :])
         restitution = self.mechanics.frames.restitution
+        late = [_lateness(float(restitution[c]), float(look.rates[c]), float(new[c])) for c in closed]
         presses = [
-            replace(
-                press,
-                unit=float(look.delassus[c, c]),
-                opening=_lateness(float(restitution[c]), float(look.rates[c]), float(new[c])) > TOLERANCE * self.speed,
-            )
-            for c, press in zip(closed, self._presses(closed, new), strict=True)
+            replace(press, unit=float(look.delassus[c, c]), opening=rate > TOLERANCE * self.speed)
+            for c, rate, press in zip(closed, late, self._presses(closed, new), strict=True)
         ]
-        jump = look.mass @ (after[self.n_q :] - before[self.n_q :])
-        return look, closed, presses, explain(look.jacobian[self._directions(closed)].T, jump, presses)
+        change = look.mass @ (after[self.n_q :] - before[self.n_q :])
+        found = explain(look.jacobian[self._directions(closed)].T, change, presses)
+        moved = _largest(after[: self.n_q] - before[: self.n_q])
+        return Jump(look=look, closed=closed, presses=presses, late=late, found=found, moved=moved)
 
-    def _claimed_impulses(self, k: int, before: np.ndarray, after: np.ndarray) -> Iterator[Violation]:
+    def _at_node(self, k: int) -> Violation:
+        made = [*self.laws_of(self.jumps[k]), *self._claimed_impulses(k)]
+        return max(made, key=lambda violation: violation.share)
+
+    def laws_of(self, jump: Jump) -> list[Violation]:
+        """Violations of the law of impacts."""
+        made = [
+            Violation(jump.moved / self.length, "the position jumps"),
+            self._speed(
+                _largest(jump.look.inverse @ jump.found.left), "no impulse of a closed contact explains the jump"
+            ),
+            *[self._speed(size, law) for size, law in violations(jump.found.forces, jump.presses)],
+        ]
+        for k, (c, late) in enumerate(zip(jump.closed, jump.late, strict=True)):
+            shock = max(jump.presses[k].unit * float(jump.found.forces[k]), 0.0)
+            made.append(self._speed(min(shock, abs(late)), f"{self.names[c]} breaks the law of restitution"))
+            if jump.look.rates[c] < 0.0:
+                made.append(self._speed(max(-late, 0.0), f"{self.names[c]} is left too slowly after an impact"))
+        return made
+
+    def _claimed_impulses(self, k: int) -> Iterator[Violation]:
         """The normal impulses that the solution lists, where the jump says what they are."""
-        look, closed, _, found = self._impulses(before, after)
+        jump = self.jumps[k]
         for c, name in enumerate(self.names):
             series = self.solution.series.get(f"Lambda_normal[{name}]")
-            if not found.unique or series is None or len(series) != self.interpolant.h.size:
+            if not jump.found.unique or series is None or len(series) != self.interpolant.h.size:
                 continue
-            true = float(found.forces[closed.index(c)]) if c in closed else 0.0
-            away = float(look.delassus[c, c]) * abs(float(series.values[k]) - true)
+            away = float(jump.look.delassus[c, c]) * abs(float(series.values[k]) - jump.impulse(c))
             yield self._speed(away, f"Lambda_normal[{name}] is not the impulse of the jump")
 
     def impacts(self) -> list[Finding]:
@@ -203,16 +217,13 @@ class Claims:
         made = []
         for event in self.solution.impacts:
             k = int(np.argmin(np.abs(self.interpolant.t_left - event.time)))
-            look, closed, _, found = self._impulses(*self._limits(k))
-            c = self.names.index(event.name) if event.name in self.names else -1
-            near = abs(float(self.interpolant.t_left[k]) - event.time) <= SHORT * self.solution.duration and c in closed
-            true = float(found.forces[closed.index(c)]) if near else 0.0
-            unit = float(look.delassus[c, c])
-            if (found.unique or not near) and unit * abs((event.impulse or 0.0) - true) > TOLERANCE * self.speed:
-                text = (
-                    f"impact {event.name} is listed with {event.impulse or 0.0:.4g} N s, the jump there has {true:.4g}"
-                )
-                made.append(Finding(time=event.time, what=text, size=abs((event.impulse or 0.0) - true)))
+            jump, c = self.jumps[k], self.names.index(event.name) if event.name in self.names else -1
+            near = abs(float(self.interpolant.t_left[k]) - event.time) <= SHORT * self.solution.duration
+            listed, true = event.impulse or 0.0, jump.impulse(c) if near else 0.0
+            away = float(jump.look.delassus[c, c]) * abs(listed - true)
+            if (jump.found.unique or not near) and away > TOLERANCE * self.speed:
+                text = f"impact {event.name} is listed with {listed:.4g} N s, the jump there has {true:.4g}"
+                made.append(Finding(time=event.time, what=text, size=abs(listed - true)))
         return made
 
     def _speed(self, size: float, law: str) -> Violation:

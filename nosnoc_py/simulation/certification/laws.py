@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Directions of a cone in space that a linear program first looks at; how often and how closely it looks again.
-DIRECTIONS = 8
-CUTS, CLOSE = 30, 1e-9
+from nosnoc_py.simulation.event_driven.mechanics import null_space
+from nosnoc_py.simulation.event_driven.redundancy import best_choice, directions
+
+# Friction may leave its cone in space by this share of it before one more plane cuts it.
+CLOSE = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,14 +52,12 @@ class Explanation:
     unique: bool
 
 
-def explain(directions: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> Explanation:
-    """Forces along directions (n, k) that make up a vector; of many choices the one that obeys the laws best."""
-    if not directions.shape[1]:
+def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> Explanation:
+    """Forces along columns (n, k) that make up a vector; of many choices the one that obeys the laws best."""
+    if not columns.shape[1]:
         return Explanation(forces=np.zeros(0), left=vector, unique=True)
-    forces = np.linalg.lstsq(directions, vector, rcond=1e-12)[0]
-    left = vector - directions @ forces
-    _, sizes, right = np.linalg.svd(directions)
-    free = right[int((sizes > 1e-10 * sizes.max(initial=0.0)).sum()) :].T
+    forces = np.linalg.lstsq(columns, vector, rcond=1e-12)[0]
+    left, free = vector - columns @ forces, null_space(columns)
     unique = not free.shape[1]
     return Explanation(forces=forces if unique else _most_obedient(forces, free, contacts), left=left, unique=unique)
 
@@ -80,30 +80,14 @@ def _of(forces: np.ndarray, contact: Press) -> list[tuple[float, str]]:
 
 
 def _most_obedient(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:
-    """The forces + free z with the smallest largest violation: a linear program, the velocities being known.
-
-    A cone in space is cut once more where the last choice leaves it.
-    """
-    from scipy.optimize import linprog  # not paid for by an import of the library
-
-    rows = [row for contact in contacts for row in _rows(forces.size, contact)]
-    best = forces
-    for _ in range(CUTS):
-        A = np.array(rows)
-        found = linprog(
-            np.append(np.zeros(free.shape[1]), 1.0),
-            A_ub=np.column_stack([-A @ free, -np.ones(len(A))]),
-            b_ub=A @ forces,
-            bounds=[(None, None)] * free.shape[1] + [(0.0, None)],
-        )
-        if not found.success:
-            break
-        best = np.asarray(forces + free @ found.x[:-1])
-        cuts = [cut for contact in contacts for cut in _cuts(best, contact, found.x[-1])]
-        if not cuts:
-            break
-        rows += cuts
-    return best
+    """The forces + free z with the smallest largest violation: a linear program, the velocities being known."""
+    return best_choice(
+        forces,
+        free,
+        [row for contact in contacts for row in _rows(forces.size, contact)],
+        lambda best, least: [cut for contact in contacts for cut in _cuts(best, contact, -least)],
+        most=0.0,
+    )
 
 
 def _rows(size: int, contact: Press) -> list[np.ndarray]:
@@ -113,7 +97,7 @@ def _rows(size: int, contact: Press) -> list[np.ndarray]:
     if contact.direction is not None:
         balance = tangents + contact.friction * np.outer(contact.direction, normal)
         return [*rows, *balance, *-balance]
-    return rows + [contact.friction * normal - direction @ tangents for direction in _fan(len(tangents))]
+    return rows + [contact.friction * normal - direction @ tangents for direction in directions(len(tangents))]
 
 
 def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray]:
@@ -131,11 +115,3 @@ def _units(size: int, contact: Press) -> tuple[np.ndarray, np.ndarray]:
     """The normal force and the friction force of a contact as rows of the forces."""
     every = contact.unit * np.eye(size)
     return every[contact.normal], every[list(contact.tangents)]
-
-
-def _fan(width: int) -> np.ndarray:
-    """Unit vectors in all directions."""
-    if width == 2:
-        angles = np.linspace(0.0, 2.0 * np.pi, DIRECTIONS, endpoint=False)
-        return np.column_stack([np.cos(angles), np.sin(angles)])
-    return np.array([[1.0], [-1.0]]) if width else np.zeros((0, 0))

@@ -15,7 +15,7 @@ from nosnoc_py.simulation.event_driven.guards import GAP, rounding
 from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
 from nosnoc_py.simulation.event_driven.node import RESTING, Node, Nodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase, PhaseRun
+from nosnoc_py.simulation.event_driven.phase import Flow, Phase, PhaseRun, Step
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -62,6 +62,11 @@ class History:
     p: np.ndarray
     status: Status
     message: str = ""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Steps of the integrator in the order of time."""
+        return [step for phase in self.phases for step in phase.steps]
 
     @property
     def events(self) -> tuple[Any, ...]:

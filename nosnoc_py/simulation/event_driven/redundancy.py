@@ -6,7 +6,7 @@ it. Their modes hold as long as any choice is admissible, so events are looked f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -51,8 +51,8 @@ def _slopes(forces: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
         direction = forces[part] / max(float(np.linalg.norm(forces[part])), 1e-300)
-        directions = [direction] if len(part) == 2 else _directions(len(part))
-        rows += [_cut(forces.size, k, mu, part, d) for d in directions]
+        normals = [direction] if len(part) == 2 else directions(len(part))
+        rows += [_cut(forces.size, k, mu, part, d) for d in normals]
     return np.array(rows)
 
 
@@ -81,32 +81,51 @@ def _by_newton(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) 
 
 def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) -> np.ndarray:
     """By linear programming with planes that cut the cones: slow and sure."""
-    from scipy.optimize import linprog  # not paid for by an import of the library
-
     rows = [_cut(forces.size, k, 1.0, [], np.zeros(0)) for k, _, _ in contacts]
     for k, mu, part in contacts:
-        rows += [_cut(forces.size, k, mu, part, direction) for direction in _directions(len(part))]
-    best = forces
+        rows += [_cut(forces.size, k, mu, part, direction) for direction in directions(len(part))]
+
+    def cuts(best: np.ndarray, least: float) -> list[np.ndarray]:
+        return [
+            _cut(forces.size, k, mu, part, best[part] / np.linalg.norm(best[part]))
+            for k, mu, part in contacts
+            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < least - CLOSE
+        ]
+
+    return best_choice(forces, free, rows, cuts, most=1.0)
+
+
+def best_choice(
+    forces: np.ndarray,
+    free: np.ndarray,
+    rows: Sequence[np.ndarray],
+    cuts: Callable[[np.ndarray, float], list[np.ndarray]],
+    *,
+    most: float,
+) -> np.ndarray:
+    """The forces + free z for which the least of all rows @ forces is largest, up to `most`.
+
+    `cuts` gives more rows at a choice and its least value, where planes stand for something round; none ends it.
+    """
+    from scipy.optimize import linprog  # not paid for by an import of the library
+
+    planes, best = list(rows), forces
     for _ in range(CUTS):
-        A = np.array(rows)
+        A = np.array(planes)
         found = linprog(
             np.append(np.zeros(free.shape[1]), -1.0),
             A_ub=np.column_stack([-A @ free, np.ones(len(A))]),
             b_ub=A @ forces,
-            bounds=[(None, None)] * free.shape[1] + [(None, 1.0)],
+            bounds=[(None, None)] * free.shape[1] + [(None, most)],
         )
         if not found.success:
-            return best
-        best = forces + free @ found.x[:-1]
-        cuts = [
-            _cut(forces.size, k, mu, part, best[part] / np.linalg.norm(best[part]))
-            for k, mu, part in contacts
-            if len(part) == 2 and mu * best[k] - np.linalg.norm(best[part]) < found.x[-1] - CLOSE
-        ]
-        if not cuts:
             break
-        rows += cuts
-    return np.asarray(best)
+        best = np.asarray(forces + free @ found.x[:-1])
+        new = cuts(best, float(found.x[-1]))
+        if not new:
+            break
+        planes += new
+    return best
 
 
 def _cut(size: int, k: int, share: float, part: Sequence[int], direction: np.ndarray) -> np.ndarray:
@@ -117,8 +136,8 @@ def _cut(size: int, k: int, share: float, part: Sequence[int], direction: np.nda
     return row
 
 
-def _directions(width: int) -> np.ndarray:
-    """Directions of the first cuts."""
+def directions(width: int) -> np.ndarray:
+    """Unit vectors (m, width) that stand for all: the first cuts of a cone."""
     if width == 0:
         return np.zeros((0, 0))
     if width == 1:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import energy_note, seconds_of
 from nosnoc_py.simulation.contact_frames import ContactFrames, frames_of
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -19,10 +20,8 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
-from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.systems.symbols import numbers
 
-# Kinetic energy gained in all impacts of a simulation that is worth a word [J].
-ENERGY_TOLERANCE = 1e-9
 # Rows of a control that is no constant between breaks, in the trajectory.
 CONTROL_ROWS = 200
 
@@ -45,9 +44,7 @@ def run(
     for given, name in ((steps, "steps"), (solver, "solver")):
         if given is not None:
             raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
-    seconds = scalar(duration, "duration")
-    if not 0 < seconds < np.inf:
-        raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
+    seconds = seconds_of(duration)
     parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
@@ -72,7 +69,7 @@ def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory
         "u_grid": grid.grid if grid is not None else np.zeros(1),
         "u": grid.values if grid is not None else np.zeros((0, system.n_u)),
     }
-    steps = [step for phase in history.phases for step in phase.steps]
+    steps = history.steps
     if not steps:
         return Trajectory(t=np.array([history.t]), x=history.x[None, :], **common)
     t_left = np.array([step.t[0] for step in steps])
@@ -102,20 +99,15 @@ def control_grid(control: Control, history: History) -> PiecewiseConstant | None
         grid = np.concatenate([[start], inner, [end]])
     else:
         grid = np.linspace(start, end, CONTROL_ROWS + 1)
-    states = RungeKuttaInterpolant.linear(*_corners(history))
+    corners = [np.concatenate([getattr(step, name) for step in history.steps]) for name in ("t", "x")]
+    states = RungeKuttaInterpolant.linear(*corners)
     middles = 0.5 * (grid[1:] + grid[:-1])
     return PiecewiseConstant(grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1))
 
 
-def _corners(history: History) -> tuple[np.ndarray, np.ndarray]:
-    steps = [step for phase in history.phases for step in phase.steps]
-    t = np.concatenate([step.t for step in steps])
-    return t, np.concatenate([step.x for step in steps])
-
-
 def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series], dict[str, str]]:
     """Contact forces and slip velocities over the steps, impulses at the impacts, by the names of FESD-J."""
-    steps = [step for phase in history.phases for step in phase.steps]
+    steps = history.steps
     t = np.concatenate([step.t for step in steps])
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
     hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
@@ -148,5 +140,4 @@ def _told(history: History) -> str:
     if touched and history.status is not Status.GRAZING:
         said.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
     gain = sum(max(0.0, node.impact.energy_gain) for node in history.nodes if node.impact is not None)
-    said += [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
-    return "; ".join(said)
+    return "; ".join(said + energy_note(gain))
