@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import (
     check_distinct,
     check_free,
-    check_keys,
     column,
     columns,
-    component_names,
     finite,
-    mapping,
     numbers,
     scalar,
     square,
@@ -108,7 +106,7 @@ class Contact:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CLS:
+class CLS(Described):
     """Complementarity Lagrangian system (FESD-J, Eq. 1).
 
     q' = v,  M(q) v' = f_v(q, v, u) + sum_l (n_l(q) lambda_n,l + t_l(q) lambda_t,l),  0 <= lambda_n,l, f_l(q) >= 0,
@@ -150,6 +148,9 @@ class CLS:
         For wrong shapes, foreign symbols, duplicate names, non-positive nominal values, unknown keys.
     """
 
+    groups: ClassVar[tuple[str, ...]] = ("q", "v", "u", "p")
+    states: ClassVar[tuple[str, ...]] = ("q", "v")
+
     q: Any
     v: Any
     u: Any = None
@@ -177,15 +178,8 @@ class CLS:
         self._set("contacts", tuple(self.contacts))
         self._check_mass_matrix()
         self._check_contacts()
-        self._check_names()
-        self._check_nominal()
+        self._describe(force=len(self.contacts))
         check_free(self.force, {"q": self.q, "v": self.v, "u": self.u, "p": self.p}, "CLS: force")
-        given = np.zeros(self.n_p) if self.p_default is None else self.p_default
-        self._set("p_default", finite(given, "CLS: p_default", self.n_p))
-        self._set("x_initial", ca.SX.sym("x_initial", 2 * n_q))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     def _check_mass_matrix(self) -> None:
         matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])
@@ -222,69 +216,15 @@ class CLS:
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)
 
-    def _check_names(self) -> None:
-        check_keys(mapping(self.names, "CLS: names"), ("q", "v", "u", "p"), "key of names")
-        resolved = {k: component_names(self.names.get(k), k, getattr(self, k).shape[0]) for k in ("q", "v", "u", "p")}
-        every = [name for group in resolved.values() for name in group]
-        double = sorted({name for name in every if every.count(name) > 1})
-        if double:
-            raise ModelError(f"CLS: the names {', '.join(double)} are used twice.")
-        self._set("names", resolved)
-        check_keys(mapping(self.units, "CLS: units"), every, "name in units")
-
-    def _check_nominal(self) -> None:
-        check_keys(mapping(self.nominal, "CLS: nominal"), ("q", "v", "u", "force"), "key of nominal")
-        sizes = {"q": self.n_q, "v": self.n_q, "u": self.n_u, "force": len(self.contacts)}
-        resolved = {k: numbers(self.nominal.get(k, 1.0), f"CLS: nominal {k}", n) for k, n in sizes.items()}
-        for key, values in resolved.items():
-            if (values <= 0).any() or not np.isfinite(values).all():
-                raise ModelError(f"CLS: nominal values of {key} have to be positive and finite, given {values}.")
-        self._set("nominal", resolved)
-
     @property
     def n_q(self) -> int:
         """Number of generalised coordinates."""
         return int(self.q.shape[0])
 
     @property
-    def n_u(self) -> int:
-        """Number of controls."""
-        return int(self.u.shape[0])
-
-    @property
-    def n_p(self) -> int:
-        """Number of parameters."""
-        return int(self.p.shape[0])
-
-    @property
     def x(self) -> ca.SX:
         """State x = (q, v)."""
         return ca.vertcat(self.q, self.v)
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """Names of the components of x."""
-        return (*self.names["q"], *self.names["v"])
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """Names of the components of u."""
-        return tuple(self.names["u"])
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of the components of p."""
-        return tuple(self.names["p"])
-
-    @property
-    def x_nominal(self) -> np.ndarray:
-        """Typical magnitude of every state."""
-        return np.concatenate([self.nominal["q"], self.nominal["v"]])
-
-    @property
-    def u_nominal(self) -> np.ndarray:
-        """Typical magnitude of every control."""
-        return np.asarray(self.nominal["u"])
 
     def normal(self, contact: Contact) -> ca.SX:
         """Normal direction of a contact, by default the gradient of its gap (n_q,)."""

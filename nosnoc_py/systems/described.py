@@ -1,0 +1,103 @@
+"""What all systems have in common: names, units, nominal values and defaults of their states, controls, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.symbols import check_keys, component_names, finite, mapping, numbers
+
+
+class Described:
+    """A system whose vectors (`groups`, the states first) have named components.
+
+    A subclass is a frozen dataclass with one field per group and the fields `names`, `units`, `nominal`, `p_default`
+    and `x_initial`, and calls `_describe` when its symbols are checked.
+    """
+
+    groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
+    states: ClassVar[tuple[str, ...]] = ("x",)
+
+    u: Any
+    p: Any
+    names: Mapping[str, Any]
+    units: Mapping[str, str]
+    nominal: Mapping[str, Any]
+    p_default: Any
+    x_initial: Any
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__
+
+    def _describe(self, **more: int) -> None:
+        """Resolve names, nominal values (of the groups without p, and of `more`, name -> size), and defaults of p."""
+        self._check_names()
+        self._check_nominal({**{k: getattr(self, k).shape[0] for k in self.groups if k != "p"}, **more})
+        given = np.zeros(self.n_p) if self.p_default is None else self.p_default
+        self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
+        self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
+
+    def _check_names(self) -> None:
+        given = mapping(self.names, f"{self._kind}: names")
+        check_keys(given, self.groups, "key of names")
+        resolved = {k: component_names(given.get(k), k, getattr(self, k).shape[0]) for k in self.groups}
+        every = [name for group in resolved.values() for name in group]
+        double = sorted({name for name in every if every.count(name) > 1})
+        if double:
+            raise ModelError(f"{self._kind}: the names {', '.join(double)} are used twice.")
+        self._set("names", resolved)
+        check_keys(mapping(self.units, f"{self._kind}: units"), every, "name in units")
+
+    def _check_nominal(self, sizes: Mapping[str, int]) -> None:
+        given = mapping(self.nominal, f"{self._kind}: nominal")
+        check_keys(given, tuple(sizes), "key of nominal")
+        resolved = {k: numbers(given.get(k, 1.0), f"{self._kind}: nominal {k}", n) for k, n in sizes.items()}
+        for key, values in resolved.items():
+            if (values <= 0).any() or not np.isfinite(values).all():
+                raise ModelError(
+                    f"{self._kind}: nominal values of {key} have to be positive and finite, given {values}."
+                )
+        self._set("nominal", resolved)
+
+    @property
+    def n_u(self) -> int:
+        """Number of controls."""
+        return int(self.u.shape[0])
+
+    @property
+    def n_p(self) -> int:
+        """Number of parameters."""
+        return int(self.p.shape[0])
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the components of x."""
+        return tuple(name for group in self.states for name in self.names[group])
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the components of u."""
+        return tuple(self.names["u"])
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the components of p."""
+        return tuple(self.names["p"])
+
+    @property
+    def x_nominal(self) -> np.ndarray:
+        """Typical magnitude of every state."""
+        return np.concatenate([self.nominal[group] for group in self.states])
+
+    @property
+    def u_nominal(self) -> np.ndarray:
+        """Typical magnitude of every control."""
+        return np.asarray(self.nominal["u"])
