@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from nosnoc_py.api import certify, simulate, solve, transcribe
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import (
     ModelError,
     NosnocError,
@@ -31,6 +31,7 @@ from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"
@@ -58,17 +59,22 @@ __all__ = [
     "Auto",
     "CLS",
     "Certificate",
+    "FESD",
     "FESDJ",
     "OCP",
+    "PDS",
+    "PSS",
     "Bounds",
     "Constraint",
     "Contact",
     "Event",
     "EventDriven",
+    "Heaviside",
     "Homotopy",
     "MPCC",
     "MPCCResult",
     "ModelError",
+    "Modes",
     "MultiStart",
     "NosnocError",
     "OptionError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
@@ -16,7 +16,7 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.described import Described
 from nosnoc_py.transcription import transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
@@ -24,7 +24,7 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 
 def solve(
     ocp: OCP,
-    method: FESDJ | None = None,
+    method: FESD | None = None,
     solver: Strategy | MultiStart | None = None,
     *,
     guess: Any = None,
@@ -36,7 +36,7 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : FESDJ, optional
+    method : FESD or FESDJ, optional
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Default `Auto()`.
     guess : optional
@@ -53,7 +53,7 @@ def solve(
     """
     check_type(ocp, OCP, "ocp")
     solver = Auto() if solver is None else solver
-    method = FESDJ() if method is None else method
+    method = fesd.default_method(ocp.system) if method is None else method
     if isinstance(solver, MultiStart):
         check_type(method, FESDJ, "method")
         return solver.solve(ocp, method, guess=guess, callback=callback, time_limit=time_limit)
@@ -63,11 +63,11 @@ def solve(
 
 
 def simulate(
-    system: CLS,
+    system: Described,
     *,
     x0: Any,
     duration: float,
-    method: FESDJ | EventDriven | None = None,
+    method: FESD | EventDriven | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -80,13 +80,13 @@ def simulate(
 
     Parameters
     ----------
-    system : CLS
+    system : CLS, PSS, Heaviside or PDS
     x0 : (n_x,)
         Initial state.
     duration : float
         Seconds.
-    method : FESDJ or EventDriven, optional
-        Default `FESDJ()`.
+    method : FESD, FESDJ or EventDriven, optional
+        Default `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         With `FESDJ` only: number of steps of equal length; default 50 per second, at least 20. `EventDriven` chooses
         its steps.
@@ -112,9 +112,9 @@ def simulate(
     Trajectory
         Up to the step or the event where it failed, if it does: `status` says so.
     """
-    check_type(system, CLS, "system")
-    method = FESDJ() if method is None else method
-    check_type(method, (FESDJ, EventDriven), "method")
+    check_type(system, Described, "system")
+    method = fesd.default_method(system) if method is None else method
+    check_type(method, (FESD, EventDriven), "method")
     if sensitivities and not isinstance(method, EventDriven):
         raise OptionError(
             f"sensitivities: {type(method).__name__} does not compute them; give method=ns.EventDriven(...)."

@@ -16,7 +16,7 @@ from nosnoc_py.discretization.butcher import ButcherTableau, tableau
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places, fill, trajectory_series
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, TranscriptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
@@ -27,11 +27,13 @@ from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, fi
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.filippov import filippov_dcs
 from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_guess
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 
 OCP_GAMMA = 0.9
@@ -46,7 +48,7 @@ class Transcription:
     Attributes
     ----------
     ocp : OCP
-    method : FESDJ
+    method : FESD or FESDJ
     dcs : DCS
     grid : Grid
     tableau : ButcherTableau
@@ -56,7 +58,7 @@ class Transcription:
     """
 
     ocp: OCP
-    method: FESDJ
+    method: FESD
     dcs: DCS
     grid: Grid
     tableau: ButcherTableau
@@ -282,7 +284,7 @@ class Transcription:
         return "Transcription\n  " + "\n  ".join(parts)
 
 
-def transcribe(ocp: OCP, method: FESDJ) -> Transcription:
+def transcribe(ocp: OCP, method: FESD) -> Transcription:
     """Discretise an OCP: reformulate its system as a DCS, lay finite elements over the horizon, collect the MPCC.
 
     Raises
@@ -291,37 +293,24 @@ def transcribe(ocp: OCP, method: FESDJ) -> Transcription:
         If the method does not fit the system.
     """
     check_type(ocp, OCP, "ocp")
-    check_type(method, FESDJ, "method")
+    check_type(method, FESD, "method")
     return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
-def transcribe_step(system: CLS, method: FESDJ) -> Transcription:
+def transcribe_step(system: Any, method: FESD) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
-    check_type(system, CLS, "system")
-    check_type(method, FESDJ, "method")
+    check_type(system, Described, "system")
+    check_type(method, FESD, "method")
     if isinstance(method.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
     one = method.replace(control_stages=1, finite_elements=method.finite_elements)
     return _transcribe(OCP(system, horizon=1.0), one, SIMULATION_GAMMA, simulation=True)
 
 
-def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, simulation: bool) -> Transcription:
+def _transcribe(ocp: OCP, method: FESD, gamma: float, *, simulation: bool) -> Transcription:
     """An OCP has controls as variables; a simulation step has them, and x0, as parameters."""
     system = ocp.system
-    if not isinstance(system, CLS):
-        raise OptionError(f"{type(method).__name__} needs a CLS, given {type(system).__name__}.")
-    dcs = contact_dcs(
-        system,
-        running_cost=ocp.stage_cost,
-        impulse_form=method.impulse_form,
-        friction_cone=method.friction_cone,
-        polyhedral_directions=method.polyhedral_directions,
-        gap_rate=gap_rate_of(method, system, simulation=simulation),
-        isolate_forces=method.isolate_forces,
-        rest_velocity=rest_velocity_of(method, simulation=simulation),
-        lift_acceleration=method.lift_acceleration,
-        epsilon_c=method.epsilon_c,
-    )
+    dcs = dcs_of(system, method, ocp.stage_cost, simulation=simulation)
     scheme = tableau(method.scheme, method.rk_stages)
     builder = ProgramBuilder()
     p = builder.parameter("p", system.parameter_names, ocp.p)
@@ -354,6 +343,35 @@ def _transcribe(ocp: OCP, method: FESDJ, gamma: float, *, simulation: bool) -> T
         mpcc=mpcc,
         elements=elements,
         reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
+    )
+
+
+def dcs_of(system: Any, method: FESD, running_cost: Any, *, simulation: bool) -> DCS:
+    """The DCS that a method makes of a system.
+
+    Raises
+    ------
+    OptionError
+        If the method is for another kind of system: the message says which one fits.
+    """
+    if isinstance(system, CLS) != isinstance(method, FESDJ):
+        fits = "FESDJ" if isinstance(system, CLS) else "FESD"
+        raise OptionError(
+            f"method: {type(method).__name__} does not fit a {type(system).__name__}; use ns.{fits}(...)."
+        )
+    if not isinstance(method, FESDJ):
+        return filippov_dcs(system, running_cost=running_cost, dcs_mode=method.dcs_mode)
+    return contact_dcs(
+        system,
+        running_cost=running_cost,
+        impulse_form=method.impulse_form,
+        friction_cone=method.friction_cone,
+        polyhedral_directions=method.polyhedral_directions,
+        gap_rate=gap_rate_of(method, system, simulation=simulation),
+        isolate_forces=method.isolate_forces,
+        rest_velocity=rest_velocity_of(method, simulation=simulation),
+        lift_acceleration=method.lift_acceleration,
+        epsilon_c=method.epsilon_c,
     )
 
 

@@ -14,7 +14,8 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 class PairRows:
     """Rows of one pair in one element: a and b at the RK stages (n_s, n) and at the left boundary (n,) or nowhere (0,).
 
-    `end` (n_s,) are the weights that give the value of b at the right boundary.
+    A side a that is continuous has one row more, at the right boundary, where no stage lies there. `end` (n_s,) are the
+    weights that give the value of b at the right boundary.
     """
 
     a_left: np.ndarray
@@ -43,7 +44,7 @@ def _both(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _stage_by_stage(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(rows.a[j : j + 1, i], rows.b[j : j + 1, i]) for j in range(len(rows.a))]
+    return [(rows.a[j : j + 1, i], rows.b[j : j + 1, i]) for j in range(len(rows.b))]
 
 
 CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]] = {

@@ -16,8 +16,8 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
-from nosnoc_py.discretization.grid import Grid
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.discretization.options import FESD
 from nosnoc_py.discretization.step_equilibration import Step, equilibrate, isolate, step_bounds
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
@@ -39,6 +39,11 @@ class Element:
     cost: ca.SX
     impacts: ca.SX
     rows: dict[str, PairRows]
+    edge: Edge
+
+
+Edge = dict[str, np.ndarray]
+"""Rows of side a of the continuous pairs at the right boundary of an element, by name of the pair."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,6 +64,7 @@ class _Functions:
         self.equations = [(e, ca.Function("equation", arguments, [e.expression])) for e in dcs.equations]
         self.sides = {p.name: ca.Function("sides", arguments, [p.a, p.b]) for p in dcs.pairs}
         self.state_side = {p.name: ca.Function("left", [dcs.x, dcs.p], [p.a]) for p in dcs.pairs if _is_state_side(p)}
+        self.edge_equations = [(e, function) for e, function in self.equations if e.boundary]
         self.inequalities = [(e, ca.Function("inequality", arguments, [e.expression])) for e in dcs.inequalities]
         self.coherences = [
             (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight])) for c in dcs.coherences
@@ -107,7 +113,7 @@ class FiniteElements:
     builder: ProgramBuilder
     dcs: DCS
     tableau: ButcherTableau
-    options: FESDJ
+    options: FESD
     bounds: StateBounds
     p: ca.SX
     default_gamma: float
@@ -117,13 +123,14 @@ class FiniteElements:
         functions = _Functions(self.dcs, self.tableau)
         elements: list[Element] = []
         x_minus = x_initial
+        edge = self._edge(functions, At(0), START, x_initial, controls[0])
         for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
             first = len(elements)
             relative = [self._step(At(k, n)) for n in range(count)]
             self.builder.constraint("stage_length", At(k), sum(relative, ca.SX(0)) - count)
             for n, s in enumerate(relative):
-                elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k]))
-                x_minus = elements[-1].x_right
+                elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k], edge))
+                x_minus, edge = elements[-1].x_right, elements[-1].edge
             if self.options.switch_detection:
                 steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
@@ -137,7 +144,7 @@ class FiniteElements:
         lower, upper = step_bounds(self.options, self.default_gamma)
         return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0)
 
-    def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX) -> Element:
+    def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX, before: Edge) -> Element:
         boundary, x_left, impacts = self._left_boundary(f, at, h, x_minus)
         n_s, stages = self.tableau.stages, range(self.tableau.stages)
         places = [At(at.stage, at.element, j) for j in stages]
@@ -156,15 +163,16 @@ class FiniteElements:
         for inequality, function in f.inequalities:
             for j in stages:
                 self._equation(inequality, function(X[j], Z[j], u, self.p), places[j], upper=np.inf)
-        node = (x_minus, boundary, h, self.p)
-        rows = self._pairs(f, at, x_left, node, X, Z, u)
-        if self.options.switch_detection:
-            self._coherences(f, at, node, X, Z)
         if self.tableau.stiffly_accurate:
-            x_right = X[n_s - 1]
+            x_right, edge = X[n_s - 1], {}
         else:
             x_right = self._state("x_right", at)
             self.builder.constraint("right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale)
+            edge = self._edge(f, at, RIGHT, x_right, u)
+        node = (x_minus, boundary, h, self.p)
+        rows = self._pairs(f, at, x_left, node, X, Z, u, before, edge)
+        if self.options.switch_detection:
+            self._coherences(f, at, node, X, Z)
         return Element(
             at=at,
             h=h,
@@ -177,7 +185,23 @@ class FiniteElements:
             cost=cost,
             impacts=impacts,
             rows=rows,
+            edge=edge or {pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous},
         )
+
+    def _edge(self, f: _Functions, at: At, where: str, x: ca.SX, u: ca.SX) -> Edge:
+        """Continuous variables at a boundary where no stage lies, and their equations."""
+        if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
+            return {}
+        named = [replace(v, name=v.name + where) for v in self.dcs.variables]
+        made = [self._variable(v, at) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
+        z = ca.vertcat(ca.SX(0, 1), *made)
+        for equation, function in f.edge_equations:
+            self._equation(replace(equation, name=equation.name + where), function(x, z, u, self.p), at)
+        return {
+            pair.name: self.builder.left.add(pair.a_labels, f.sides[pair.name](x, z, u, self.p)[0], at)
+            for pair in self.dcs.pairs
+            if pair.continuous
+        }
 
     def _pairs(
         self,
@@ -188,6 +212,8 @@ class FiniteElements:
         X: list[ca.SX],
         Z: list[ca.SX],
         u: ca.SX,
+        before: Edge,
+        after: Edge,
     ) -> dict[str, PairRows]:
         found = {}
         end = end_weights(self.tableau)
@@ -198,7 +224,10 @@ class FiniteElements:
                 place = At(at.stage, at.element, j)
                 a_rows.append(self.builder.left.add(pair.a_labels, a, place))
                 b_rows.append(self.builder.right.add(pair.b_labels, b, place))
-            a_left = b_left = np.zeros(0, int)
+            a_left = before.get(pair.name, np.zeros(0, int))
+            b_left = np.zeros(0, int)
+            if pair.name in after:
+                a_rows.append(after[pair.name])
             if pair.name in f.state_side:
                 a_left = self.builder.left.add(pair.a_labels, f.state_side[pair.name](x_left, self.p), at)
             elif pair.left is not None:
@@ -261,7 +290,7 @@ class FiniteElements:
 
 def _is_state_side(pair: Pair) -> bool:
     """Whether side a is a function of the state, which the left boundary then has, too."""
-    return pair.left is None and pair.cross != "none"
+    return pair.left is None and pair.cross != "none" and not pair.continuous
 
 
 def end_weights(tableau: ButcherTableau) -> np.ndarray:

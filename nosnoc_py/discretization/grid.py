@@ -9,6 +9,10 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 
+# Variables that are continuous have values of their own where no stage lies: at the start and, for some schemes, at the
+# right ends of elements. Their blocks carry these suffixes.
+START, RIGHT = " (start)", " (right)"
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.discretization.grid import RIGHT, START, Grid
 from nosnoc_py.mpcc.layout import At, Block
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
@@ -52,7 +52,7 @@ class Places:
         nodes = self.nodes[at.stage or 0]
         if at.element is None:
             return float(0.5 * (nodes[0] + nodes[-1]) if name == "u" else nodes[0])
-        inside = 1.0 if name == "x_right" else 0.0 if at.rk is None else float(self.c[at.rk])
+        inside = 1.0 if name == "x_right" or name.endswith(RIGHT) else 0.0 if at.rk is None else float(self.c[at.rk])
         return float(nodes[at.element] + inside * (nodes[at.element + 1] - nodes[at.element]))
 
     def relative(self, at: At) -> float:
@@ -135,8 +135,9 @@ def fill(
         elif block.name == "s":
             w[block.rows] = places.relative(block.at)
         else:
-            if block.name in at_stage:
-                w[block.rows] = np.asarray(at_stage[block.name](state(t, "-"), p)).reshape(-1)
+            name = block.name.removesuffix(START).removesuffix(RIGHT)
+            if name in at_stage:
+                w[block.rows] = np.asarray(at_stage[name](state(t, "-"), p)).reshape(-1)
             _fill_named(w, block, t, series)
     return w
 

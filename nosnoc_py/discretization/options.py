@@ -13,7 +13,66 @@ Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
 Equilibration = Literal["heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"]
 
 
-class FESDJ(Options):
+class FESD(Options):
+    """Finite elements with switch detection (FESD), for Filippov systems and projected dynamics.
+
+    Parameters
+    ----------
+    control_stages : int
+        N, intervals of equal length with constant control each.
+    finite_elements : int or tuple of int
+        N_FE, elements per control stage; a tuple has one number per control stage.
+    rk_stages : int
+        n_s, Runge-Kutta stages per element.
+    scheme : {"radau_iia", "gauss_legendre"}
+    cross_complementarity : {"fe_stage", "stage_fe", "fe_fe", "stage_stage"}
+        How the products of one element are added up: the first word for the continuous side (gap), the second for the
+        side that jumps (force); "fe" is the sum over the element. "fe_fe" is the one to use with equality relaxations.
+    step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"}
+        How step lengths are made equal where nothing switches (Eqs. 26-30, Remark 4). The heuristics add a small
+        penalty; "l2_relaxed" weights it with the indicator; "direct" imposes the equations.
+        Without the active-set finish "direct" and "none" miss some inelastic landings.
+    equilibration_weight : float
+        Weight of the penalties. They are reported as `penalty`, never inside `objective`.
+    equilibration_epsilon : float
+        eta is replaced by tanh(eta / epsilon) (after Eq. 30).
+    switch_detection : bool
+        False fixes all steps and drops the cross complementarity: an ordinary Runge-Kutta method, the negative control.
+    gamma_h : float, optional
+        h lies in [(1 - gamma_h) h0, (1 + gamma_h) h0]. Default .9 in optimal control (an element of length zero may
+        carry a finite impulse without restitution) and .9999 in simulation, where events lie anywhere.
+    dcs_mode : {"stewart", "step"}
+        How a piecewise smooth system is written: by convex multipliers of its regions, or by step functions of its
+        switching functions.
+    """
+
+    control_stages: int = Field(default=1, ge=1)
+    finite_elements: int | tuple[int, ...] = 2
+    rk_stages: int = Field(default=2, ge=1, le=12)
+    scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
+    cross_complementarity: Aggregation = "fe_stage"
+    step_equilibration: Equilibration = "heuristic_mean"
+    equilibration_weight: float = Field(default=1e-2, ge=0)
+    equilibration_epsilon: float = Field(default=1e-2, gt=0)
+    switch_detection: bool = True
+    gamma_h: float | None = Field(default=None, ge=0, le=1)
+    dcs_mode: Literal["stewart", "step"] = "stewart"
+
+    @field_validator("finite_elements")
+    @classmethod
+    def _positive(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
+        if any(n < 1 for n in ((value,) if isinstance(value, int) else value)) or value == ():
+            raise ValueError("every control stage needs at least one finite element")
+        return value
+
+    @property
+    def elements_per_stage(self) -> tuple[int, ...]:
+        """Finite elements of every control stage; the caller checks the length."""
+        n = self.finite_elements
+        return (n,) * self.control_stages if isinstance(n, int) else n
+
+
+class FESDJ(FESD):
     """Finite elements with switch and jump detection (FESD-J), for contact mechanics.
 
     Parameters
@@ -67,16 +126,6 @@ class FESDJ(Options):
         place of Eq. 18.
     """
 
-    control_stages: int = Field(default=1, ge=1)
-    finite_elements: int | tuple[int, ...] = 2
-    rk_stages: int = Field(default=2, ge=1, le=12)
-    scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
-    cross_complementarity: Aggregation = "fe_stage"
-    step_equilibration: Equilibration = "heuristic_mean"
-    equilibration_weight: float = Field(default=1e-2, ge=0)
-    equilibration_epsilon: float = Field(default=1e-2, gt=0)
-    switch_detection: bool = True
-    gamma_h: float | None = Field(default=None, ge=0, le=1)
     impulse_form: Literal["sum", "product"] = "sum"
     friction_cone: FrictionCone = "auto"
     polyhedral_directions: int = Field(default=8, ge=4, multiple_of=2)
@@ -86,16 +135,3 @@ class FESDJ(Options):
     lift_acceleration: bool | None = None
     initial_impulse: bool = True
     epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)
-
-    @field_validator("finite_elements")
-    @classmethod
-    def _positive(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
-        if any(n < 1 for n in ((value,) if isinstance(value, int) else value)) or value == ():
-            raise ValueError("every control stage needs at least one finite element")
-        return value
-
-    @property
-    def elements_per_stage(self) -> tuple[int, ...]:
-        """Finite elements of every control stage; the caller checks the length."""
-        n = self.finite_elements
-        return (n,) * self.control_stages if isinstance(n, int) else n

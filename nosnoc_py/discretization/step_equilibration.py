@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.cross_complementarity import PairRows
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.options import FESD
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf
@@ -59,7 +59,7 @@ def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
     return ca.sum1(values[[int(row) for row in np.unique(chosen)]])
 
 
-def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, options: FESDJ) -> None:
+def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, options: FESD) -> None:
     """Add the step equilibration of one control stage.
 
     Whatever the mode, the exact equations (26) are handed over as switched equations: the active-set finish imposes
@@ -78,7 +78,7 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
     builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
 
 
-def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESDJ) -> None:
+def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESD) -> None:
     """Add what fixes the time of switches that the complementarities leave open, between the elements of a stage."""
     G, H = builder.quantities()
     for before, after in pairwise(steps):
@@ -120,7 +120,7 @@ PENALTIES: dict[str, Callable[[ProgramBuilder, list[Step], list[Eta]], ca.SX]] =
 }
 
 
-def step_bounds(options: FESDJ, default_gamma: float) -> tuple[float, float]:
+def step_bounds(options: FESD, default_gamma: float) -> tuple[float, float]:
     """Bounds of s = h / h0."""
     if not options.switch_detection:
         return 1.0, 1.0

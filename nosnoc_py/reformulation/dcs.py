@@ -31,6 +31,8 @@ class Variable:
         from the left limit, p and the flags `hit` of the jump law. Default `initial`.
     impulsive : bool
         For boundary variables: zero where no jump is allowed.
+    boundary : bool
+        For algebraic variables: it is continuous in time and has values at the boundaries of elements, too.
     """
 
     name: str
@@ -42,16 +44,22 @@ class Variable:
     scale: Any = 1.0
     estimate: ca.SX | None = None
     impulsive: bool = False
+    boundary: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Equation:
-    """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row."""
+    """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row.
+
+    `boundary` says that it holds at the boundaries of elements, too; it then has no algebraic variables but those that
+    have values there.
+    """
 
     name: str
     expression: ca.SX
     components: tuple[str, ...]
     scale: Any = 1.0
+    boundary: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,6 +77,9 @@ class Pair:
         symbols. Default: a is a function of the state, and evaluated there.
     b_left : SX (n,), optional
         What b is there, for cross = "both".
+    continuous : bool
+        a is made of algebraic variables that are continuous in time: at the left boundary it has the value of the right
+        end of the element before, across control stages, too.
     cross : {"left", "both", "none"}
         Which products an element forbids: all b at stages against all a at stages and at the left boundary (the rule
         that detects switches); the same with b at the left boundary, too; or only those at the same stage.
@@ -87,6 +98,7 @@ class Pair:
     b_labels: tuple[str, ...]
     left: ca.SX | None = None
     b_left: ca.SX | None = None
+    continuous: bool = False
     cross: Literal["left", "both", "none"] = "left"
     split: bool = False
     components: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ class Checks:
         pairs = [pair for pair in dcs.pairs if pair.left is None and pair.cross != "none" and pair.events is not None]
         names = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
         self._columns = [names.index((pair.name, i)) for pair in pairs for i in range(pair.a.numel())]
+        self._jumps = dcs.jump is not None
         self._c, self._active = problem.tableau.c, problem.method.switch_detection
         sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in pairs])
         self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [sides])
@@ -41,8 +42,8 @@ class Checks:
         A very short element can carry a finite impulse by a huge force and so evade the restitution law, with
         residuals of 1e-16. Slower than `RESTING` a body that bounces on may as well be at rest.
         """
-        if not self._active:
-            return False  # with fixed steps a force is all that can catch a body
+        if not self._active or not self._jumps:
+            return False  # with fixed steps, or without impacts, a force is all that can catch a body
         closed = self.closed(r)
         earlier = np.vstack([np.zeros_like(closed[:1]) if before is None else before[None], closed[:-1]])
         rates = np.asarray(self._rates(r.x_left.T, u, p)).T

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout, trajectory_fields
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import energy_note, seconds_of
 from nosnoc_py.simulation.filling import is_exact
-from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, MPCCStep, NewtonStepper
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep, NewtonStepper
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
@@ -82,19 +82,22 @@ class Simulator:
         Solves every step as an MPCC, without Newton's method.
     """
 
-    def __init__(
-        self, system: CLS, method: FESDJ | None = None, *, step: float, solver: Strategy | None = None
-    ) -> None:
+    def __init__(self, system: CLS, method: FESD | None = None, *, step: float, solver: Strategy | None = None) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
-        method = FESDJ() if method is None else method
+        method = default_method(system) if method is None else method
         self.system, self.length = system, float(step)
         self.solver = SIMULATION_SOLVER if solver is None else solver
         check_type(self.solver, Strategy, "solver")
         self.problem = transcribe_step(system, method)
-        self._checks, self._mpcc_step = Checks(self.problem), MPCCStep(system, self.problem, self.solver)
-        exact = method.switch_detection and is_exact(system, method.friction_cone)
-        self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
+        self._checks, self._newton_step = Checks(self.problem), None
+        self._mpcc_step: MPCCStep | FilippovStep
+        if isinstance(method, FESDJ):
+            self._mpcc_step = MPCCStep(system, self.problem, self.solver)
+            exact = method.switch_detection and is_exact(system, method.friction_cone)
+            self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
+        else:
+            self._mpcc_step = FilippovStep(self.problem, self.solver)
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
         """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
@@ -167,7 +170,7 @@ def run(
     *,
     x0: Any,
     duration: float,
-    method: FESDJ | None,
+    method: FESD | None,
     steps: int | None,
     u: Any,
     p: Any,
@@ -176,7 +179,7 @@ def run(
     time_limit: float | None,
 ) -> Trajectory:
     """A loop over `Simulator.step`; see `nosnoc_py.simulate`."""
-    method = FESDJ() if method is None else method
+    method = default_method(system) if method is None else method
     length, count = _steps(duration, steps, _rows(u))
     control = control_of(u, system.n_u, duration)
     simulator = Simulator(system, method, step=length, solver=solver)
@@ -204,6 +207,11 @@ def run(
             status = stop
             break
     return _trajectory(simulator, state, parts, controls, status, notes)
+
+
+def default_method(system: Any) -> FESD:
+    """The finite elements that fit a system."""
+    return FESDJ() if isinstance(system, CLS) else FESD()
 
 
 def _told(notes: list[str], failed: bool, gain: float) -> str:

@@ -183,6 +183,23 @@ class MPCCStep:
         return Filling(self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True))
 
 
+class FilippovStep:
+    """A step of a system without jumps as an MPCC: from its start, and from a start in the middle of everything."""
+
+    def __init__(self, problem: Transcription, solver: Strategy) -> None:
+        self._problem, self._solver = problem, solver
+
+    def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
+        """Results of one attempt after the other, until a time.monotonic() stamp."""
+        problem = self._problem
+        rest = problem.initial_guess(None, values)
+        for w in (rest, np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)):
+            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+            yield self._solver.run(problem.mpcc, w, values, solvers=problem.solvers, time_limit=left)
+            if time.monotonic() > deadline:
+                return
+
+
 def _with_stages(step: NewtonStep, c: np.ndarray) -> NewtonStep:
     """A step with one RK stage written with the stages c: states on straight lines, constant forces."""
     line = c[None, :, None]

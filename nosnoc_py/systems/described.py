@@ -22,6 +22,7 @@ class Described:
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("x",)
 
+    x: Any
     u: Any
     p: Any
     names: Mapping[str, Any]

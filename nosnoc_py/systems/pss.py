@@ -1,0 +1,290 @@
+"""Filippov systems: piecewise smooth systems by regions (PSS) and by step functions (Heaviside)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.symbols import check_distinct, check_free, column, finite, numbers, symbols
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """A partition of the state space into regions, each with its own flow.
+
+    Region i is where the switching functions have the signs of row i of the sign matrix S, or, with Stewart's indicator
+    functions g, where g_i is the smallest of them. Both may be given only as one of the two: g = -S c.
+
+    Parameters
+    ----------
+    name : str
+        Names the multipliers theta[name][i], lambda[name][i].
+    flows : sequence of SX (n_x,)
+        One per region.
+    functions : SX (n_c,), optional
+        Switching functions c(x).
+    signs : (n_f, n_c), optional
+        Entries +1 and -1, and 0 where a function does not bound a region; such a region is split into one for each
+        combination of signs.
+    indicators : SX (n_f,), optional
+        Stewart's indicator functions g(x), in place of functions and signs.
+
+    Raises
+    ------
+    ModelError
+        If shapes do not match, signs are others than -1, 0, 1, or regions overlap or leave gaps.
+    """
+
+    name: str
+    flows: Sequence[Any] = field(kw_only=True)
+    functions: Any = field(default=None, kw_only=True)
+    signs: Any = field(default=None, kw_only=True)
+    indicators: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        what = f"modes {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"Modes: the name has to be a non-empty string, given {self.name!r}.")
+        if not isinstance(self.flows, list | tuple) or len(self.flows) < 2:
+            raise ModelError(f"{what}: flows: expected a list of two or more vectors, one for each region.")
+        flows = tuple(column(flow, f"{what}: flow {i}") for i, flow in enumerate(self.flows))
+        sizes = {flow.shape[0] for flow in flows}
+        if len(sizes) > 1:
+            raise ModelError(f"{what}: the flows of all regions need the same length, given {sorted(sizes)}.")
+        object.__setattr__(self, "flows", flows)
+        if (self.indicators is None) == (self.functions is None):
+            raise ModelError(f"{what}: give either functions with signs, or indicators.")
+        if self.indicators is not None:
+            if self.signs is not None:
+                raise ModelError(f"{what}: indicators need no signs; the smallest one tells the region.")
+            g = column(self.indicators, f"{what}: indicators", len(flows))
+            object.__setattr__(self, "indicators", g)
+            return
+        c = column(self.functions, f"{what}: functions")
+        object.__setattr__(self, "functions", c)
+        signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
+        corners = _corners(c.shape[0])
+        owners = [_owner(signs, corner, what) for corner in corners]
+        if (signs == 0.0).any():
+            # Stewart's indicators need all signs: a region that a function does not bound becomes several.
+            object.__setattr__(self, "flows", tuple(flows[i] for i in owners))
+            signs = corners
+        object.__setattr__(self, "signs", signs)
+        object.__setattr__(self, "indicators", -ca.DM(signs) @ c)
+
+    @property
+    def count(self) -> int:
+        """Number of regions."""
+        return len(self.flows)
+
+
+def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndarray:
+    """The matrix S, by default all combinations of signs of the functions; every point lies in one region."""
+    if given is None:
+        raise ModelError(f"{what}: functions need signs, a matrix with one row per region.")
+    signs = np.atleast_2d(np.array(given, dtype=float))
+    signs = signs.T if signs.shape == (functions, regions) and functions == 1 and regions > 1 else signs
+    if signs.shape != (regions, functions):
+        raise ModelError(
+            f"{what}: signs: expected one row per region and one column per function, {(regions, functions)}, given "
+            f"{signs.shape}."
+        )
+    if not np.isin(signs, (-1.0, 0.0, 1.0)).all():
+        raise ModelError(f"{what}: signs have to be -1, 0 or 1, given {sorted(set(signs.ravel()))}.")
+    return signs
+
+
+def _corners(functions: int) -> np.ndarray:
+    """All combinations of signs, one per row."""
+    return np.array([[1.0 if k >> j & 1 else -1.0 for j in range(functions)] for k in range(2**functions)])
+
+
+def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
+    """The only region where the functions have the signs of a corner."""
+    inside = [i for i, row in enumerate(signs) if ((row == 0) | (row == corner)).all()]
+    if len(inside) != 1:
+        where = ", ".join("+" if sign > 0 else "-" for sign in corner)
+        said = "no region" if not inside else f"the regions {', '.join(map(str, inside))}"
+        raise ModelError(f"{what}: where the functions have the signs ({where}) there is {said}; expected one.")
+    return inside[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PSS(Described):
+    """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
+
+    On boundaries of regions the flow is Filippov's: a convex combination, so that x may slide along them.
+
+    Parameters
+    ----------
+    x : SX (n_x,)
+    u, p : SX, optional
+        Controls and parameters.
+    flow : SX (n_x,), optional
+        What is common to all regions; default zero.
+    modes : Modes or sequence of Modes
+        Independent partitions (two dry frictions, say) are cheaper than their product.
+    names, units, nominal, p_default
+        As in `CLS`; keys "x", "u", "p".
+    """
+
+    x: Any
+    u: Any = None
+    p: Any = None
+    flow: Any = None
+    modes: Any
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_symbols(self)
+        n_x = self.x.shape[0]
+        self._set("flow", column(ca.SX(n_x, 1) if self.flow is None else self.flow, "PSS: flow", n_x))
+        modes = (self.modes,) if isinstance(self.modes, Modes) else tuple(self.modes)
+        if not modes or not all(isinstance(m, Modes) for m in modes):
+            raise ModelError("PSS: modes: expected ns.Modes or a list of them.")
+        if len({m.name for m in modes}) < len(modes):
+            raise ModelError("PSS: two partitions have the same name; give each a name of its own.")
+        allowed = {"x": self.x, "u": self.u, "p": self.p}
+        for m in modes:
+            if m.flows[0].shape[0] != n_x:
+                raise ModelError(f"modes {m.name!r}: flows: expected {n_x} rows, given {m.flows[0].shape[0]}.")
+            check_free(ca.vertcat(*m.flows), allowed, f"modes {m.name!r}: flows")
+            check_free(m.indicators, {"x": self.x, "p": self.p}, f"modes {m.name!r}: functions")
+        check_free(self.flow, allowed, "PSS: flow")
+        self._set("modes", modes)
+        self._describe()
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
+        """Return a state as a vector (n_x,)."""
+        return finite(x, what, self.x.shape[0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Heaviside(Described):
+    """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
+
+    Parameters
+    ----------
+    x, alpha : SX
+    u, p : SX, optional
+    functions : SX (n_alpha,)
+        Switching functions c(x).
+    flow : SX (n_x,)
+        In x, u, alpha and p; products of alphas are lifted.
+    names, units, nominal, p_default
+        As in `CLS`; keys "x", "u", "p".
+    """
+
+    x: Any
+    alpha: Any
+    u: Any = None
+    p: Any = None
+    functions: Any
+    flow: Any
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._set("alpha", symbols(self.alpha, "Heaviside: alpha"))
+        _check_symbols(self, alpha=self.alpha)
+        n_x, n_a = self.x.shape[0], self.alpha.shape[0]
+        if n_a == 0:
+            raise ModelError("Heaviside: expected at least one step function alpha.")
+        self._set("functions", column(self.functions, "Heaviside: functions", n_a))
+        self._set("flow", column(self.flow, "Heaviside: flow", n_x))
+        check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
+        check_free(self.flow, {"x": self.x, "u": self.u, "alpha": self.alpha, "p": self.p}, "Heaviside: flow")
+        self._describe()
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
+        """Return a state as a vector (n_x,)."""
+        return finite(x, what, self.x.shape[0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PDS(Described):
+    """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
+
+    x' = flow + E^-1 grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0.
+
+    Parameters
+    ----------
+    x : SX (n_x,)
+    u, p : SX, optional
+    flow : SX (n_x,)
+    constraints : SX (n_c,)
+        c(x).
+    metric : (n_x, n_x), optional
+        E, symmetric and positive definite; default the identity.
+    constraint_names : sequence of str, optional
+    names, units, nominal, p_default
+        As in `CLS`; keys "x", "u", "p".
+    """
+
+    x: Any
+    u: Any = None
+    p: Any = None
+    flow: Any
+    constraints: Any
+    metric: Any = None
+    constraint_names: Any = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_symbols(self)
+        n_x = self.x.shape[0]
+        allowed = {"x": self.x, "u": self.u, "p": self.p}
+        self._set("flow", column(self.flow, "PDS: flow", n_x))
+        check_free(self.flow, allowed, "PDS: flow")
+        self._set("constraints", column(self.constraints, "PDS: constraints"))
+        check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
+        self._set("metric", _metric(self.metric, n_x))
+        count = self.constraints.shape[0]
+        given = tuple(f"c_{i}" for i in range(count)) if self.constraint_names is None else tuple(self.constraint_names)
+        if len(given) != count or len(set(given)) != count:
+            raise ModelError(f"PDS: constraint_names: expected {count} different names, given {given!r}.")
+        self._set("constraint_names", given)
+        self._describe()
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
+        """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set."""
+        state = finite(x, what, self.x.shape[0])
+        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        values = np.array(ca.Function("c", [self.x, self.p], [self.constraints])(state, parameters)).reshape(-1)
+        for name, value in zip(self.constraint_names, values, strict=True):
+            if not value >= -tolerance:
+                raise ModelError(f"{what} violates constraint {name!r}: its value is {value:.6g}, expected >= 0.")
+        return state
+
+
+def _check_symbols(system: Any, **more: ca.SX) -> None:
+    """x, u and p are distinct symbols."""
+    for name in ("x", "u", "p"):
+        system._set(name, symbols(getattr(system, name), f"{system._kind}: {name}"))
+    if system.x.shape[0] == 0:
+        raise ModelError(f"{system._kind}: x needs at least one component.")
+    check_distinct({"x": system.x, "u": system.u, "p": system.p, **more})
+
+
+def _metric(given: Any, n_x: int) -> np.ndarray:
+    matrix = np.eye(n_x) if given is None else np.array(given, dtype=float)
+    if matrix.shape != (n_x, n_x) or not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() <= 0:
+        raise ModelError(f"PDS: metric has to be a symmetric positive definite matrix {(n_x, n_x)}, given {given!r}.")
+    return matrix
