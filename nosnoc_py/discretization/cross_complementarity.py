@@ -58,4 +58,4 @@ def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, *, split: boo
     """Hand the vanishing products of one pair in one element to the program."""
     for i in range(rows.a.shape[1]):
         for left, right in CROSS[rule](rows, i):
-            builder.group(left, right, split=split)
+            builder.group(np.unique(left), np.unique(right), split=split)  # one value per element is one row

@@ -149,7 +149,8 @@ class FiniteElements:
         n_s, stages = self.tableau.stages, range(self.tableau.stages)
         places = [At(at.stage, at.element, j) for j in stages]
         X = [self._state("x", place) for place in places]
-        Z = [ca.vertcat(ca.SX(0, 1), *[self._variable(v, place) for v in self.dcs.variables]) for place in places]
+        shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
+        Z = [self._algebraic(shared, place) for place in places]
         residual, right, cost = f.element(h, x_left, ca.horzcat(*X), ca.horzcat(*Z), u, self.p)
         n_x = self.dcs.x.numel()
         for j in stages:
@@ -187,6 +188,11 @@ class FiniteElements:
             rows=rows,
             edge=edge or {pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous},
         )
+
+    def _algebraic(self, shared: dict[str, ca.SX], at: At) -> ca.SX:
+        """All algebraic variables at a stage; `shared` are those of its element."""
+        own = [shared[v.name] if v.per_element else self._variable(v, at) for v in self.dcs.variables]
+        return ca.vertcat(ca.SX(0, 1), *own)
 
     def _edge(self, f: _Functions, at: At, where: str, x: ca.SX, u: ca.SX) -> Edge:
         """Continuous variables at a boundary where no stage lies, and their equations."""

@@ -33,6 +33,8 @@ class Variable:
         For boundary variables: zero where no jump is allowed.
     boundary : bool
         For algebraic variables: it is continuous in time and has values at the boundaries of elements, too.
+    per_element : bool
+        For algebraic variables: one value per finite element, not one per RK stage.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Variable:
     estimate: ca.SX | None = None
     impulsive: bool = False
     boundary: bool = False
+    per_element: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

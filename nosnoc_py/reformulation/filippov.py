@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import casadi as ca
@@ -106,26 +107,32 @@ def step_dcs(system: PSS, running_cost: Any = 0) -> DCS:
                 f"modes {modes.name!r}: step functions need switching functions and signs, given indicators; use "
                 "dcs_mode='stewart'."
             )
-        alpha, made = _step(modes.name, modes.functions)
+        alpha, made = step_functions(modes.name, modes.functions)
         theta, lifts = _products(modes, alpha)
-        variables += [*made[0], *lifts[0]]
-        equations += [*made[1], *lifts[1]]
-        pairs += made[2]
+        variables += [*made.variables, *lifts[0]]
+        equations += [*made.equations, *lifts[1]]
+        pairs += made.pairs
         flow += ca.horzcat(*modes.flows) @ theta
     return _dcs(system, flow, running_cost, variables, equations, pairs)
 
 
 def heaviside_dcs(system: Heaviside, running_cost: Any = 0) -> DCS:
     """alpha_i in argmin over [0, 1] of -c_i(x) alpha_i, through its KKT conditions."""
-    alpha, (variables, equations, pairs) = _step("", system.functions)
+    alpha, made = step_functions("", system.functions)
     flow = ca.substitute(system.flow, system.alpha, alpha)
-    return _dcs(system, flow, running_cost, variables, equations, pairs)
+    return _dcs(system, flow, running_cost, made.variables, made.equations, made.pairs)
 
 
-Made = tuple[list[Variable], list[Equation], list[Pair]]
+@dataclass(frozen=True, eq=False)
+class Made:
+    """Parts of a DCS."""
+
+    variables: list[Variable]
+    equations: list[Equation]
+    pairs: list[Pair]
 
 
-def _step(name: str, functions: ca.SX) -> tuple[ca.SX, Made]:
+def step_functions(name: str, functions: ca.SX, *, per_element: bool = False) -> tuple[ca.SX, Made]:
     """Step functions of c: c = lambda_p - lambda_n, lambda_n against alpha, lambda_p against 1 - alpha."""
     count = functions.shape[0]
 
@@ -139,7 +146,15 @@ def _step(name: str, functions: ca.SX) -> tuple[ca.SX, Made]:
     low, high = ca.SX.sym("lambda_n", count), ca.SX.sym("lambda_p", count)
     parts = ((low, "lambda_n", ca.fmax(-functions, 0)), (high, "lambda_p", ca.fmax(functions, 0)))
     variables = [
-        Variable(name=title("alpha"), symbol=alpha, components=labels("alpha"), lower=0.0, upper=1.0, initial=0.5),
+        Variable(
+            name=title("alpha"),
+            symbol=alpha,
+            components=labels("alpha"),
+            lower=0.0,
+            upper=1.0,
+            initial=0.5,
+            per_element=per_element,
+        ),
         *[
             Variable(
                 name=title(key),
@@ -171,7 +186,7 @@ def _step(name: str, functions: ca.SX) -> tuple[ca.SX, Made]:
             (high, "lambda_p", 1 - alpha, "1 - alpha"),
         )
     ]
-    return alpha, (variables, [balance], pairs)
+    return alpha, Made(variables, [balance], pairs)
 
 
 def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, tuple[list[Variable], list[Equation]]]:
