@@ -10,7 +10,11 @@ from nosnoc_py.options import Options
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
 Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
-Equilibration = Literal["heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"]
+Equilibration = Literal[
+    "heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "linear_complementarity", "none"
+]
+Scheme = Literal["radau_iia", "gauss_legendre", "radau_i", "lobatto_iiic", "explicit"]
+Representation = Literal["integral", "differential", "lifted_differential"]
 
 
 class FESD(Options):
@@ -24,13 +28,18 @@ class FESD(Options):
         N_FE, elements per control stage; a tuple has one number per control stage.
     rk_stages : int
         n_s, Runge-Kutta stages per element.
-    scheme : {"radau_iia", "gauss_legendre"}
+    scheme : {"radau_iia", "gauss_legendre", "radau_i", "lobatto_iiic", "explicit"}
+    rk_representation : {"integral", "differential", "lifted_differential"}, optional
+        Unknowns of the Runge-Kutta equations: the states at the stages, their derivatives, or both. Default: states,
+        where the scheme allows it.
     cross_complementarity : {"fe_stage", "stage_fe", "fe_fe", "stage_stage"}
         How the products of one element are added up: the first word for the continuous side (gap), the second for the
         side that jumps (force); "fe" is the sum over the element. "fe_fe" is the one to use with equality relaxations.
-    step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "none"}
+    step_equilibration : {"heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "linear_complementarity", \
+"none"}
         How step lengths are made equal where nothing switches (Eqs. 26-30, Remark 4). The heuristics add a small
-        penalty; "l2_relaxed" weights it with the indicator; "direct" imposes the equations.
+        penalty; "l2_relaxed" weights it with the indicator; "direct" imposes the equations;
+        "linear_complementarity" writes the indicator with linear equations and complementarities.
         Without the active-set finish "direct" and "none" miss some inelastic landings.
     equilibration_weight : float
         Weight of the penalties. They are reported as `penalty`, never inside `objective`.
@@ -49,7 +58,8 @@ class FESD(Options):
     control_stages: int = Field(default=1, ge=1)
     finite_elements: int | tuple[int, ...] = 2
     rk_stages: int = Field(default=2, ge=1, le=12)
-    scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
+    scheme: Scheme = "radau_iia"
+    rk_representation: Representation | None = None
     cross_complementarity: Aggregation = "fe_stage"
     step_equilibration: Equilibration = "heuristic_mean"
     equilibration_weight: float = Field(default=1e-2, ge=0)
@@ -126,6 +136,7 @@ class FESDJ(FESD):
         place of Eq. 18.
     """
 
+    scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
     impulse_form: Literal["sum", "product"] = "sum"
     friction_cone: FrictionCone = "auto"
     polyhedral_directions: int = Field(default=8, ge=4, multiple_of=2)
