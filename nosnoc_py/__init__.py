@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from nosnoc_py.api import certify, simulate, solve, transcribe
-from nosnoc_py.discretization.options import FESD, FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
     ModelError,
     NosnocError,
@@ -22,13 +22,15 @@ from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.solve import solve_mpcc
-from nosnoc_py.ocp import OCP, Bounds, Constraint
+from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
+from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
+from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
@@ -56,6 +58,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ActiveSet",
+    "Algebraic",
     "Auto",
     "CLS",
     "Certificate",
@@ -65,10 +68,12 @@ __all__ = [
     "PDS",
     "PSS",
     "Bounds",
+    "Complementarity",
     "Constraint",
     "Contact",
     "Event",
     "EventDriven",
+    "FreeTime",
     "Heaviside",
     "Homotopy",
     "MPCC",
@@ -86,6 +91,7 @@ __all__ = [
     "Stationarity",
     "Status",
     "Stop",
+    "TimeFreezing",
     "Trajectory",
     "Transcription",
     "TranscriptionError",
@@ -93,6 +99,7 @@ __all__ = [
     "Verdict",
     "certify",
     "explain",
+    "freeze",
     "load",
     "plot",
     "plot_homotopy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nosnoc_py.discretization.options import FESD, FESDJ
+from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
@@ -16,6 +16,7 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.transcription import transcribe
 
@@ -24,7 +25,7 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 
 def solve(
     ocp: OCP,
-    method: FESD | None = None,
+    method: FESD | TimeFreezing | None = None,
     solver: Strategy | MultiStart | None = None,
     *,
     guess: Any = None,
@@ -36,7 +37,8 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : FESD or FESDJ, optional
+    method : FESD, FESDJ or TimeFreezing, optional
+        Default `FESDJ()` for a `CLS`, else `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Default `Auto()`.
     guess : optional
@@ -56,6 +58,7 @@ def solve(
     method = fesd.default_method(ocp.system) if method is None else method
     if isinstance(solver, MultiStart):
         check_type(method, FESDJ, "method")
+        assert isinstance(method, FESDJ)
         return solver.solve(ocp, method, guess=guess, callback=callback, time_limit=time_limit)
     check_type(solver, Strategy, "solver")
     problem = transcribe(ocp, method)
@@ -67,7 +70,7 @@ def simulate(
     *,
     x0: Any,
     duration: float,
-    method: FESD | EventDriven | None = None,
+    method: FESD | TimeFreezing | EventDriven | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -85,11 +88,11 @@ def simulate(
         Initial state.
     duration : float
         Seconds.
-    method : FESD, FESDJ or EventDriven, optional
+    method : FESD, FESDJ, TimeFreezing or EventDriven, optional
         Default `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
-        With `FESDJ` only: number of steps of equal length; default 50 per second, at least 20. `EventDriven` chooses
-        its steps.
+        With finite elements only: number of steps of equal length; default 50 per second, at least 20. `EventDriven`
+        chooses its steps.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
         a `Trajectory` or a `Solution`; zero by default. `FESDJ` keeps it constant within a step, `EventDriven` applies
@@ -112,9 +115,9 @@ def simulate(
     Trajectory
         Up to the step or the event where it failed, if it does: `status` says so.
     """
-    check_type(system, Described, "system")
+    check_type(system, SYSTEMS, "system")
     method = fesd.default_method(system) if method is None else method
-    check_type(method, (FESD, EventDriven), "method")
+    check_type(method, (FESD, TimeFreezing, EventDriven), "method")
     if sensitivities and not isinstance(method, EventDriven):
         raise OptionError(
             f"sensitivities: {type(method).__name__} does not compute them; give method=ns.EventDriven(...)."

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.systems.symbols import check_free, column, finite, numbers, scalar
+from nosnoc_py.systems.symbols import check_free, check_keys, column, finite, mapping, numbers, scalar
 
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
@@ -64,6 +64,61 @@ class Constraint:
             object.__setattr__(self, key, value)
 
 
+@dataclass(frozen=True, eq=False)
+class Complementarity:
+    """0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
+
+    Parameters
+    ----------
+    a, b : SX (m,)
+        In the system's x, z, u and p.
+    name : str, optional
+        Default "complementarity_0", ...
+    """
+
+    a: Any
+    b: Any
+    name: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise ModelError(f"complementarity: the name has to be a non-empty string or None, given {self.name!r}.")
+        what = "complementarity" if self.name is None else f"complementarity {self.name!r}"
+        a, b = column(self.a, f"{what}: a"), column(self.b, f"{what}: b")
+        if a.shape != b.shape or a.shape[0] == 0:
+            raise ModelError(f"{what}: a and b need the same length, given {a.shape[0]} and {b.shape[0]}.")
+        object.__setattr__(self, "a", a)
+        object.__setattr__(self, "b", b)
+
+
+@dataclass(frozen=True, eq=False)
+class FreeTime:
+    """A horizon that is optimised, between bounds [s]; `symbol` may be used in terminal costs and constraints.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Positive and finite.
+    initial : float, optional
+        Where the solver starts; default the middle.
+    """
+
+    lower: float
+    upper: float
+    initial: float | None = None
+    symbol: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        lower, upper = scalar(self.lower, "FreeTime: lower"), scalar(self.upper, "FreeTime: upper")
+        if not 0 < lower <= upper < np.inf:
+            raise ModelError(f"FreeTime: expected 0 < lower <= upper, both finite, given {lower:g} and {upper:g}.")
+        initial = 0.5 * (lower + upper) if self.initial is None else scalar(self.initial, "FreeTime: initial")
+        if not lower <= initial <= upper:
+            raise ModelError(f"FreeTime: initial has to lie between {lower:g} and {upper:g}, given {initial:g}.")
+        for key, value in (("lower", lower), ("upper", upper), ("initial", initial), ("symbol", ca.SX.sym("T"))):
+            object.__setattr__(self, key, value)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bounds:
     """Bounds on states and controls, each a pair (lower, upper) of scalars or vectors in the system's order."""
@@ -78,18 +133,22 @@ class OCP:
 
     Parameters
     ----------
-    system : CLS
-    horizon : float
+    system : CLS, PSS, Heaviside or PDS
+    horizon : float or FreeTime
         T [s], positive.
     x0 : (n_x,), optional
         Fixed initial state; None leaves x(0) free within the bounds and `initial_constraints`.
     stage_cost, terminal_cost : SX scalar, optional
-        In the system's x, u, p; the terminal cost may use `system.x_initial`.
+        In the system's x, z, u, p; the terminal cost may use x, p, `system.x_initial` and the symbol of a `FreeTime`.
     bounds : Bounds, optional
     path_constraints, initial_constraints, terminal_constraints : sequence of Constraint
-        Terminal constraints may tie x(T) to x(0) through `system.x_initial`.
+        Terminal constraints may tie x(T) to x(0) through `system.x_initial`. Path constraints in z hold at RK stages.
+    complementarities : sequence of Complementarity
+        Of the user's own.
     p : (n_p,), optional
         Parameter values; default the system's. They may be changed when re-solving.
+    free_parameters : mapping name -> (lower, upper), optional
+        Parameters that are optimised, constant over time; `p` holds where the solver starts.
 
     Raises
     ------
@@ -98,7 +157,7 @@ class OCP:
     """
 
     system: Any
-    horizon: float = field(kw_only=True)
+    horizon: Any = field(kw_only=True)
     x0: Any = field(default=None, kw_only=True)
     stage_cost: Any = field(default=0, kw_only=True)
     terminal_cost: Any = field(default=0, kw_only=True)
@@ -106,7 +165,10 @@ class OCP:
     path_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     initial_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     terminal_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
+    complementarities: Sequence[Complementarity] = field(default=(), kw_only=True)
     p: Any = field(default=None, kw_only=True)
+    free_parameters: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
+    free_time: FreeTime | None = field(init=False, repr=False)
     x_bounds: Any = field(init=False, repr=False)
     u_bounds: Any = field(init=False, repr=False)
 
@@ -116,13 +178,14 @@ class OCP:
             raise ModelError(f"OCP: the first argument has to be a system such as ns.CLS, given {type(s).__name__}.")
         if not isinstance(self.bounds, Bounds):
             raise ModelError(f"OCP: bounds have to be an ns.Bounds object, given {type(self.bounds).__name__}.")
-        horizon = scalar(self.horizon, "OCP: horizon")
+        free = self.horizon if isinstance(self.horizon, FreeTime) else None
+        horizon = scalar(self.horizon if free is None else free.initial, "OCP: horizon")
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
         p = s.p_default if self.p is None else finite(self.p, "OCP: p", s.n_p)
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
-        every = {"x": s.x, "u": s.u, "p": s.p}
-        end = {"x": s.x, "x_initial": s.x_initial, "p": s.p}
+        every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
+        end = {"x": s.x, "x_initial": s.x_initial, "p": s.p, **({} if free is None else {"T": free.symbol})}
         stage_cost, terminal_cost = (
             column(self.stage_cost, "stage_cost", 1),
             column(self.terminal_cost, "terminal_cost", 1),
@@ -134,7 +197,17 @@ class OCP:
             "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}),
             "terminal_constraints": _named(self.terminal_constraints, "terminal", end),
         }
-        _check_names(constraints)
+        pairs = self._pairs(every)
+        _check_names({**constraints, "complementarities": pairs})
+        for c in constraints["path_constraints"]:
+            if c.at != "rk_stages" and ca.depends_on(c.expression, s.z):
+                raise ModelError(
+                    f"OCP: path constraint {c.name!r} uses algebraic variables, which have values at RK stages only, "
+                    f"but is imposed at {c.at!r}; give at='rk_stages'."
+                )
+        self._check_free_parameters(p)
+        object.__setattr__(self, "complementarities", pairs)
+        object.__setattr__(self, "free_time", free)
         resolved = {"horizon": horizon, "p": p, "x0": x0, "stage_cost": stage_cost, "terminal_cost": terminal_cost}
         resolved |= {"x_bounds": self._pair("x", s.state_names), "u_bounds": self._pair("u", s.control_names)}
         _check_start(x0, resolved["x_bounds"], s.state_names)
@@ -150,14 +223,55 @@ class OCP:
         lower, upper = given
         return _interval(lower, upper, labels, f"bounds {which}")
 
+    def _pairs(self, allowed: dict[str, ca.SX]) -> tuple[Complementarity, ...]:
+        if not isinstance(self.complementarities, (list, tuple)):
+            raise ModelError("OCP: complementarities: expected a sequence of ns.Complementarity; put it in a list.")
+        named = []
+        for i, pair in enumerate(self.complementarities):
+            if not isinstance(pair, Complementarity):
+                raise ModelError(f"OCP: expected ns.Complementarity objects, given {type(pair).__name__}.")
+            name = pair.name or f"complementarity_{i}"
+            check_free(ca.vertcat(pair.a, pair.b), allowed, f"OCP: {name}")
+            named.append(Complementarity(pair.a, pair.b, name=name))
+        return tuple(named)
+
+    def _check_free_parameters(self, p: np.ndarray) -> None:
+        names = self.system.parameter_names
+        check_keys(mapping(self.free_parameters, "OCP: free_parameters"), names, "parameter")
+        resolved = {}
+        for name, bounds in self.free_parameters.items():
+            lower, upper = numbers(bounds, f"free parameter {name!r}: (lower, upper)", 2)
+            value = p[names.index(name)]
+            if not lower <= value <= upper:
+                raise ModelError(
+                    f"OCP: the parameter {name} starts at {value:g}, outside of its bounds [{lower:g}, {upper:g}]; "
+                    "give p=... inside of them."
+                )
+            resolved[name] = (float(lower), float(upper))
+        object.__setattr__(self, "free_parameters", resolved)
+
+    def settled(self, horizon: float, p: Any) -> OCP:
+        """The same problem with its free horizon and free parameters fixed at values."""
+        if self.free_time is None:
+            return replace(self, p=p, free_parameters={}) if self.free_parameters else self
+        symbol, value = self.free_time.symbol, ca.SX(horizon)
+
+        def fixed(expression: ca.SX) -> ca.SX:
+            return ca.substitute(expression, symbol, value)
+
+        ends = [replace(c, expression=fixed(c.expression)) for c in self.terminal_constraints]
+        cost = fixed(self.terminal_cost)
+        return replace(
+            self, horizon=horizon, p=p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
+        )
+
     def __repr__(self) -> str:
         start = "free" if self.x0 is None else np.array2string(self.x0, precision=4)
         counts = ", ".join(
             f"{len(getattr(self, f'{kind}_constraints'))} {kind}" for kind in ("path", "initial", "terminal")
         )
-        return f"OCP: horizon {self.horizon:g} s, x0 {start}, constraints: {counts}\n  {self.system!r}".replace(
-            "\n", "\n  "
-        )
+        horizon = "free" if self.free_time is not None else f"{self.horizon:g} s"
+        return f"OCP: horizon {horizon}, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
 
 
 def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], names: Sequence[str]) -> None:
@@ -190,7 +304,7 @@ def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) ->
     return tuple(named)
 
 
-def _check_names(constraints: dict[str, tuple[Constraint, ...]]) -> None:
+def _check_names(constraints: Mapping[str, tuple[Constraint | Complementarity, ...]]) -> None:
     """Multipliers and residuals are found by name: one name, one constraint."""
     seen: set[str] = set()
     for constraint in (c for group in constraints.values() for c in group):

@@ -146,3 +146,53 @@ class FESDJ(FESD):
     lift_acceleration: bool | None = None
     initial_impulse: bool = True
     epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)
+
+
+class TimeFreezing(Options):
+    """Time-freezing with FESD, for contact mechanics without jumps of the state.
+
+    Impacts become motions of an auxiliary system during which the clock stands still; the solution is returned in
+    physical time, with the impacts as jumps, and in numerical time as `solution.numerical`.
+
+    Parameters
+    ----------
+    a_n : float
+        Force of the auxiliary motion of inelastic contacts [N]: an impulse Lambda takes the numerical time
+        Lambda / a_n, and a contact force lambda slows time down by a_n / (a_n + lambda).
+    fesd : FESD
+        Control stages, equally long in physical time, finite elements and scheme. An impact takes three elements
+        (before, jump, after), four when a stop or a release may share its control stage.
+    speed_of_time : (float, float)
+        Bounds of the speed with which numerical time runs in a control stage: it makes up for frozen time, so
+        its upper bound has to exceed 1 + (control stages / horizon) (duration of the jumps), times the slowing down.
+    epsilon_t : float
+        Speed with which a frictional contact in space creeps while it sticks [m/s].
+    stiffness : float
+        Stiffness of the spring that stands for impacts with restitution, per mass [1/s^2].
+    """
+
+    a_n: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    fesd: FESD = Field(default_factory=lambda: FESD(finite_elements=3))
+    speed_of_time: tuple[float, float] = (0.5, 20.0)
+    epsilon_t: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    stiffness: float = Field(default=100.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("fesd")
+    @classmethod
+    def _filippov(cls, value: FESD) -> FESD:
+        if isinstance(value, FESDJ):
+            raise ValueError("time-freezing leaves no jumps: expected FESD(...), given FESDJ(...)")
+        return value
+
+    @field_validator("speed_of_time")
+    @classmethod
+    def _reaches(cls, value: tuple[float, float]) -> tuple[float, float]:
+        lower, upper = value
+        if not 0 <= lower < upper:
+            raise ValueError(f"expected bounds 0 <= lower < upper, given {value}")
+        if upper < 1:
+            raise ValueError(
+                f"the clock runs slower than the speed of time: with an upper bound of {upper:g} it cannot reach the "
+                "end of the horizon; expected more than 1"
+            )
+        return value

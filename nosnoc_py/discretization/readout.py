@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import casadi as ca
@@ -51,6 +51,13 @@ class Readout:
     impacts: np.ndarray
     closed: np.ndarray
     b_lowest: np.ndarray
+
+    def later(self, time: float) -> Readout:
+        """The same with a clock, the last state, that has been started earlier [s]."""
+        moved = {name: np.array(getattr(self, name)) for name in ("x_minus", "x_left", "x_right", "x_stages")}
+        for values in moved.values():
+            values[..., -1] += time
+        return replace(self, **moved)
 
     @classmethod
     def join(cls, parts: Sequence[Readout]) -> Readout:

@@ -149,6 +149,18 @@ class Slide:
     pair: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """What tells on which side of a switching function the state is.
+
+    `members` are (pair, component, side): where that component is closed (its b is active) the function has that sign;
+    where components of both signs are closed the state slides along the surface.
+    """
+
+    name: str
+    members: tuple[tuple[str, int, float], ...]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coherence:
     """Vectors that stay within a right angle of each other in an element, where weights are positive.
@@ -284,6 +296,7 @@ class DCS:
         Default `default_indicator(pairs)`.
     isolations : tuple of Isolation
     slides : tuple of Slide
+    switches : tuple of Switch
     outputs : tuple of Equation
         Named expressions of x, z and p that solutions show.
     units : mapping
@@ -309,6 +322,7 @@ class DCS:
     coherences: tuple[Coherence, ...] = ()
     isolations: tuple[Isolation, ...] = ()
     slides: tuple[Slide, ...] = ()
+    switches: tuple[Switch, ...] = ()
     outputs: tuple[Equation, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.errors import ModelError
-from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable
+from nosnoc_py.errors import OptionError
+from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Representation = Literal["stewart", "step"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parts:
+    """What one nonsmooth part contributes to a DCS."""
+
+    variables: tuple[Variable, ...] = ()
+    equations: tuple[Equation, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    switches: tuple[Switch, ...] = ()
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(
+            variables=self.variables + other.variables,
+            equations=self.equations + other.equations,
+            pairs=self.pairs + other.pairs,
+            switches=self.switches + other.switches,
+        )
 
 
 def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Representation = "stewart") -> DCS:
@@ -25,6 +44,11 @@ def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Represen
     running_cost : SX scalar
     dcs_mode : {"stewart", "step"}
         How a PSS is written; the others have one form.
+
+    Raises
+    ------
+    OptionError
+        If regions that are told by indicators are to be written with step functions.
     """
     if isinstance(system, PDS):
         return projected_dcs(system, running_cost)
@@ -39,141 +63,136 @@ def stewart_dcs(system: PSS, running_cost: Any = 0) -> DCS:
 
     g(x) - lambda - mu e = 0, 0 <= lambda perpendicular theta >= 0, sum theta = 1. lambda is continuous.
     """
-    flow, variables, equations, pairs = system.flow, [], [], []
+    flow, parts = system.flow, Parts()
     for modes in system.modes:
-        theta, multiplier = ca.SX.sym("theta", modes.count), ca.SX.sym("lambda", modes.count)
-        mu = ca.SX.sym("mu")
-        labels = _labels("theta", modes), _labels("lambda", modes)
-        least = ca.mmin(modes.indicators)
-        variables += [
-            Variable(
-                name=f"theta[{modes.name}]", symbol=theta, components=labels[0], lower=0.0, initial=1 / modes.count
-            ),
-            Variable(
-                name=f"lambda[{modes.name}]",
-                symbol=multiplier,
-                components=labels[1],
-                lower=0.0,
-                initial=1.0,
-                estimate=modes.indicators - least,
-                boundary=True,
-            ),
-            Variable(
-                name=f"mu[{modes.name}]",
-                symbol=mu,
-                components=(f"mu[{modes.name}]",),
-                estimate=least,
-                boundary=True,
-            ),
-        ]
-        equations += [
-            Equation(
-                name=f"indicators[{modes.name}]",
-                expression=modes.indicators - multiplier - mu,
-                components=_labels("g", modes),
-                boundary=True,
-            ),
-            Equation(
-                name=f"simplex[{modes.name}]",
-                expression=ca.sum1(theta) - 1,
-                components=(f"simplex[{modes.name}]",),
-            ),
-        ]
-        pairs.append(
-            Pair(
-                name=modes.name,
-                a=multiplier,
-                b=theta,
-                a_labels=labels[1],
-                b_labels=labels[0],
-                continuous=True,
-                components=labels[0],
-            )
-        )
+        theta, made = _simplex(modes)
         flow += ca.horzcat(*modes.flows) @ theta
-    return _dcs(system, flow, running_cost, variables, equations, pairs)
+        parts += made
+    return _dcs(system, flow, running_cost, parts)
 
 
-def _labels(quantity: str, modes: Modes) -> tuple[str, ...]:
-    return tuple(f"{quantity}[{modes.name}][{i}]" for i in range(modes.count))
+def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
+    """Convex multipliers theta of the regions of one partition, and the conditions that determine them."""
+
+    def labels(quantity: str) -> tuple[str, ...]:
+        return tuple(f"{quantity}[{modes.name}][{i}]" for i in range(modes.count))
+
+    def title(quantity: str) -> str:
+        return f"{quantity}[{modes.name}]"
+
+    theta, multiplier, mu = ca.SX.sym("theta", modes.count), ca.SX.sym("lambda", modes.count), ca.SX.sym("mu")
+    least = ca.mmin(modes.indicators)
+    variables = (
+        Variable(name=title("theta"), symbol=theta, components=labels("theta"), lower=0.0, initial=1 / modes.count),
+        Variable(
+            name=title("lambda"),
+            symbol=multiplier,
+            components=labels("lambda"),
+            lower=0.0,
+            initial=1.0,
+            estimate=modes.indicators - least,
+            boundary=True,
+        ),
+        Variable(name=title("mu"), symbol=mu, components=(title("mu"),), estimate=least, boundary=True),
+    )
+    equations = (
+        Equation(
+            name=title("indicators"),
+            expression=modes.indicators - multiplier - mu,
+            components=labels("g"),
+            boundary=True,
+        ),
+        Equation(name=title("simplex"), expression=ca.sum1(theta) - 1, components=(title("simplex"),)),
+    )
+    pair = Pair(
+        name=modes.name,
+        a=multiplier,
+        b=theta,
+        a_labels=labels("lambda"),
+        b_labels=labels("theta"),
+        continuous=True,
+        components=labels("theta"),
+    )
+    return theta, Parts(variables=variables, equations=equations, pairs=(pair,), switches=_switches(modes))
+
+
+def _switches(modes: Modes) -> tuple[Switch, ...]:
+    """Sides of the switching functions by the regions that are active; without functions, the regions themselves."""
+    sides = np.arange(modes.count)[:, None] if modes.signs is None else modes.signs
+    return tuple(
+        Switch(name=name, members=tuple((modes.name, i, float(sides[i, j])) for i in range(modes.count)))
+        for j, name in enumerate(modes.function_names or ())
+    )
 
 
 def step_dcs(system: PSS, running_cost: Any = 0) -> DCS:
     """A PSS with theta_i the product of alpha_j or 1 - alpha_j over its signs, products lifted two by two."""
-    flow, variables, equations, pairs = system.flow, [], [], []
+    flow, parts = system.flow, Parts()
     for modes in system.modes:
         if modes.functions is None:
-            raise ModelError(
-                f"modes {modes.name!r}: step functions need switching functions and signs, given indicators; use "
-                "dcs_mode='stewart'."
+            raise OptionError(
+                f"dcs_mode: step functions need switching functions and signs, but modes {modes.name!r} have "
+                "indicators; use dcs_mode='stewart'."
             )
-        alpha, made = step_functions(modes.name, modes.functions)
+        alpha, made = step_functions(modes.functions, modes.function_names or ())
         theta, lifts = _products(modes, alpha)
-        variables += [*made.variables, *lifts[0]]
-        equations += [*made.equations, *lifts[1]]
-        pairs += made.pairs
         flow += ca.horzcat(*modes.flows) @ theta
-    return _dcs(system, flow, running_cost, variables, equations, pairs)
+        parts += made + lifts
+    return _dcs(system, flow, running_cost, parts)
 
 
 def heaviside_dcs(system: Heaviside, running_cost: Any = 0) -> DCS:
     """alpha_i in argmin over [0, 1] of -c_i(x) alpha_i, through its KKT conditions."""
-    alpha, made = step_functions("", system.functions)
-    flow = ca.substitute(system.flow, system.alpha, alpha)
-    return _dcs(system, flow, running_cost, made.variables, made.equations, made.pairs)
+    _, parts = step_functions(
+        system.functions, system.function_names or (), symbol=system.alpha, per_element=system.per_element
+    )
+    return _dcs(system, system.flow, running_cost, parts)
 
 
-@dataclass(frozen=True, eq=False)
-class Made:
-    """Parts of a DCS."""
-
-    variables: list[Variable]
-    equations: list[Equation]
-    pairs: list[Pair]
-
-
-def step_functions(name: str, functions: ca.SX, *, per_element: bool = False) -> tuple[ca.SX, Made]:
+def step_functions(
+    functions: ca.SX, names: Sequence[str], *, symbol: ca.SX | None = None, per_element: Sequence[int] = ()
+) -> tuple[ca.SX, Parts]:
     """Step functions of c: c = lambda_p - lambda_n, lambda_n against alpha, lambda_p against 1 - alpha."""
     count = functions.shape[0]
+    alpha = ca.SX.sym("alpha", count) if symbol is None else symbol
+    low, high = ca.SX.sym("lambda_n", count), ca.SX.sym("lambda_p", count)
 
     def labels(quantity: str) -> tuple[str, ...]:
-        return tuple(f"{quantity}[{name}][{i}]" if name else f"{quantity}[{i}]" for i in range(count))
+        return tuple(f"{quantity}[{name}]" for name in names)
 
-    def title(quantity: str) -> str:
-        return f"{quantity}[{name}]" if name else quantity
-
-    alpha = ca.SX.sym("alpha", count)
-    low, high = ca.SX.sym("lambda_n", count), ca.SX.sym("lambda_p", count)
-    parts = ((low, "lambda_n", ca.fmax(-functions, 0)), (high, "lambda_p", ca.fmax(functions, 0)))
-    variables = [
+    variables = tuple(
         Variable(
-            name=title("alpha"),
-            symbol=alpha,
-            components=labels("alpha"),
+            name=f"alpha[{name}]",
+            symbol=alpha[i],
+            components=(f"alpha[{name}]",),
             lower=0.0,
             upper=1.0,
             initial=0.5,
-            per_element=per_element,
-        ),
-        *[
-            Variable(
-                name=title(key),
-                symbol=symbol,
-                components=labels(key),
-                lower=0.0,
-                initial=1.0,
-                estimate=estimate,
-                boundary=True,
-            )
-            for symbol, key, estimate in parts
-        ],
-    ]
-    balance = Equation(
-        name=title("functions"), expression=functions - high + low, components=labels("c"), boundary=True
+            per_element=i in per_element,
+        )
+        for i, name in enumerate(names)
     )
-    pairs = [
+    sides = {
+        "lambda_n": (low, alpha, "alpha", ca.fmax(-functions, 0)),
+        "lambda_p": (high, 1 - alpha, "1 - alpha", ca.fmax(functions, 0)),
+    }
+    of = f"[{', '.join(names)}]"
+    multipliers = tuple(
+        Variable(
+            name=key + of,
+            symbol=multiplier,
+            components=labels(key),
+            lower=0.0,
+            initial=1.0,
+            estimate=estimate,
+            boundary=True,
+        )
+        for key, (multiplier, _, _, estimate) in sides.items()
+    )
+    balance = Equation(name="functions" + of, expression=functions - high + low, components=labels("c"), boundary=True)
+    pairs = tuple(
         Pair(
-            name=title(key),
+            name=key + of,
             a=multiplier,
             b=side,
             a_labels=labels(key),
@@ -181,18 +200,18 @@ def step_functions(name: str, functions: ca.SX, *, per_element: bool = False) ->
             continuous=True,
             components=labels(key),
         )
-        for multiplier, key, side, quantity in (
-            (low, "lambda_n", alpha, "alpha"),
-            (high, "lambda_p", 1 - alpha, "1 - alpha"),
-        )
-    ]
-    return alpha, Made(variables, [balance], pairs)
+        for key, (multiplier, side, quantity, _) in sides.items()
+    )
+    switches = tuple(
+        Switch(name=name, members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)))
+        for i, name in enumerate(names)
+    )
+    return alpha, Parts(variables=variables + multipliers, equations=(balance,), pairs=pairs, switches=switches)
 
 
-def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, tuple[list[Variable], list[Equation]]]:
+def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
     """theta_i, the product of its step functions, with every product of three or more lifted factor by factor."""
-    variables: list[Variable] = []
-    equations: list[Equation] = []
+    lifts = Parts()
     known: dict[tuple[float, ...], ca.SX] = {}
     rows = []
     for signs in modes.signs:
@@ -202,13 +221,19 @@ def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, tuple[list[Variable], 
             product = product * factor
             key = tuple(signs[:j])
             if j < len(factors) and key not in known:
-                label = f"beta[{modes.name}][{len(known)}]"
-                known[key] = ca.SX.sym("beta")
-                variables.append(Variable(name=label, symbol=known[key], components=(label,), initial=0.5**j))
-                equations.append(Equation(name=f"lift {label}", expression=known[key] - product, components=(label,)))
+                known[key], made = _lift(f"beta[{modes.name}][{len(known)}]", product, 0.5**j)
+                lifts += made
             product = known.get(key, product)
         rows.append(product)
-    return ca.vertcat(*rows), (variables, equations)
+    return ca.vertcat(*rows), lifts
+
+
+def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, Parts]:
+    """A product as a variable of its own."""
+    symbol = ca.SX.sym(name)
+    variable = Variable(name=name, symbol=symbol, components=(name,), initial=initial)
+    equation = Equation(name=f"lift {name}", expression=symbol - expression, components=(name,))
+    return symbol, Parts(variables=(variable,), equations=(equation,))
 
 
 def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
@@ -226,19 +251,23 @@ def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
         components=system.constraint_names,
         events=("contact", "release"),
     )
-    variables = [Variable(name="lambda", symbol=force, components=labels, lower=0.0)]
-    return _dcs(system, flow, running_cost, variables, [], [pair])
+    variable = Variable(name="lambda", symbol=force, components=labels, lower=0.0)
+    return _dcs(system, flow, running_cost, Parts(variables=(variable,), pairs=(pair,)))
 
 
-def _dcs(
-    system: Described,
-    flow: ca.SX,
-    running_cost: Any,
-    variables: list[Variable],
-    equations: list[Equation],
-    pairs: list[Pair],
-    **more: Any,
-) -> DCS:
+def _own(system: Described) -> Parts:
+    """The user's algebraic variables and equations."""
+    own = system.algebraic
+    if own is None:
+        return Parts()
+    names = tuple(own.names or ())
+    variable = Variable(name="z", symbol=own.z, components=names, lower=own.lower, upper=own.upper, initial=own.initial)
+    equation = Equation(name="algebraic", expression=own.equations, components=tuple(f"0 = {n}" for n in names))
+    return Parts(variables=(variable,), equations=(equation,))
+
+
+def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS:
+    every = parts + _own(system)
     return DCS(
         x=system.x,
         u=system.u,
@@ -248,11 +277,11 @@ def _dcs(
         p_names=system.parameter_names,
         x_scale=system.x_nominal,
         u_scale=system.u_nominal,
-        variables=tuple(variables),
+        variables=every.variables,
         flow=flow,
         running_cost=ca.SX(running_cost),
-        equations=tuple(equations),
-        pairs=tuple(pairs),
+        equations=every.equations,
+        pairs=every.pairs,
+        switches=every.switches,
         units=dict(system.units),
-        **more,
     )

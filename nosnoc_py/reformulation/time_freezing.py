@@ -1,24 +1,57 @@
-"""Time-freezing: contact mechanics with inelastic impacts as a Filippov system with a clock (Sections 3 to 5).
+"""Time-freezing: contact mechanics with impacts as a Filippov system with a clock (Sections 3 to 5 of the paper).
 
-Below the surface and on the way down, f_c < 0 and n'v < 0, an auxiliary motion takes the normal velocity to zero while
-the clock stands still. A jump becomes a piece of continuous motion, and contact becomes sliding between the free motion
-and the auxiliary one, in which the clock runs slower.
+Below the surface of a contact and on the way down, f_c < 0 and n'v < 0, an auxiliary motion takes the normal velocity
+to zero while the clock stands still. A jump becomes a piece of continuous motion, and persistent contact becomes
+sliding between the free motion and the auxiliary one, in which the clock runs slower.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable
-from nosnoc_py.reformulation.filippov import step_functions
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.filippov import heaviside_dcs
+from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.pss import Heaviside
 
 CLOCK, SPEED = "clock", "speed_of_time"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FrozenContact:
+    """What a contact is in numerical time, where the speed of time is 1; functions of the state, z, alpha and p.
+
+    Attributes
+    ----------
+    name : str
+    weight : SX scalar
+        beta in [0, 1].
+    push : SX scalar
+        Normal force of the auxiliary motion times its weight: an impulse per numerical time.
+    rub : SX (n_t,)
+        Friction force, likewise.
+    approach : SX scalar
+        n'v.
+    slip : SX (n_t,)
+        Tangential velocity.
+    reserve : SX scalar
+        How far the friction force is from the end of its cone, as a share; 1 without friction.
+    """
+
+    name: str
+    weight: ca.SX
+    push: ca.SX
+    rub: ca.SX
+    approach: ca.SX
+    slip: ca.SX
+    reserve: ca.SX
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,90 +60,231 @@ class Frozen:
 
     Attributes
     ----------
-    dcs : DCS
-        States (q, v, clock), controls (u, speed of time).
+    original : CLS
+    system : Heaviside
+        States (q, v, clock), controls u; `simulate` takes it as it is.
     running : SX scalar
-        dt/dtau.
+        dt/dtau: 0 while time is frozen, 1 in free motion.
+    contacts : tuple of FrozenContact
     """
 
-    dcs: DCS
+    original: CLS
+    system: Heaviside
     running: ca.SX
+    contacts: tuple[FrozenContact, ...]
 
 
-def time_freezing_dcs(system: CLS, *, running_cost: Any = 0, a_n: float = 10.0) -> DCS:
-    """Write a `CLS` with inelastic impacts as a Filippov system with a clock state.
+def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness: float = 100.0) -> Frozen:
+    """Write a `CLS` as a Filippov system with a clock state.
 
-    y' = s (theta_ODE (v, M^-1 f_v, 1) + sum_i beta_i (0, M^-1 (n_i - mu_i b_i sign(v_t,i)) a_n, 0)), with
-    theta_ODE = prod_i (1 - beta_i) and beta_i = (1 - alpha_1,i)(1 - alpha_2,i). alpha_1 has one value per finite
-    element: with one per stage an element may hold the rest of a jump and contact motion at once, with zero residuals.
+    With weights beta_i of the auxiliary motions and theta = prod_i (1 - beta_i),
+    q' = theta v + sum_i beta_i q_i', M v' = theta f_v + sum_i beta_i F_i, clock' = theta.
+    Inelastic contacts (Definitions 2 and 6): beta = (1 - alpha_1)(1 - alpha_2), q_i' = 0,
+    F_i = a_n (n - mu b sign(v_t)); in space Eq. 26 in place of the sign. alpha_1 has one value per finite element: with
+    one per stage an element may hold the rest of a jump and contact motion at once, with zero residuals.
+    Contacts with restitution e: a spring and a damper, beta = 1 - alpha_1, q_i' = M^-1 n D^-1 n'v and
+    F_i = n D^-1 (-k f_c - c n'v - (grad_q n'v)'q_i') with c = 2 |ln e| sqrt(k / (pi^2 + ln^2 e)).
+
+    Several contacts are treated independently, with a number of terms linear in theirs. That is Newton's law for each
+    where they do not couple, n_i'M^-1 n_j = 0; where they do it is a law of simultaneous impacts of its own: all
+    normal velocities are driven to zero at once, each at its own rate, until the last one is there.
+
+    Parameters
+    ----------
+    system : CLS
+    a_n : float
+        Acceleration of the inelastic auxiliary motion [1/s^2 times the unit of an impulse]: a jump by the impulse
+        Lambda takes the numerical time Lambda / a_n.
+    epsilon_t : float
+        Speed with which a contact in space creeps while it sticks [m/s].
+    stiffness : float
+        k of the spring of elastic contacts [1/s^2].
 
     Raises
     ------
     OptionError
-        If a contact bounces or has friction in space: the message names a method that fits.
+        If there is no contact, or one that both bounces and has friction, or has anisotropic friction: the message
+        names a method that fits.
     """
+    if not system.contacts:
+        raise OptionError("TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...).")
+    alphas: list[ca.SX] = []
+    functions: dict[str, ca.SX] = {}
+    lifts: dict[str, tuple[ca.SX, ca.SX]] = {}
+    contacts: list[FrozenContact] = []
+    moves = ca.SX(system.n_q, 1)
+    weights = []
     for contact in system.contacts:
         _check(contact)
-    clock, speed = ca.SX.sym(CLOCK), ca.SX.sym(SPEED)
-    variables: list[Variable] = []
-    equations: list[Equation] = []
-    pairs: list[Pair] = []
-    running, push = ca.SX(1), ca.SX(system.n_q, 1)
-    for contact in system.contacts:
-        normal = system.normal(contact)
-        functions = [contact.gap, ca.dot(normal, system.v)]
+        make = _elastic if contact.restitution > 0.0 else _inelastic
+        found = make(system, contact, a_n if make is _inelastic else stiffness, epsilon_t)
+        alphas.append(found.alpha)
+        functions |= found.functions
+        beta = ca.SX.sym(f"beta[{contact.name}]")
+        lifts[f"beta[{contact.name}]"] = (beta, found.weight)
+        moves += beta * found.move
+        weights.append(1 - beta)
+        made = found.contact
+        contacts.append(replace(made, weight=beta, push=beta * made.push, rub=beta * made.rub))
+    running = _product(weights)
+    if len(weights) > 1:
+        theta = ca.SX.sym("theta_ode")
+        lifts["theta_ode"] = (theta, running)
+        running = theta
+    push = running * system.force
+    for contact, frozen in zip(system.contacts, contacts, strict=True):
+        push += system.normal(contact) * frozen.push
         if contact.frictional:
-            functions.append(ca.dot(contact.tangent, system.v))
-        alphas = []
-        for k, function in enumerate(functions):
-            alpha, made = step_functions(f"{contact.name}][{k}", function, per_element=k == 0)
-            alphas.append(alpha)
-            variables += made.variables
-            equations += made.equations
-            pairs += made.pairs
-        beta, lift = _lift(f"beta[{contact.name}]", (1 - alphas[0]) * (1 - alphas[1]))
-        variables.append(lift[0])
-        equations.append(lift[1])
-        direction = normal
-        if contact.frictional:
-            direction = normal - contact.friction[0] * (2 * alphas[2] - 1) * contact.tangent
-        push += beta * a_n * direction
-        running = running * (1 - beta)
-    if len(system.contacts) > 1:
-        running, lift = _lift("theta_ode", running)
-        variables.append(lift[0])
-        equations.append(lift[1])
-    moving = ca.vertcat(system.v, ca.solve(system.mass_matrix, system.force), 1)
-    auxiliary = ca.vertcat(ca.SX(system.n_q, 1), ca.solve(system.mass_matrix, push), 0)
-    return DCS(
+            push += contact.tangent @ frozen.rub
+    acceleration = _acceleration(system, push, lifts)
+    clock = ca.SX.sym(CLOCK)
+    heaviside = Heaviside(
         x=ca.vertcat(system.x, clock),
-        u=ca.vertcat(system.u, speed),
+        u=system.u,
         p=system.p,
-        x_names=(*system.state_names, CLOCK),
-        u_names=(*system.control_names, SPEED),
-        p_names=system.parameter_names,
-        x_scale=np.append(system.x_nominal, 1.0),
-        u_scale=np.append(system.u_nominal, 1.0),
-        variables=tuple(variables),
-        flow=speed * (running * moving + auxiliary),
-        running_cost=speed * running * ca.SX(running_cost),
-        equations=tuple(equations),
-        pairs=tuple(pairs),
+        alpha=ca.vertcat(ca.SX(0, 1), *alphas),
+        functions=ca.vertcat(ca.SX(0, 1), *functions.values()),
+        function_names=tuple(functions),
+        per_element=tuple(j for j, name in enumerate(functions) if _is_shared(name, system)),
+        flow=ca.vertcat(running * system.v + moves, acceleration, running),
+        algebraic=_algebraic(lifts),
+        names={"x": (*system.state_names, CLOCK), "u": system.control_names, "p": system.parameter_names},
         units={**system.units, CLOCK: "s"},
+        nominal={"x": np.append(system.x_nominal, 1.0), "u": system.u_nominal},
+        p_default=system.p_default,
+    )
+    return Frozen(original=system, system=heaviside, running=running, contacts=tuple(contacts))
+
+
+def frozen_dcs(frozen: Frozen, running_cost: Any) -> DCS:
+    """The DCS of a frozen system with the speed of time as one more control; frozen time costs nothing (Eq. 29)."""
+    speed = ca.SX.sym(SPEED)
+    dcs = heaviside_dcs(frozen.system)
+    return replace(
+        dcs,
+        u=ca.vertcat(dcs.u, speed),
+        u_names=(*dcs.u_names, SPEED),
+        u_scale=np.append(dcs.u_scale, 1.0),
+        flow=speed * dcs.flow,
+        running_cost=speed * frozen.running * ca.SX(running_cost),
     )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Auxiliary:
+    """The auxiliary motion of one contact: its step functions, its weight, its motion and its forces."""
+
+    alpha: ca.SX
+    functions: Mapping[str, ca.SX]
+    weight: ca.SX
+    move: ca.SX
+    contact: FrozenContact
+
+
+def _inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> _Auxiliary:
+    """A constant force a_n along the normal, and friction (Proposition 3, Eqs. 24 and 26)."""
+    approach = ca.dot(system.normal(contact), system.v)
+    functions = {f"gap[{contact.name}]": contact.gap, f"normal_velocity[{contact.name}]": approach}
+    slip, rub, reserve = ca.SX(0, 1), ca.SX(0, 1), ca.SX(1)
+    alpha = ca.SX.sym("alpha", 3 if contact.frictional else 2)
+    if contact.frictional:
+        slip = contact.tangent.T @ system.v
+        mu = contact.friction[0]
+        if slip.numel() == 1:
+            functions[f"tangential_velocity[{contact.name}]"] = slip
+            rub = -mu * a_n * (2 * alpha[2] - 1)
+            reserve = 2 * ca.fmin(alpha[2], 1 - alpha[2])
+        else:
+            speed = ca.sqrt(ca.fmax(ca.sumsqr(slip), (0.5 * epsilon_t) ** 2))  # smooth where it is not used
+            functions[f"slip_speed[{contact.name}]"] = speed - epsilon_t
+            rub = -alpha[2] * mu * a_n * slip / speed + (1 - alpha[2]) * slip
+            reserve = 1 - alpha[2]
+    return _Auxiliary(
+        alpha=alpha,
+        functions=functions,
+        weight=(1 - alpha[0]) * (1 - alpha[1]),
+        move=ca.SX(system.n_q, 1),
+        contact=FrozenContact(
+            name=contact.name, weight=ca.SX(1), push=ca.SX(a_n), rub=rub, approach=approach, slip=slip, reserve=reserve
+        ),
+    )
+
+
+def _elastic(system: CLS, contact: Contact, stiffness: float, _: float) -> _Auxiliary:
+    """Half an oscillation of a spring and a damper; the last term keeps v+ = -e v- on curved contacts."""
+    normal = system.normal(contact)
+    approach = ca.dot(normal, system.v)
+    direction = ca.solve(system.mass_matrix, normal)
+    share = direction / ca.dot(normal, direction)
+    move = share * approach
+    logarithm = -np.log(contact.restitution)
+    damping = 2 * logarithm * np.sqrt(stiffness / (np.pi**2 + logarithm**2))
+    bend = ca.dot(ca.gradient(approach, system.q), move)
+    push = (-stiffness * contact.gap - damping * approach - bend) / ca.dot(normal, direction)
+    alpha = ca.SX.sym("alpha", 1)
+    return _Auxiliary(
+        alpha=alpha,
+        functions={f"gap[{contact.name}]": contact.gap},
+        weight=1 - alpha,
+        move=move,
+        contact=FrozenContact(
+            name=contact.name,
+            weight=ca.SX(1),
+            push=push,
+            rub=ca.SX(0, 1),
+            approach=approach,
+            slip=ca.SX(0, 1),
+            reserve=ca.SX(1),
+        ),
+    )
+
+
+def _is_shared(name: str, system: CLS) -> bool:
+    """Step functions of the gaps of inelastic contacts: during a jump nothing else determines them."""
+    return any(name == f"gap[{contact.name}]" for contact in system.contacts if contact.restitution == 0.0)
+
+
+def _acceleration(system: CLS, push: ca.SX, lifts: dict[str, tuple[ca.SX, ca.SX]]) -> ca.SX:
+    """v': by a constant mass matrix, or as variables w with M w = push, so that M(q) is never inverted."""
+    if not ca.depends_on(ca.SX(system.mass_matrix), ca.vertcat(system.q, system.p)):
+        return ca.solve(system.mass_matrix, push)
+    w = ca.SX.sym("acceleration", system.n_q)
+    for i, name in enumerate(system.names["v"]):
+        # In the form "variable = expression" of all lifts: w_i = w_i - (M w - push)_i.
+        lifts[f"{name}'"] = (w[i], w[i] - (system.mass_matrix @ w - push)[i])
+    return w
+
+
+def _algebraic(lifts: Mapping[str, tuple[ca.SX, ca.SX]]) -> Algebraic:
+    """Lifted products lie in [0, 1], accelerations anywhere."""
+    symbols = [symbol for symbol, _ in lifts.values()]
+    bounded = np.array([name.startswith(("beta[", "theta_ode")) for name in lifts])
+    return Algebraic(
+        ca.vertcat(*symbols),
+        ca.vertcat(*[symbol - expression for symbol, expression in lifts.values()]),
+        lower=np.where(bounded, 0.0, -np.inf),
+        upper=np.where(bounded, 1.0, np.inf),
+        initial=np.where(bounded, 0.25, 0.0),
+        names=tuple(lifts),
+    )
+
+
+def _product(factors: list[ca.SX]) -> ca.SX:
+    product = ca.SX(1)
+    for factor in factors:
+        product *= factor
+    return product
+
+
 def _check(contact: Contact) -> None:
+    if not contact.frictional:
+        return
     if contact.restitution > 0.0:
         raise OptionError(
-            f"TimeFreezing: contact {contact.name!r} bounces (restitution {contact.restitution:g}); use ns.FESDJ(...)."
+            f"TimeFreezing: contact {contact.name!r} has both restitution ({contact.restitution:g}) and friction, for "
+            "which there is no auxiliary motion; use ns.FESDJ(...)."
         )
-    if contact.frictional and len(contact.friction) > 1:
-        raise OptionError(f"TimeFreezing: contact {contact.name!r} has friction in space; use ns.FESDJ(...).")
-
-
-def _lift(name: str, expression: ca.SX) -> tuple[ca.SX, tuple[Variable, Equation]]:
-    """A product as a variable of its own."""
-    symbol = ca.SX.sym(name)
-    variable = Variable(name=name, symbol=symbol, components=(name,), initial=0.25)
-    return symbol, (variable, Equation(name=f"lift {name}", expression=symbol - expression, components=(name,)))
+    if len(set(contact.friction)) > 1:
+        raise OptionError(
+            f"TimeFreezing: contact {contact.name!r} has anisotropic friction {contact.friction}; use ns.FESDJ(...)."
+        )

@@ -48,7 +48,7 @@ class Rollouts:
     def __init__(self, problem: Transcription, weight: float, events: int | None = None) -> None:
         self.problem, self._weight, self._events = problem, weight, events
         self.embedding = Embedding(problem)
-        self.elements = len(problem.elements) // problem.method.control_stages
+        self.elements = len(problem.elements) // problem.fesdj.control_stages
         mpcc = problem.mpcc
         blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
         self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
@@ -86,7 +86,7 @@ class Rollouts:
         if self._events is None:
             return total, slope
         mpcc, n = self.problem.mpcc, self.elements
-        nominal = self.problem.ocp.horizon / (self.problem.method.control_stages * n)
+        nominal = self.problem.ocp.horizon / (self.problem.fesdj.control_stages * n)
         steps = np.array([block.start for block in mpcc.variables.blocks("s")]).reshape(-1, n)
         names = [block.name for block in mpcc.switched.blocks()]
         equal = branch.r[[name == "step_equilibration" for name in names]].reshape(-1, n - 1)
@@ -130,7 +130,7 @@ class Embedding:
     """
 
     def __init__(self, problem: Transcription) -> None:
-        ocp, method = problem.ocp, problem.method
+        ocp, method = problem.ocp, problem.fesdj
         if isinstance(method.finite_elements, tuple):
             raise OptionError("finite_elements: MultiStart takes one number for all control stages, given a tuple.")
         self._problem = problem
@@ -142,7 +142,7 @@ class Embedding:
         self._stepper = NewtonStepper(ocp.system, self._step)
         size, layout = self._step.mpcc.w0.size, self._step.mpcc.variables
         self._source = np.zeros(problem.mpcc.w0.size, int)
-        controls = problem.method.control_stages * size
+        controls = problem.fesdj.control_stages * size
         for block in problem.mpcc.variables.blocks():
             k = block.at.stage or 0
             if block.name == "u":

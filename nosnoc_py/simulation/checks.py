@@ -25,7 +25,7 @@ class Checks:
         names = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
         self._columns = [names.index((pair.name, i)) for pair in pairs for i in range(pair.a.numel())]
         self._jumps = dcs.jump is not None
-        self._c, self._active = problem.tableau.c, problem.method.switch_detection
+        self._c, self._active = problem.tableau.c, problem.fesd.switch_detection
         sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in pairs])
         self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [sides])
         # The flow of positions does not depend on forces: rates of gaps are free of them.

@@ -1,4 +1,4 @@
-"""Simulation by the finite elements of FESD-J, step by step: active-set Newton, and the MPCC where that fails."""
+"""Simulation by finite elements, step by step: FESD-J by active-set Newton, and an MPCC where that fails; or MPCCs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.discretization.options import FESD, FESDJ
-from nosnoc_py.discretization.readout import Readout, trajectory_fields
+from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
@@ -21,8 +21,9 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.transcription import transcribe_step
+from nosnoc_py.transcription import Method, transcribe_step
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,6 +40,8 @@ class SimulatorState:
         Of the last step.
     readout : Readout or None
         Finite elements of the last step.
+    u : (n_u,) or None
+        Controls of the last step, with time-freezing also the speed of time.
     attempts : int
         Initial guesses of the MPCC tried in the last step; 0 when Newton's method did it alone.
     iterations : int
@@ -56,6 +59,7 @@ class SimulatorState:
     p: np.ndarray
     status: Status = Status.SOLVED
     readout: Readout | None = None
+    u: np.ndarray | None = None
     attempts: int = 0
     iterations: int = 0
     complementarity: float = 0.0
@@ -73,8 +77,8 @@ class Simulator:
 
     Parameters
     ----------
-    system : CLS
-    method : FESDJ
+    system : CLS, PSS, Heaviside or PDS
+    method : FESDJ, TimeFreezing or FESD
         `finite_elements`, `rk_stages`, `scheme` and so on; `control_stages` has no meaning here.
     step : float
         Length of a step [s].
@@ -82,7 +86,9 @@ class Simulator:
         Solves every step as an MPCC, without Newton's method.
     """
 
-    def __init__(self, system: CLS, method: FESD | None = None, *, step: float, solver: Strategy | None = None) -> None:
+    def __init__(
+        self, system: Described, method: Method | None = None, *, step: float, solver: Strategy | None = None
+    ) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         method = default_method(system) if method is None else method
@@ -93,6 +99,7 @@ class Simulator:
         self._checks, self._newton_step = Checks(self.problem), None
         self._mpcc_step: MPCCStep | FilippovStep
         if isinstance(method, FESDJ):
+            assert isinstance(system, CLS)
             self._mpcc_step = MPCCStep(system, self.problem, self.solver)
             exact = method.switch_detection and is_exact(system, method.friction_cone)
             self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
@@ -162,15 +169,19 @@ class Simulator:
 
     def _advance(self, state: SimulatorState, w: np.ndarray, values: np.ndarray, **fields: Any) -> SimulatorState:
         readout = self.problem.read(w, values)
-        return SimulatorState(t=state.t + self.length, x=readout.x_right[-1], p=state.p, readout=readout, **fields)
+        u = values[self.problem.mpcc.parameters["u"]]
+        x = readout.x_right[-1]
+        if self.problem.frozen is not None:
+            readout, u, x = readout.later(state.t), np.append(u, self.problem.speeds(w)), x[:-1]
+        return SimulatorState(t=state.t + self.length, x=x, p=state.p, readout=readout, u=u, **fields)
 
 
 def run(
-    system: CLS,
+    system: Described,
     *,
     x0: Any,
     duration: float,
-    method: FESD | None,
+    method: Method | None,
     steps: int | None,
     u: Any,
     p: Any,
@@ -200,8 +211,9 @@ def run(
         if state.readout is None:
             status = state.status
             break
+        assert state.u is not None
         parts.append(state.readout)
-        controls.append(value)
+        controls.append(state.u)
         stop = None if callback is None else asked_to_stop(callback, state)
         if stop is not None and k + 1 < count:
             status = stop
@@ -209,7 +221,7 @@ def run(
     return _trajectory(simulator, state, parts, controls, status, notes)
 
 
-def default_method(system: Any) -> FESD:
+def default_method(system: Any) -> Method:
     """The finite elements that fit a system."""
     return FESDJ() if isinstance(system, CLS) else FESD()
 
@@ -261,7 +273,7 @@ def _trajectory(
             **common,
         )
     u_grid = simulator.length * np.arange(len(parts) + 1)
-    u = np.array(controls).reshape(len(parts), system.n_u)
-    made = trajectory_fields(problem.dcs, problem.tableau, Readout.join(parts), state.p, u, u_grid)
+    u = np.array(controls).reshape(len(parts), len(problem.dcs.u_names))
+    made = problem.fields_of(Readout.join(parts), state.p, u, u_grid, len(parts))
     gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
     return Trajectory(**made, **common, message=_told(notes, failed, gain))

@@ -56,7 +56,7 @@ class NewtonStepper:
     """The active-set Newton method; what it finds is believed on the residuals of the finite-element equations only."""
 
     def __init__(self, system: CLS, problem: Transcription) -> None:
-        method, mpcc = problem.method, problem.mpcc
+        method, mpcc = problem.fesdj, problem.mpcc
         self._problem = problem
         rest = rest_velocity_of(method, simulation=True)
         self._newton = ActiveSetNewton(
@@ -161,7 +161,7 @@ class MPCCStep:
     def _prediction(self, values: np.ndarray) -> np.ndarray | None:
         layout = self._problem.mpcc.parameters
         x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
-        method = self._problem.method
+        method = self._problem.fesdj
         if not (method.switch_detection and is_exact(self._system, method.friction_cone)):
             return None
         step = self._coarse.step(x, u, p, float(values[layout["horizon"]][0]), None)
@@ -172,14 +172,14 @@ class MPCCStep:
 
     @cached_property
     def _coarse(self) -> ActiveSetNewton:
-        rest = rest_velocity_of(self._problem.method, simulation=True)
+        rest = rest_velocity_of(self._problem.fesdj, simulation=True)
         return ActiveSetNewton(
             self._system, tableau("radau_iia", 1), len(self._problem.elements), gap_rate=False, rest_velocity=rest
         )
 
     @cached_property
     def _filling(self) -> Filling:
-        method = self._problem.method
+        method = self._problem.fesdj
         return Filling(self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True))
 
 

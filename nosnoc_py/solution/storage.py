@@ -110,6 +110,11 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name == "sensitivity" and value is not None:
         arrays |= {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
         return list(value.flags)
+    if name == "numerical" and value is not None:
+        own: dict[str, Array] = {}
+        packed = {f.name: _pack(f.name, getattr(value, f.name), own) for f in fields(value)}
+        arrays |= {f"numerical_{part}": array for part, array in own.items()}
+        return packed
     return value
 
 
@@ -128,6 +133,9 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return INTERPOLANTS[value["kind"]].from_arrays(parts)
     if name == "sensitivity" and value is not None:
         return Sensitivity(**{part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES}, flags=tuple(value))
+    if name == "numerical" and value is not None:
+        own = {key.removeprefix("numerical_"): array for key, array in arrays.items() if key.startswith("numerical_")}
+        return Trajectory(**{key: _unpack(key, part, own) for key, part in value.items()})
     return value
 
 

@@ -72,6 +72,8 @@ class Trajectory:
         Units by name, for the labels of axes.
     sensitivity
         Derivatives with respect to the initial state and the parameters, where they were asked for.
+    numerical
+        The same motion in numerical time, with the clock as a state, where time was frozen.
 
     Raises
     ------
@@ -93,6 +95,7 @@ class Trajectory:
     message: str = ""
     units: Mapping[str, str] = field(default_factory=dict)
     sensitivity: Sensitivity | None = None
+    numerical: Trajectory | None = None
 
     def __post_init__(self) -> None:
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.symbols import check_keys, component_names, finite, mapping, numbers
 
 
@@ -30,6 +31,7 @@ class Described:
     nominal: Mapping[str, Any]
     p_default: Any
     x_initial: Any
+    algebraic: Algebraic | None = None
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -50,7 +52,8 @@ class Described:
         given = mapping(self.names, f"{self._kind}: names")
         check_keys(given, self.groups, "key of names")
         resolved = {k: component_names(given.get(k), k, getattr(self, k).shape[0]) for k in self.groups}
-        every = [name for group in resolved.values() for name in group]
+        own = () if self.algebraic is None else tuple(self.algebraic.names or ())
+        every = [*(name for group in resolved.values() for name in group), *own]
         double = sorted({name for name in every if every.count(name) > 1})
         if double:
             raise ModelError(f"{self._kind}: the names {', '.join(double)} are used twice.")
@@ -67,6 +70,15 @@ class Described:
                     f"{self._kind}: nominal values of {key} have to be positive and finite, given {values}."
                 )
         self._set("nominal", resolved)
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
+        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible."""
+        raise NotImplementedError
+
+    @property
+    def z(self) -> ca.SX:
+        """Algebraic variables of the user's own (n_z,)."""
+        return ca.SX(0, 1) if self.algebraic is None else self.algebraic.z
 
     @property
     def n_u(self) -> int:

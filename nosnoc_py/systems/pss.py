@@ -10,8 +10,17 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import check_distinct, check_free, column, finite, numbers, symbols
+from nosnoc_py.systems.symbols import (
+    check_distinct,
+    check_free,
+    column,
+    component_names,
+    finite,
+    numbers,
+    symbols,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +43,8 @@ class Modes:
         combination of signs.
     indicators : SX (n_f,), optional
         Stewart's indicator functions g(x), in place of functions and signs.
+    function_names : sequence of str, optional
+        Names of the switching functions, for events; default the name of the partition, with [j] where there are more.
 
     Raises
     ------
@@ -46,6 +57,7 @@ class Modes:
     functions: Any = field(default=None, kw_only=True)
     signs: Any = field(default=None, kw_only=True)
     indicators: Any = field(default=None, kw_only=True)
+    function_names: Sequence[str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         what = f"modes {self.name!r}"
@@ -65,9 +77,11 @@ class Modes:
                 raise ModelError(f"{what}: indicators need no signs; the smallest one tells the region.")
             g = column(self.indicators, f"{what}: indicators", len(flows))
             object.__setattr__(self, "indicators", g)
+            object.__setattr__(self, "function_names", (self.name,))
             return
         c = column(self.functions, f"{what}: functions")
         object.__setattr__(self, "functions", c)
+        object.__setattr__(self, "function_names", _function_names(self.function_names, self.name, c.shape[0]))
         signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
         corners = _corners(c.shape[0])
         owners = [_owner(signs, corner, what) for corner in corners]
@@ -82,6 +96,16 @@ class Modes:
     def count(self) -> int:
         """Number of regions."""
         return len(self.flows)
+
+
+def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
+    """Names of switching functions: the user's, or the name of what they belong to."""
+    if given is None:
+        return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
+    names = component_names(given, "functions", count)
+    if len(set(names)) < count:
+        raise ModelError(f"functions: expected {count} different names, given {given!r}.")
+    return names
 
 
 def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndarray:
@@ -130,6 +154,8 @@ class PSS(Described):
         What is common to all regions; default zero.
     modes : Modes or sequence of Modes
         Independent partitions (two dry frictions, say) are cheaper than their product.
+    algebraic : Algebraic, optional
+        Algebraic variables and equations.
     names, units, nominal, p_default
         As in `CLS`; keys "x", "u", "p".
     """
@@ -143,6 +169,7 @@ class PSS(Described):
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    algebraic: Algebraic | None = None
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -154,7 +181,7 @@ class PSS(Described):
             raise ModelError("PSS: modes: expected ns.Modes or a list of them.")
         if len({m.name for m in modes}) < len(modes):
             raise ModelError("PSS: two partitions have the same name; give each a name of its own.")
-        allowed = {"x": self.x, "u": self.u, "p": self.p}
+        allowed = _arguments(self)
         for m in modes:
             if m.flows[0].shape[0] != n_x:
                 raise ModelError(f"modes {m.name!r}: flows: expected {n_x} rows, given {m.flows[0].shape[0]}.")
@@ -180,7 +207,14 @@ class Heaviside(Described):
     functions : SX (n_alpha,)
         Switching functions c(x).
     flow : SX (n_x,)
-        In x, u, alpha and p; products of alphas are lifted.
+        In x, z, u, alpha and p. Products of several alphas are easier to solve for as algebraic variables.
+    function_names : sequence of str, optional
+        Names of the switching functions, for events; default c_0, c_1, ...
+    per_element : sequence of int
+        Which step functions have one value per finite element, not one per Runge-Kutta stage: those that are constant
+        along solutions between two switches, but which the equations leave open there.
+    algebraic : Algebraic, optional
+        Algebraic variables and equations.
     names, units, nominal, p_default
         As in `CLS`; keys "x", "u", "p".
     """
@@ -191,10 +225,13 @@ class Heaviside(Described):
     p: Any = None
     functions: Any
     flow: Any
+    function_names: Sequence[str] | None = None
+    per_element: Sequence[int] = ()
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    algebraic: Algebraic | None = None
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -206,7 +243,12 @@ class Heaviside(Described):
         self._set("functions", column(self.functions, "Heaviside: functions", n_a))
         self._set("flow", column(self.flow, "Heaviside: flow", n_x))
         check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
-        check_free(self.flow, {"x": self.x, "u": self.u, "alpha": self.alpha, "p": self.p}, "Heaviside: flow")
+        check_free(self.flow, {**_arguments(self), "alpha": self.alpha}, "Heaviside: flow")
+        names = tuple(f"c_{j}" for j in range(n_a)) if self.function_names is None else self.function_names
+        self._set("function_names", _function_names(names, "c", n_a))
+        if any(j not in range(n_a) for j in self.per_element):
+            raise ModelError(f"Heaviside: per_element: expected indices below {n_a}, given {self.per_element!r}.")
+        self._set("per_element", tuple(self.per_element))
         self._describe()
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
@@ -230,6 +272,8 @@ class PDS(Described):
     metric : (n_x, n_x), optional
         E, symmetric and positive definite; default the identity.
     constraint_names : sequence of str, optional
+    algebraic : Algebraic, optional
+        Algebraic variables and equations.
     names, units, nominal, p_default
         As in `CLS`; keys "x", "u", "p".
     """
@@ -245,14 +289,14 @@ class PDS(Described):
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    algebraic: Algebraic | None = None
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_symbols(self)
         n_x = self.x.shape[0]
-        allowed = {"x": self.x, "u": self.u, "p": self.p}
         self._set("flow", column(self.flow, "PDS: flow", n_x))
-        check_free(self.flow, allowed, "PDS: flow")
+        check_free(self.flow, _arguments(self), "PDS: flow")
         self._set("constraints", column(self.constraints, "PDS: constraints"))
         check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
         self._set("metric", _metric(self.metric, n_x))
@@ -274,13 +318,22 @@ class PDS(Described):
         return state
 
 
+def _arguments(system: Described) -> dict[str, ca.SX]:
+    """What a flow may depend on."""
+    return {"x": system.x, "z": system.z, "u": system.u, "p": system.p}
+
+
 def _check_symbols(system: Any, **more: ca.SX) -> None:
-    """x, u and p are distinct symbols."""
+    """x, u, p and z are distinct symbols, and the algebraic equations are in them."""
     for name in ("x", "u", "p"):
         system._set(name, symbols(getattr(system, name), f"{system._kind}: {name}"))
     if system.x.shape[0] == 0:
         raise ModelError(f"{system._kind}: x needs at least one component.")
-    check_distinct({"x": system.x, "u": system.u, "p": system.p, **more})
+    if system.algebraic is not None and not isinstance(system.algebraic, Algebraic):
+        raise ModelError(f"{system._kind}: algebraic: expected ns.Algebraic, given {type(system.algebraic).__name__}.")
+    check_distinct({**_arguments(system), **more})
+    if system.algebraic is not None:
+        check_free(system.algebraic.equations, {**_arguments(system), **more}, "Algebraic: equations")
 
 
 def _metric(given: Any, n_x: int) -> np.ndarray:

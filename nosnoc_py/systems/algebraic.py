@@ -1,0 +1,64 @@
+"""Algebraic variables and equations of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.symbols import column, component_names, finite, numbers, symbols
+
+
+@dataclass(frozen=True, eq=False)
+class Algebraic:
+    """Variables z with 0 = equations(x, z, u, p) at all times; with step functions also of alpha.
+
+    z may jump. The equations have to determine it: their Jacobian in z is regular (index 1).
+
+    Parameters
+    ----------
+    z : SX (n_z,)
+    equations : SX (n_z,)
+    lower, upper : float or (n_z,), optional
+        Bounds.
+    initial : float or (n_z,)
+        A likely value; default 0, moved into the bounds.
+    names : sequence of str, optional
+        Default z_0, z_1, ...
+
+    Raises
+    ------
+    ModelError
+        If there are not as many equations as variables, or for wrong bounds.
+    """
+
+    z: Any
+    equations: Any
+    lower: Any = field(default=float("-inf"), kw_only=True)
+    upper: Any = field(default=float("inf"), kw_only=True)
+    initial: Any = field(default=0.0, kw_only=True)
+    names: Sequence[str] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        z = symbols(self.z, "Algebraic: z")
+        count = z.shape[0]
+        equations = column(self.equations, "Algebraic: equations")
+        if equations.shape[0] != count:
+            raise ModelError(
+                f"Algebraic: expected one equation for each of the {count} variables, given {equations.shape[0]}."
+            )
+        lower, upper = numbers(self.lower, "Algebraic: lower", count), numbers(self.upper, "Algebraic: upper", count)
+        if (lower > upper).any():
+            raise ModelError(f"Algebraic: a lower bound lies above its upper bound, given {lower} and {upper}.")
+        initial = finite(self.initial, "Algebraic: initial", count).clip(lower, upper)
+        names = component_names(self.names, "z", count)
+        for key, value in (
+            ("z", z),
+            ("equations", equations),
+            ("lower", lower),
+            ("upper", upper),
+            ("initial", initial),
+            ("names", names),
+        ):
+            object.__setattr__(self, key, value)

@@ -1,0 +1,235 @@
+"""The way back from numerical to physical time: frozen pieces become jumps, auxiliary motions forces and impulses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
+from nosnoc_py.discretization.readout import IMPULSE_TOLERANCE, SLIPPING, Readout, trajectory_fields
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
+
+# Elements in which the clock advances by less than this share of a control stage are jumps.
+FROZEN = 1e-7
+# Nodes of the polynomials in physical time: the clock of an element may be any polynomial, and its inverse is none.
+NODES = radau_iia(8).c
+BISECTIONS = 60
+
+
+def physical_fields(
+    frozen: Frozen,
+    dcs: DCS,
+    tableau: ButcherTableau,
+    readout: Readout,
+    p: np.ndarray,
+    u: np.ndarray,
+    u_grid: np.ndarray,
+    elements: Sequence[int],
+) -> dict[str, Any]:
+    """Fields of a `Trajectory` in physical time, its field `numerical` the one in numerical time (Theorems 5 and 8).
+
+    Parameters
+    ----------
+    readout : Readout
+        States (q, v, clock).
+    u : (N, n_u + 1)
+        Controls and the speed of time in every control stage; `elements` has their numbers of finite elements.
+    u_grid : (N + 1,)
+        The grid of the control stages, the same in both times.
+    """
+    numerical = trajectory_fields(dcs, tableau, readout, p, u, u_grid)
+    speed = np.repeat(u[:, -1], elements)
+    found = _Values.read(frozen, dcs, tableau, readout, p, speed)
+    pieces = _Pieces(readout, found, numerical["interpolant"], FROZEN * float(np.mean(np.diff(u_grid))))
+    t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
+    system = frozen.original
+    return {
+        "t": t,
+        "x": x,
+        "state_names": system.state_names,
+        "u_grid": u_grid,
+        "u": u[:, :-1],
+        "control_names": system.control_names,
+        "interpolant": RungeKuttaInterpolant(
+            t_left=pieces.t_left,
+            h=pieces.h,
+            c=NODES,
+            x_left=pieces.x_left,
+            x_stages=pieces.x_nodes,
+            x_initial=readout.x_minus[0, :-1],
+        ),
+        "events": _events(frozen, pieces),
+        "series": _series(frozen, pieces),
+        "units": dict(system.units),
+        "numerical": Trajectory(**numerical),
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Values:
+    """Quantities of the contacts (E, n_s, n_c): clock rate (E, n_s), weights, forces, velocities; impulses (E, n_c)."""
+
+    running: np.ndarray
+    weight: np.ndarray
+    push: np.ndarray
+    rub: tuple[np.ndarray, ...]
+    gap: np.ndarray
+    approach: np.ndarray
+    slip: tuple[np.ndarray, ...]
+    reserve: np.ndarray
+    impulse: np.ndarray
+    ends: np.ndarray
+    energy: np.ndarray
+
+    @classmethod
+    def read(
+        cls, frozen: Frozen, dcs: DCS, tableau: ButcherTableau, r: Readout, p: np.ndarray, speed: np.ndarray
+    ) -> _Values:
+        system, contacts = frozen.original, frozen.contacts
+        count, stages = r.x_stages.shape[:2]
+
+        def at_stages(expression: ca.SX) -> np.ndarray:
+            function = ca.Function("values", [dcs.x, dcs.z, dcs.p], [expression])
+            x, z = (values.reshape(count * stages, -1).T for values in (r.x_stages, r.z_stages))
+            return np.asarray(function(x, z, p).full()).T.reshape(count, stages, -1)
+
+        approach = ca.vertcat(*[c.approach for c in contacts])
+        kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
+        at_ends = ca.Function("ends", [dcs.x, dcs.p], [ca.vertcat(kinetic, approach)])
+        ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
+        push = at_stages(ca.vertcat(*[c.push for c in contacts]))
+        return cls(
+            running=at_stages(frozen.running)[..., 0],
+            weight=at_stages(ca.vertcat(*[c.weight for c in contacts])),
+            push=push,
+            rub=tuple(at_stages(c.rub) for c in contacts),
+            gap=at_stages(ca.vertcat(*[c.gap for c in system.contacts])),
+            approach=at_stages(approach),
+            slip=tuple(at_stages(c.slip) for c in contacts),
+            reserve=at_stages(ca.vertcat(*[c.reserve for c in contacts])),
+            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", tableau.b, push),
+            ends=ends[..., 1:],
+            energy=ends[..., 0],
+        )
+
+
+class _Pieces:
+    """The elements in which the clock runs, and the jumps before them; one of length zero after a jump at the end."""
+
+    def __init__(self, r: Readout, values: _Values, numerical: Interpolant, shortest: float) -> None:
+        self.values, self._r = values, r
+        clock = np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1)
+        runs = clock[:, 1] - clock[:, 0] > shortest
+        self.rows = np.flatnonzero(runs)
+        self.jumps = self._groups(runs)
+        self.h = clock[self.rows, 1] - clock[self.rows, 0]
+        self.t_left = clock[self.rows, 0]
+        self.x_left, self.x_right = r.x_left[self.rows, :-1], r.x_right[self.rows, :-1]
+        self.x_nodes = self._resampled(numerical)
+        if not runs[-1]:
+            end = r.x_right[-1:, :-1]
+            self.h, self.t_left = np.append(self.h, 0.0), np.append(self.t_left, clock[-1, 1])
+            self.x_left, self.x_right = np.vstack([self.x_left, end]), np.vstack([self.x_right, end])
+            self.x_nodes = np.concatenate([self.x_nodes, np.repeat(end[:, None], NODES.size, axis=1)])
+
+    def _groups(self, runs: np.ndarray) -> dict[int, np.ndarray]:
+        """Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements."""
+        before = np.cumsum(runs)
+        return {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
+
+    def _resampled(self, numerical: Interpolant) -> np.ndarray:
+        """States at the nodes in physical time (pieces, NODES, n_x): the clock is inverted by bisection."""
+        left = np.concatenate([[0.0], np.cumsum(self._r.h)[:-1]])[self.rows]
+        length = self._r.h[self.rows]
+        wanted = self.t_left[:, None] + self.h[:, None] * NODES
+        low, high = np.zeros_like(wanted), np.ones_like(wanted)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            early = self._at(numerical, left, length, middle)[..., -1] < wanted
+            low, high = np.where(early, middle, low), np.where(early, high, middle)
+        x = self._at(numerical, left, length, 0.5 * (low + high))[..., :-1]
+        x[:, -1] = self.x_right
+        return x
+
+    def _at(self, numerical: Interpolant, left: np.ndarray, length: np.ndarray, share: np.ndarray) -> np.ndarray:
+        times = left[:, None] + length[:, None] * share
+        return numerical(times.reshape(-1), "-").reshape(*times.shape, -1)
+
+    @cached_property
+    def t_stages(self) -> np.ndarray:
+        """Times of the stages (running elements, n_s)."""
+        return np.asarray(self._r.x_stages[self.rows, :, -1])
+
+    @cached_property
+    def closed(self) -> np.ndarray:
+        """Which contacts press in a running element (running elements, n_c)."""
+        v, rows = self.values, self.rows
+        open_by = np.maximum(v.gap[rows].max(axis=1), v.approach[rows].max(axis=1))
+        return np.asarray(v.weight[rows].max(axis=1) > open_by)
+
+    def slips(self, contact: int) -> np.ndarray:
+        """Whether a contact slips (running elements,)."""
+        v, rows = self.values, self.rows
+        speed = np.linalg.norm(v.slip[contact][rows], axis=2).max(axis=1)
+        return np.asarray((v.reserve[rows, :, contact].max(axis=1) < speed) & (speed > SLIPPING))
+
+
+def _events(frozen: Frozen, pieces: _Pieces) -> tuple[Event, ...]:
+    """Impacts, contacts and releases, slip and stick, in the order of time."""
+    events: list[Event] = []
+    for k in range(len(pieces.t_left)):
+        time = float(pieces.t_left[k])
+        if k in pieces.jumps:
+            events += _impacts(frozen, pieces.values, pieces.jumps[k], time)
+        if 0 < k < len(pieces.rows):
+            events += _changes(frozen, pieces, k, time)
+    return tuple(events)
+
+
+def _impacts(frozen: Frozen, v: _Values, rows: np.ndarray, time: float) -> list[Event]:
+    gain = float(v.energy[rows[-1], 1] - v.energy[rows[0], 0])
+    found = []
+    for i, contact in enumerate(frozen.contacts):
+        impulse = float(v.impulse[rows, i].sum())
+        before, after = float(v.ends[rows[0], 0, i]), float(v.ends[rows[-1], 1, i])
+        if impulse > IMPULSE_TOLERANCE and before < -IMPULSE_TOLERANCE:
+            found.append(Event(time, contact.name, "impact", impulse, before, after, gain))
+    return found
+
+
+def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event]:
+    found = []
+    before, after = pieces.closed[k - 1], pieces.closed[k]
+    for i, contact in enumerate(frozen.contacts):
+        if before[i] != after[i]:
+            found.append(Event(time, contact.name, "contact" if after[i] else "release"))
+        elif after[i] and contact.slip.numel():
+            slips = pieces.slips(i)
+            velocity = pieces.values.slip[i][pieces.rows[k - 1 : k + 1]].mean(axis=1)
+            if slips[k - 1] != slips[k]:
+                found.append(Event(time, contact.name, "slip" if slips[k] else "stick"))
+            elif slips[k] and velocity[0] @ velocity[1] < 0:
+                found.append(Event(time, contact.name, "reversal"))
+    return found
+
+
+def _series(frozen: Frozen, pieces: _Pieces) -> dict[str, Series]:
+    """Contact forces at the stages: an impulse per numerical time, divided by the rate of the clock (Eq. 18b)."""
+    v, rows = pieces.values, pieces.rows
+    times = pieces.t_stages.reshape(-1)
+    rate = np.maximum(v.running[rows], FROZEN)
+    found = {}
+    for i, contact in enumerate(frozen.contacts):
+        found[f"lambda_normal[{contact.name}]"] = Series(times, (v.push[rows, :, i] / rate).reshape(-1))
+        size = contact.rub.numel()
+        for j in range(size):
+            label = f"lambda_tangent[{contact.name}]" + (f"[{j}]" if size > 1 else "")
+            found[label] = Series(times, (v.rub[i][rows, :, j] / rate).reshape(-1))
+    return found
