@@ -190,11 +190,12 @@ class OCP:
             column(self.stage_cost, "stage_cost", 1),
             column(self.terminal_cost, "terminal_cost", 1),
         )
+        _check_time(stage_cost, free, "stage_cost")
         check_free(stage_cost, every, "OCP: stage_cost")
         check_free(terminal_cost, end, "OCP: terminal_cost")
         constraints = {
-            "path_constraints": _named(self.path_constraints, "path", every),
-            "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}),
+            "path_constraints": _named(self.path_constraints, "path", every, free),
+            "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}, free),
             "terminal_constraints": _named(self.terminal_constraints, "terminal", end),
         }
         pairs = self._pairs(every)
@@ -240,7 +241,13 @@ class OCP:
         check_keys(mapping(self.free_parameters, "OCP: free_parameters"), names, "parameter")
         resolved = {}
         for name, bounds in self.free_parameters.items():
+            if np.ndim(bounds) != 1 or len(bounds) != 2:
+                raise ModelError(f"free parameter {name!r}: expected a pair (lower, upper), given {bounds!r}.")
             lower, upper = numbers(bounds, f"free parameter {name!r}: (lower, upper)", 2)
+            if lower > upper:
+                raise ModelError(
+                    f"free parameter {name!r}: lower bound {lower:g} above upper bound {upper:g}; swap them."
+                )
             value = p[names.index(name)]
             if not lower <= value <= upper:
                 raise ModelError(
@@ -251,7 +258,11 @@ class OCP:
         object.__setattr__(self, "free_parameters", resolved)
 
     def settled(self, horizon: float, p: Any) -> OCP:
-        """The same problem with its free horizon and free parameters fixed at values."""
+        """The same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
+        rows = [self.system.parameter_names.index(name) for name in self.free_parameters]
+        fixed_p = np.array(self.p)
+        fixed_p[rows] = np.asarray(p)[rows]
+        p = fixed_p
         if self.free_time is None:
             return replace(self, p=p, free_parameters={}) if self.free_parameters else self
         symbol, value = self.free_time.symbol, ca.SX(horizon)
@@ -271,6 +282,8 @@ class OCP:
             f"{len(getattr(self, f'{kind}_constraints'))} {kind}" for kind in ("path", "initial", "terminal")
         )
         horizon = "free" if self.free_time is not None else f"{self.horizon:g} s"
+        counts += f", {len(self.complementarities)} complementarities" if self.complementarities else ""
+        counts += f", free parameters: {', '.join(self.free_parameters)}" if self.free_parameters else ""
         return f"OCP: horizon {horizon}, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
 
 
@@ -285,8 +298,19 @@ def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], n
             )
 
 
-def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) -> tuple[Constraint, ...]:
-    """Give every constraint a name and check its symbols."""
+def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
+    """The free horizon is a number of the whole motion: it may enter where the motion ends."""
+    if free is not None and ca.depends_on(expression, free.symbol):
+        raise ModelError(
+            f"OCP: {what} uses the free horizon, which terminal costs and terminal constraints may use; for the time "
+            "that has passed, add a state with the rate 1."
+        )
+
+
+def _named(
+    given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX], barred: FreeTime | None = None
+) -> tuple[Constraint, ...]:
+    """Give every constraint a name and check its symbols; `barred` is a free horizon that it may not use."""
     if not isinstance(given, (list, tuple)):
         raise ModelError(
             f"OCP: {kind}_constraints: expected a sequence of ns.Constraint, given {type(given).__name__}; "
@@ -299,6 +323,7 @@ def _named(given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX]) ->
                 f"OCP: {kind} constraints have to be ns.Constraint objects, given {type(constraint).__name__}."
             )
         c = constraint
+        _check_time(c.expression, barred, f"{kind} constraint {c.name or i}")
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
         named.append(Constraint(c.expression, c.lower, c.upper, name=c.name or f"{kind}_{i}", at=c.at))
     return tuple(named)

@@ -28,7 +28,7 @@ class Settings:
         Options that the problem chooses itself; they cannot be set.
     """
 
-    method: ns.FESDJ = field(default_factory=ns.FESDJ)
+    method: Any = field(default_factory=ns.FESDJ)
     solver: Any = field(default_factory=ns.Homotopy)
     solvers: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)

@@ -78,6 +78,68 @@ class ButcherTableau:
         """
         return bool(self.c[-1] == 1.0 and np.array_equal(self.a[-1], self.b))
 
+    @property
+    def invertible(self) -> bool:
+        """Whether A is: stage derivatives then follow from the states at the stages."""
+        return int(np.linalg.matrix_rank(self.a)) == self.stages
+
+    @property
+    def starts_left(self) -> bool:
+        """Whether the first stage is the beginning of the step, exactly: c[0] == 0 and a[0] == 0."""
+        return bool(self.c[0] == 0.0 and not self.a[0].any())
+
+    @property
+    def astray(self) -> NDArray[np.bool_]:
+        """Stages (n_s,) at an end of the step, by their node, whose state is another one than that of this end.
+
+        Where the solution is at a boundary of its region exactly at this end, such a state may lie beyond it.
+        """
+        left, right = self.c == 0.0, self.c == 1.0
+        left[0] &= not self.starts_left
+        right[-1] &= not self.stiffly_accurate
+        found: NDArray[np.bool_] = left | right
+        return found
+
+    @property
+    def is_collocation(self) -> bool:
+        """Whether the states at the stages are values of one polynomial, at distinct nodes after the left end."""
+        if self.c[0] <= 0.0 or len(np.unique(self.c)) < self.stages:
+            return False
+        return bool(np.allclose(self.a, integrated_lagrange_basis(self.c, self.c), rtol=0, atol=1e-12))
+
+    @property
+    def merge(self) -> tuple[Array, Array]:
+        """Distinct nodes (k,), and the weights (k, n_s) that average over stages with the same node, by their b."""
+        nodes, place = np.unique(self.c, return_inverse=True)
+        weights = np.zeros((nodes.size, self.stages))
+        weights[place, np.arange(self.stages)] = self.b
+        return nodes, weights / weights.sum(axis=1, keepdims=True)
+
+    @property
+    def dense_c(self) -> Array:
+        """Distinct nodes in (0, 1] at which dense output is given: c, or as many Radau nodes as c has distinct ones."""
+        return self.c if self.is_collocation else radau_iia(self.merge[0].size).c
+
+    @property
+    def dense_weights(self) -> Array:
+        """Weights (nodes, n_s) of the stage derivatives in the states at `dense_c`.
+
+        x(t_n + theta h) = x_n + h sum_j w_j(theta) k_j with the integrated interpolation of the stage derivatives; its
+        end is x_{n+1} because b integrates polynomials of this degree.
+        """
+        if self.is_collocation:
+            return self.a
+        nodes, average = self.merge
+        weights: Array = integrated_lagrange_basis(nodes, self.dense_c) @ average
+        return weights
+
+    @property
+    def end_weights(self) -> Array:
+        """Weights (n_s,) that extend values at the stages to the right end of the step."""
+        nodes, average = self.merge
+        weights: Array = _lagrange_basis(nodes, np.ones(1))[0] @ average
+        return weights
+
     def __repr__(self) -> str:
         return f"ButcherTableau({self.name!r}, stages={self.stages}, order={self.order})"
 
@@ -106,10 +168,75 @@ def gauss_legendre(stages: int) -> ButcherTableau:
     return _collocation("gauss_legendre", _shifted_roots(polynomial), order=2 * stages)
 
 
+def radau_i(stages: int) -> ButcherTableau:
+    """Radau I: collocation at the left Radau nodes, order 2 n_s - 1; one stage is the explicit Euler scheme.
+
+    The nodes are the roots of P_s + P_{s-1} on [0, 1]; the first one is 0, where nothing is unknown: A is singular.
+    """
+    _require_stages(stages)
+    total = np.zeros(stages + 1)
+    total[-2:] = 1.0
+    nodes = _shifted_roots(total)
+    nodes[0] = 0.0  # a root by construction; exact, so that the first stage and the left end are one point
+    return _collocation("radau_i", nodes, order=2 * stages - 1)
+
+
+def lobatto_iiic(stages: int) -> ButcherTableau:
+    """Lobatto IIIC: order 2 n_s - 2, stiffly accurate, L-stable; two stages at least.
+
+    The nodes are the roots of P_s - P_{s-2} on [0, 1], both ends among them. A follows from a_i1 = b_1 and C(n_s - 1):
+    with l_j the Lagrange polynomials of the nodes but the first, a_ij is the integral of l_j over [0, c_i] minus
+    b_1 l_j(0) (Hairer, Wanner, Section IV.5).
+    """
+    _require_stages(stages)
+    if stages < 2:
+        raise OptionError(f"lobatto_iiic has two stages at least; given rk_stages={stages!r}.")
+    difference = np.zeros(stages + 1)
+    difference[-3], difference[-1] = -1.0, 1.0
+    nodes = _shifted_roots(difference)
+    nodes[0], nodes[-1] = 0.0, 1.0
+    b = integrated_lagrange_basis(nodes, 1.0)[0]
+    later = integrated_lagrange_basis(nodes[1:], nodes) - b[0] * _lagrange_basis(nodes[1:], np.zeros(1))
+    a = np.column_stack([np.full(stages, b[0]), later])
+    a[-1] = b  # the same numbers but for rounding: the end of a step is its last stage
+    return ButcherTableau("lobatto_iiic", a=a, b=b, c=nodes, order=2 * stages - 2)
+
+
+EXPLICIT: Mapping[int, tuple[list[list[float]], list[float]]] = MappingProxyType(
+    {
+        1: ([[0.0]], [1.0]),
+        2: ([[0.0, 0.0], [1.0, 0.0]], [1 / 2, 1 / 2]),
+        3: ([[0.0, 0.0, 0.0], [1 / 2, 0.0, 0.0], [-1.0, 2.0, 0.0]], [1 / 6, 2 / 3, 1 / 6]),
+        4: (
+            [[0.0, 0.0, 0.0, 0.0], [1 / 2, 0.0, 0.0, 0.0], [0.0, 1 / 2, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]],
+            [1 / 6, 1 / 3, 1 / 3, 1 / 6],
+        ),
+    }
+)
+
+
+def explicit(stages: int) -> ButcherTableau:
+    """Explicit schemes of order n_s: Euler, Heun, Kutta's of third order, and the classical one of fourth order.
+
+    More stages than four give less than one order each, so that no family goes on there.
+    """
+    _require_stages(stages)
+    if stages not in EXPLICIT:
+        raise OptionError(
+            f"explicit schemes have 1 to 4 stages (Euler, Heun, Kutta, the classical one), given {stages!r}; for a "
+            "higher order use scheme='radau_iia'."
+        )
+    a, b = EXPLICIT[stages]
+    return ButcherTableau("explicit", a=np.array(a), b=np.array(b), c=np.sum(a, axis=1), order=stages)
+
+
 FAMILIES: Mapping[str, Callable[[int], ButcherTableau]] = MappingProxyType(
     {
         "radau_iia": radau_iia,
         "gauss_legendre": gauss_legendre,
+        "radau_i": radau_i,
+        "lobatto_iiic": lobatto_iiic,
+        "explicit": explicit,
     }
 )
 

@@ -9,7 +9,9 @@ Nothing in here knows what a contact is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 
 import casadi as ca
 import numpy as np
@@ -17,8 +19,10 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
 from nosnoc_py.discretization.grid import RIGHT, START, Grid
-from nosnoc_py.discretization.options import FESD
+from nosnoc_py.discretization.options import FESD, FESDJ
+from nosnoc_py.discretization.runge_kutta import RungeKutta, representation_of
 from nosnoc_py.discretization.step_equilibration import Step, equilibrate, isolate, step_bounds
+from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Pair, Variable
@@ -36,14 +40,38 @@ class Element:
     x_stages: tuple[ca.SX, ...]
     z_stages: tuple[ca.SX, ...]
     x_right: ca.SX
+    x_dense: ca.SX
     cost: ca.SX
     impacts: ca.SX
     rows: dict[str, PairRows]
     edge: Edge
 
 
-Edge = dict[str, np.ndarray]
-"""Rows of side a of the continuous pairs at the right boundary of an element, by name of the pair."""
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """What is continuous, at a boundary of elements.
+
+    Attributes
+    ----------
+    rows : dict of array
+        Rows of side a of the continuous pairs, by name of the pair.
+    values : dict of SX
+        The continuous algebraic variables, by name.
+    """
+
+    rows: dict[str, np.ndarray] = field(default_factory=dict)
+    values: dict[str, ca.SX] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Stages:
+    """Symbols at the stages of one element: increments S, states X and algebraic variables Z in columns."""
+
+    S: ca.SX
+    V: ca.SX
+    X: list[ca.SX]
+    Z: list[ca.SX]
+    x_right: ca.SX
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +86,7 @@ class StateBounds:
 class _Functions:
     """The equations of the DCS as Functions, written once and inlined by SX calls for every element."""
 
-    def __init__(self, dcs: DCS, tableau: ButcherTableau) -> None:
+    def __init__(self, dcs: DCS) -> None:
         arguments = [dcs.x, dcs.z, dcs.u, dcs.p]
         self.stage = ca.Function("stage", arguments, [dcs.flow, dcs.running_cost])
         self.equations = [(e, ca.Function("equation", arguments, [e.expression])) for e in dcs.equations]
@@ -69,7 +97,6 @@ class _Functions:
         self.coherences = [
             (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight])) for c in dcs.coherences
         ]
-        self.element = self._element(dcs, tableau)
         self.jump_left: list[ca.Function] = []
         if dcs.jump is not None:
             j = dcs.jump
@@ -87,24 +114,6 @@ class _Functions:
             self.impacts = ca.Function("impacts", at_node, [ca.vertcat(ca.SX(0, 1), *watched)])
             self.jump_pairs = [(pair, ca.Function("node_pair", at_node, [pair.a, pair.b])) for pair in j.pairs]
 
-    def _element(self, dcs: DCS, tableau: ButcherTableau) -> ca.Function:
-        """(h, x_left, stages, algebraic, u, p) -> Runge-Kutta residual, right end, integral of the running cost.
-
-        The stage equations x_j = x_left + h sum_k a_jk f_k are multiplied by the inverse of A, so that every row
-        holds one f_k only and the right end is linear in the stages: sparser, the same solution.
-        """
-        n_x, n_z, n_s = dcs.x.numel(), dcs.z.numel(), tableau.stages
-        h, left, u = ca.SX.sym("h"), ca.SX.sym("x_left", n_x), ca.SX.sym("u", dcs.u.numel())
-        X, Z, p = ca.SX.sym("X", n_x, n_s), ca.SX.sym("Z", n_z, n_s), ca.SX.sym("p", dcs.p.numel())
-        values = [self.stage(X[:, j], Z[:, j], u, p) for j in range(n_s)]
-        flow = ca.horzcat(*[f for f, _ in values])
-        inverse = np.linalg.inv(tableau.a)
-        rise = X - ca.repmat(left, 1, n_s)
-        residual = rise @ inverse.T - h * flow
-        right = left + rise @ (inverse.T @ tableau.b)
-        cost = h * sum((tableau.b[j] * values[j][1] for j in range(n_s)), ca.SX(0))
-        return ca.Function("element", [h, left, X, Z, u, p], [ca.vec(residual), right, cost])
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FiniteElements:
@@ -120,7 +129,8 @@ class FiniteElements:
 
     def write(self, grid: Grid, controls: Sequence[ca.SX], x_initial: ca.SX) -> tuple[Element, ...]:
         """Write all control stages, from the state x_initial on; return the elements in order."""
-        functions = _Functions(self.dcs, self.tableau)
+        self._check_simulation()
+        functions = _Functions(self.dcs)
         elements: list[Element] = []
         x_minus = x_initial
         edge = self._edge(functions, At(0), START, x_initial, controls[0])
@@ -139,39 +149,44 @@ class FiniteElements:
         self.builder.objective += sum((e.cost for e in elements), ca.SX(0))
         return tuple(elements)
 
+    def _check_simulation(self) -> None:
+        # A program with controls as parameters is a simulation step, and steps with jumps are made of stage states.
+        if (
+            self.dcs.jump is not None
+            and self.scheme.has_derivatives
+            and "u" in self.builder.layouts["parameters"].names
+        ):
+            raise OptionError(
+                f"rk_representation: systems with jumps are simulated with 'integral', given "
+                f"{self.options.rk_representation!r}; leave it out (it changes the program, not its solution)."
+            )
+
     def _step(self, at: At) -> ca.SX:
         """Relative length s = h / h0: its bounds do not depend on the horizon, which may be a parameter."""
         lower, upper = step_bounds(self.options, self.default_gamma)
         return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0)
 
+    @cached_property
+    def scheme(self) -> RungeKutta:
+        """The Runge-Kutta equations with their unknowns."""
+        return RungeKutta(self.tableau, representation_of(self.options, self.tableau))
+
     def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX, before: Edge) -> Element:
         boundary, x_left, impacts = self._left_boundary(f, at, h, x_minus)
-        n_s, stages = self.tableau.stages, range(self.tableau.stages)
-        places = [At(at.stage, at.element, j) for j in stages]
-        X = [self._state("x", place) for place in places]
-        shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
-        Z = [self._algebraic(shared, place) for place in places]
-        residual, right, cost = f.element(h, x_left, ca.horzcat(*X), ca.horzcat(*Z), u, self.p)
-        n_x = self.dcs.x.numel()
-        for j in stages:
-            names = [f"{name}'" for name in self.dcs.x_names]
-            self.builder.constraint(
-                "dynamics", places[j], residual[j * n_x : (j + 1) * n_x], names, scale=self.dcs.x_scale
-            )
-        for equation, function in f.equations:
-            for j in stages:
-                self._equation(equation, function(X[j], Z[j], u, self.p), places[j])
-        for inequality, function in f.inequalities:
-            for j in stages:
-                self._equation(inequality, function(X[j], Z[j], u, self.p), places[j], upper=np.inf)
-        if self.tableau.stiffly_accurate:
-            x_right, edge = X[n_s - 1], {}
-        else:
-            x_right = self._state("x_right", at)
-            self.builder.constraint("right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale)
-            edge = self._edge(f, at, RIGHT, x_right, u)
+        stages = self._stages(at, h, x_left, before)
+        cost = self._dynamics(f, at, h, x_left, stages, u)
+        X, Z, x_right = stages.X, stages.Z, stages.x_right
+        shared = self._first_is_left(before)
+        for j, (x, z) in enumerate(zip(X, Z, strict=True)):
+            place = At(at.stage, at.element, j)
+            for equation, function in f.equations:
+                if not (equation.boundary and shared and j == 0):
+                    self._equation(equation, function(x, z, u, self.p), place)
+            for inequality, function in f.inequalities:
+                self._equation(inequality, function(x, z, u, self.p), place, upper=np.inf)
+        edge = Edge() if self.tableau.stiffly_accurate else self._edge(f, at, RIGHT, x_right, u)
         node = (x_minus, boundary, h, self.p)
-        rows = self._pairs(f, at, x_left, node, X, Z, u, before, edge)
+        rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
         if self.options.switch_detection:
             self._coherences(f, at, node, X, Z)
         return Element(
@@ -183,31 +198,97 @@ class FiniteElements:
             x_stages=tuple(X),
             z_stages=tuple(Z),
             x_right=x_right,
+            x_dense=self.scheme.dense(x_left, stages.S, ca.horzcat(*X), x_right),
             cost=cost,
             impacts=impacts,
             rows=rows,
-            edge=edge or {pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous},
+            edge=edge if edge.rows else self._last_stage(rows, Z[-1]),
         )
 
+    def _stages(self, at: At, h: ca.SX, x_left: ca.SX, before: Edge) -> _Stages:
+        """The unknowns of an element, and what follows from them."""
+        n_s, scheme = self.tableau.stages, self.scheme
+        places = [At(at.stage, at.element, j) for j in range(n_s)]
+        X = ca.horzcat(*[self._state("x", place) for place in places]) if scheme.has_states else ca.SX()
+        V = ca.horzcat(*[self._derivative(place) for place in places]) if scheme.has_derivatives else ca.SX()
+        S = scheme.increments(h, x_left, X, V)
+        moved, right = scheme.states(x_left, S), scheme.right(x_left, S)
+        if scheme.right_end_is_a_stage:
+            x_right = X[:, -1]
+        else:
+            x_right = self._state("x_right", at)
+            self.builder.constraint("right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale)
+        columns = [(X if scheme.has_states else moved)[:, j] for j in range(n_s)]
+        if scheme.has_states and scheme.has_derivatives:
+            for place, x, value in zip(places, columns, ca.horzsplit(moved), strict=True):
+                self.builder.constraint("stages", place, x - value, self.dcs.x_names, scale=self.dcs.x_scale)
+        if not scheme.has_states:
+            if self.tableau.stiffly_accurate:
+                columns[-1] = x_right
+            self._bound(places, columns)
+        shared = {v.name: self._variable(v, at) for v in self.dcs.variables if v.per_element}
+        edges = [before.values if self._first_is_left(before) and j == 0 else {} for j in range(n_s)]
+        Z = [self._algebraic(shared | edge, place) for edge, place in zip(edges, places, strict=True)]
+        return _Stages(S=S, V=V, X=columns, Z=Z, x_right=x_right)
+
+    def _dynamics(self, f: _Functions, at: At, h: ca.SX, x_left: ca.SX, stages: _Stages, u: ca.SX) -> ca.SX:
+        """The Runge-Kutta equations; returns the integral of the running cost."""
+        values = [f.stage(x, z, u, self.p) for x, z in zip(stages.X, stages.Z, strict=True)]
+        residual = self.scheme.dynamics(h, stages.V, stages.S, ca.horzcat(*[flow for flow, _ in values]))
+        names = [f"{name}'" for name in self.dcs.x_names]
+        for j, rows in enumerate(ca.horzsplit(residual)):
+            place = At(at.stage, at.element, j)
+            self.builder.constraint("dynamics", place, rows, names, scale=self.dcs.x_scale)
+        return h * sum((b * cost for b, (_, cost) in zip(self.tableau.b, values, strict=True)), ca.SX(0))
+
+    def _first_is_left(self, before: Edge) -> bool:
+        """Whether the first stage is the left boundary, and shares its continuous variables and their equations."""
+        return self.tableau.starts_left and bool(before.values)
+
+    def _last_stage(self, rows: dict[str, PairRows], z: ca.SX) -> Edge:
+        """The right boundary, where the last stage lies there."""
+        ends = np.cumsum([0, *[v.symbol.numel() for v in self.dcs.variables]])
+        values = {v.name: z[a:b] for v, (a, b) in zip(self.dcs.variables, pairwise(ends), strict=True) if v.boundary}
+        return Edge({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
+
+    def _derivative(self, at: At) -> ca.SX:
+        return self.builder.variable("x'", at, [f"{n}'" for n in self.dcs.x_names], scale=self.dcs.x_scale)
+
+    def _bound(self, places: list[At], states: list[ca.SX]) -> None:
+        """Bounds of states that are expressions, where there are any."""
+        b = self.bounds
+        rows = [int(i) for i in np.flatnonzero(np.isfinite(b.lower) | np.isfinite(b.upper))]
+        names = [self.dcs.x_names[i] for i in rows]
+        for place, x in zip(places, states, strict=True):
+            if rows and not x.is_valid_input():
+                self.builder.constraint(
+                    "bounds", place, x[rows], names, b.lower[rows], b.upper[rows], self.dcs.x_scale[rows]
+                )
+
     def _algebraic(self, shared: dict[str, ca.SX], at: At) -> ca.SX:
-        """All algebraic variables at a stage; `shared` are those of its element."""
-        own = [shared[v.name] if v.per_element else self._variable(v, at) for v in self.dcs.variables]
+        """All algebraic variables at a stage; `shared` are those it does not have of its own."""
+        astray = self.options.switch_detection and self.tableau.astray[at.rk or 0]
+        own = [
+            shared[v.name] if v.name in shared else self._variable(_unsigned(v) if astray and v.boundary else v, at)
+            for v in self.dcs.variables
+        ]
         return ca.vertcat(ca.SX(0, 1), *own)
 
     def _edge(self, f: _Functions, at: At, where: str, x: ca.SX, u: ca.SX) -> Edge:
         """Continuous variables at a boundary where no stage lies, and their equations."""
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
-            return {}
+            return Edge()
         named = [replace(v, name=v.name + where) for v in self.dcs.variables]
         made = [self._variable(v, at) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
         z = ca.vertcat(ca.SX(0, 1), *made)
         for equation, function in f.edge_equations:
             self._equation(replace(equation, name=equation.name + where), function(x, z, u, self.p), at)
-        return {
+        rows = {
             pair.name: self.builder.left.add(pair.a_labels, f.sides[pair.name](x, z, u, self.p)[0], at)
             for pair in self.dcs.pairs
             if pair.continuous
         }
+        return Edge(rows, {v.name: symbol for v, symbol in zip(self.dcs.variables, made, strict=True) if v.boundary})
 
     def _pairs(
         self,
@@ -215,35 +296,57 @@ class FiniteElements:
         at: At,
         x_left: ca.SX,
         node: tuple[ca.SX, ...],
-        X: list[ca.SX],
-        Z: list[ca.SX],
+        stages: _Stages,
         u: ca.SX,
         before: Edge,
         after: Edge,
     ) -> dict[str, PairRows]:
         found = {}
-        end = end_weights(self.tableau)
+        end, detects = self.tableau.end_weights, self.options.switch_detection
         for pair in self.dcs.pairs:
             a_rows, b_rows = [], []
-            for j in range(len(X)):
-                a, b = f.sides[pair.name](X[j], Z[j], u, self.p)
+            for j, (x, z) in enumerate(zip(stages.X, stages.Z, strict=True)):
+                a, b = f.sides[pair.name](x, z, u, self.p)
                 place = At(at.stage, at.element, j)
-                a_rows.append(self.builder.left.add(pair.a_labels, a, place))
+                if detects and pair.cross != "none" and self.tableau.astray[j]:
+                    a_rows += self._parts(pair, a, place)
+                else:
+                    a_rows.append(self.builder.left.add(pair.a_labels, a, place))
                 b_rows.append(self.builder.right.add(pair.b_labels, b, place))
-            a_left = before.get(pair.name, np.zeros(0, int))
+            a_left = before.rows.get(pair.name, np.zeros(0, int))
             b_left = np.zeros(0, int)
-            if pair.name in after:
-                a_rows.append(after[pair.name])
+            if pair.name in after.rows:
+                a_rows.append(after.rows[pair.name])
             if pair.name in f.state_side:
-                a_left = self.builder.left.add(pair.a_labels, f.state_side[pair.name](x_left, self.p), at)
+                side = f.state_side[pair.name]
+                a_left = self.builder.left.add(pair.a_labels, side(x_left, self.p), at)
+                if detects and self.tableau.starts_left:  # b at the last stage acts on the right end only
+                    a_rows.append(self.builder.left.add(pair.a_labels, side(stages.x_right, self.p), at))
             elif pair.left is not None:
                 a, b = f.jump_sides[pair.name](*node)
                 a_left = self.builder.left.add(pair.a_labels, a, at)
                 b_left = self.builder.right.add(pair.b_labels[: b.numel()], b, at)
             rows = PairRows(a_left, np.array(a_rows), np.array(b_rows), b_left, end)
-            add_groups(self.builder, rows, pair.cross if self.options.switch_detection else "none", split=pair.split)
+            add_groups(self.builder, rows, pair.cross if detects else "none", split=pair.split)
             found[pair.name] = rows
         return found
+
+    def _parts(self, pair: Pair, a: ca.SX, at: At) -> list[np.ndarray]:
+        """Rows of the two parts of a side that may have either sign at a stage, for its state is none of the solution.
+
+        The ends of the element say which region it lies in. Where they lie on its boundary, the state of a stage that
+        belongs to this end is off by the error of the stage, on any side.
+        """
+        parts, rows = [], []
+        for what in ("above", "below"):
+            labels = [f"{label} {what}" for label in pair.a_labels]
+            parts.append(self.builder.variable(f"{pair.name} ({what})", at, labels, lower=0.0))
+            rows.append(self.builder.left.add(labels, parts[-1], at))
+        self.builder.constraint(f"{pair.name} (parts)", at, a - parts[0] + parts[1], pair.a_labels)
+        opposite = self.builder.right.add([f"{label} below" for label in pair.a_labels], parts[1], at)
+        for above, below in zip(rows[0], opposite, strict=True):
+            self.builder.group(np.array([above]), np.array([below]), split=True)
+        return rows
 
     def _coherences(self, f: _Functions, at: At, node: tuple[ca.SX, ...], X: list[ca.SX], Z: list[ca.SX]) -> None:
         """Directions within a right angle of the first one, and of the left boundary's, where they have a weight."""
@@ -260,7 +363,7 @@ class FiniteElements:
         first = at.stage == 0 and at.element == 0
         if jump is None:
             return ca.SX(0, 1), x_minus, ca.SX(0, 1)
-        still = first and not self.options.initial_impulse
+        still = first and isinstance(self.options, FESDJ) and not self.options.initial_impulse
         variables = [replace(v, lower=0.0, upper=0.0) if still and v.impulsive else v for v in jump.variables]
         boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in variables])
         arguments = (x_minus, boundary, h, self.p)
@@ -299,10 +402,8 @@ def _is_state_side(pair: Pair) -> bool:
     return pair.left is None and pair.cross != "none" and not pair.continuous
 
 
-def end_weights(tableau: ButcherTableau) -> np.ndarray:
-    """Weights that extend the values of an algebraic variable at the stages (n_s,) to the right boundary."""
-    c = tableau.c
-    return np.array([np.prod([(1 - d) / (e - d) for j, d in enumerate(c) if j != i]) for i, e in enumerate(c)])
+def _unsigned(v: Variable) -> Variable:
+    return replace(v, lower=-np.inf)
 
 
 def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:

@@ -125,6 +125,8 @@ def fill(
         t = places.time(block.name, block.at)
         if block.name in ("x", "x_right", "x_initial"):
             w[block.rows] = state(t, "-")
+        elif block.name == "x'":
+            w[block.rows] = _mean_slope(places, block.at, state)
         elif block.name == "u" and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
@@ -140,6 +142,13 @@ def fill(
                 w[block.rows] = np.asarray(at_stage[name](state(t, "-"), p)).reshape(-1)
             _fill_named(w, block, t, series)
     return w
+
+
+def _mean_slope(places: Places, at: At, state: Callable[[float, str], np.ndarray]) -> np.ndarray:
+    """Derivative of the state, as the mean over its element; zero where the element has no length."""
+    left, right = places.time("", At(at.stage, at.element)), places.time("x_right", At(at.stage, at.element))
+    rise = np.asarray(state(right, "-")) - state(left, "+")
+    return rise / (right - left) if right > left else np.zeros_like(rise)
 
 
 def _stage_estimates(dcs: DCS) -> dict[str, ca.Function]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.reformulation.dcs import DCS, Equation, Variable
+from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
 # An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
@@ -31,6 +31,8 @@ class Readout:
     x_minus, x_left, x_right : (E, n_x)
         Before and after the jump at the left boundary, and at the right boundary.
     x_stages, z_stages : (E, n_s, n_x), (E, n_s, n_z)
+    x_dense : (E, nodes, n_x)
+        At the nodes of the dense output.
     boundary : (E, n_b)
         Boundary variables at the left boundary.
     impacts : (E, n_i, 3)
@@ -47,6 +49,7 @@ class Readout:
     x_right: np.ndarray
     x_stages: np.ndarray
     z_stages: np.ndarray
+    x_dense: np.ndarray
     boundary: np.ndarray
     impacts: np.ndarray
     closed: np.ndarray
@@ -54,7 +57,9 @@ class Readout:
 
     def later(self, time: float) -> Readout:
         """The same with a clock, the last state, that has been started earlier [s]."""
-        moved = {name: np.array(getattr(self, name)) for name in ("x_minus", "x_left", "x_right", "x_stages")}
+        moved = {
+            name: np.array(getattr(self, name)) for name in ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
+        }
         for values in moved.values():
             values[..., -1] += time
         return replace(self, **moved)
@@ -83,6 +88,7 @@ class Reader:
             e.x_right,
             ca.vertcat(*e.x_stages),
             ca.vertcat(*e.z_stages),
+            ca.vec(e.x_dense),
             e.boundary,
             e.impacts,
             *self._sides(e, G, H),
@@ -102,7 +108,7 @@ class Reader:
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Readout:
         """Numbers at (w, p)."""
-        h, minus, left, right, X, Z, boundary, impacts, closed, low = (
+        h, minus, left, right, X, Z, dense, boundary, impacts, closed, low = (
             np.asarray(o.full()).T for o in self._function(w, p)
         )
         e, s = self._shape
@@ -113,6 +119,7 @@ class Reader:
             x_right=right,
             x_stages=X.reshape(e, s, -1),
             z_stages=Z.reshape(e, s, -1) if Z.size else np.zeros((e, s, 0)),
+            x_dense=dense.reshape(e, -1, minus.shape[1]),
             boundary=boundary.reshape(e, -1) if boundary.size else np.zeros((e, 0)),
             impacts=impacts.reshape(e, -1, 3) if impacts.size else np.zeros((e, 0, 3)),
             closed=closed.reshape(e, -1) if closed.size else np.zeros((e, 0)),
@@ -133,9 +140,6 @@ def trajectory_fields(
     """
     t_left = u_grid[0] + np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
     t, x = nodes_of(t_left, r.h, r.x_minus[0], r.x_left, r.x_right)
-    interpolant = RungeKuttaInterpolant(
-        t_left=t_left, h=r.h, c=tableau.c, x_left=r.x_left, x_stages=r.x_stages, x_initial=r.x_minus[0]
-    )
     return {
         "t": t,
         "x": x,
@@ -143,11 +147,18 @@ def trajectory_fields(
         "u_grid": u_grid,
         "u": u,
         "control_names": dcs.u_names,
-        "interpolant": interpolant,
+        "interpolant": dense_output(tableau, r, t_left),
         "events": find_events(dcs, r, t_left, p),
         "series": _series(dcs, tableau, r, t_left, p),
         "units": _units(dcs),
     }
+
+
+def dense_output(tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> RungeKuttaInterpolant:
+    """The state between the nodes; t_left (E,) are the left boundaries of the elements."""
+    return RungeKuttaInterpolant(
+        t_left=t_left, h=r.h, c=tableau.dense_c, x_left=r.x_left, x_stages=r.x_dense, x_initial=r.x_minus[0]
+    )
 
 
 def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
@@ -199,8 +210,11 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     """
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
     column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
+    every = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
+    indices = {place: k for k, place in enumerate(every)}
     closed = r.closed.astype(bool)
     slides = _Slides.read(dcs, r, p)
+    sides = [_sides(switch, closed, indices) for switch in dcs.switches]
     energy = _energy(dcs, r, p)
     events: list[Event] = []
     for e, time in enumerate(t_left):
@@ -212,10 +226,30 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
         for k, (pair, name) in enumerate(columns):
             if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:
                 events.append(Event(time, name, pair.events[0 if closed[e, k] else 1]))
+        for switch, side in zip(dcs.switches, sides, strict=True):
+            if e > 0 and (kind := _switching(side[e - 1], side[e])):
+                events.append(Event(time, switch.name, kind))
         for i, slide in enumerate(dcs.slides if e > 0 else ()):
             if closed[e - 1 : e + 1, column[slide.pair, slide.name]].all() and (kind := slides.change(e, i)):
                 events.append(Event(time, slide.name, kind))
     return tuple(events)
+
+
+def _sides(switch: Switch, closed: np.ndarray, indices: Mapping[tuple[str, int], int]) -> np.ndarray:
+    """On which side of a switching function every element lies (E,); NaN while the state slides along it."""
+    values = np.array([value for *_, value in switch.members])
+    active = closed[:, [indices[pair, i] for pair, i, _ in switch.members]]
+    low = np.where(active, values, np.inf).min(axis=1)
+    high = np.where(active, values, -np.inf).max(axis=1)
+    return np.where(low == high, low, np.nan)
+
+
+def _switching(before: float, after: float) -> str | None:
+    """The kind of the event between two elements on these sides."""
+    if np.isnan(before) or np.isnan(after):
+        kinds = {(False, True): "enter_sliding", (True, False): "leave_sliding"}
+        return kinds.get((bool(np.isnan(before)), bool(np.isnan(after))))
+    return None if before == after else "switch"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable
+from nosnoc_py.reformulation.departures import departures
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
@@ -19,12 +20,13 @@ Representation = Literal["stewart", "step"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts:
-    """What one nonsmooth part contributes to a DCS."""
+    """What one nonsmooth part contributes to a DCS; `held` are multipliers with one value per finite element."""
 
     variables: tuple[Variable, ...] = ()
     equations: tuple[Equation, ...] = ()
     pairs: tuple[Pair, ...] = ()
     switches: tuple[Switch, ...] = ()
+    held: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: Parts) -> Parts:
         return Parts(
@@ -32,6 +34,7 @@ class Parts:
             equations=self.equations + other.equations,
             pairs=self.pairs + other.pairs,
             switches=self.switches + other.switches,
+            held=self.held + other.held,
         )
 
 
@@ -206,7 +209,9 @@ def step_functions(
         Switch(name=name, members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)))
         for i, name in enumerate(names)
     )
-    return alpha, Parts(variables=variables + multipliers, equations=(balance,), pairs=pairs, switches=switches)
+    held = tuple((key + of, i) for key in sides for i in per_element)
+    parts = Parts(variables=variables + multipliers, equations=(balance,), pairs=pairs, switches=switches, held=held)
+    return alpha, parts
 
 
 def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
@@ -282,6 +287,7 @@ def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS
         running_cost=ca.SX(running_cost),
         equations=every.equations,
         pairs=every.pairs,
+        isolations=departures(every.pairs, every.held),
         switches=every.switches,
         units=dict(system.units),
     )

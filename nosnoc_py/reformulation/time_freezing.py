@@ -43,6 +43,8 @@ class FrozenContact:
         Tangential velocity.
     reserve : SX scalar
         How far the friction force is from the end of its cone, as a share; 1 without friction.
+    strength, half_period : float
+        A jump by an impulse takes the numerical time impulse / strength + half_period.
     """
 
     name: str
@@ -52,6 +54,12 @@ class FrozenContact:
     approach: ca.SX
     slip: ca.SX
     reserve: ca.SX
+    strength: float
+    half_period: float = 0.0
+
+    def duration(self, impulse: float) -> float:
+        """How long a jump takes in numerical time [s]."""
+        return impulse / self.strength + self.half_period
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,7 +145,7 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
         if contact.frictional:
             push += contact.tangent @ frozen.rub
     acceleration = _acceleration(system, push, lifts)
-    clock = ca.SX.sym(CLOCK)
+    clock, name = ca.SX.sym(CLOCK), _unused(CLOCK, system)
     heaviside = Heaviside(
         x=ca.vertcat(system.x, clock),
         u=system.u,
@@ -148,8 +156,8 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
         per_element=tuple(j for j, name in enumerate(functions) if _is_shared(name, system)),
         flow=ca.vertcat(running * system.v + moves, acceleration, running),
         algebraic=_algebraic(lifts),
-        names={"x": (*system.state_names, CLOCK), "u": system.control_names, "p": system.parameter_names},
-        units={**system.units, CLOCK: "s"},
+        names={"x": (*system.state_names, name), "u": system.control_names, "p": system.parameter_names},
+        units={**system.units, name: "s"},
         nominal={"x": np.append(system.x_nominal, 1.0), "u": system.u_nominal},
         p_default=system.p_default,
     )
@@ -196,7 +204,9 @@ def _inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> _
             reserve = 2 * ca.fmin(alpha[2], 1 - alpha[2])
         else:
             speed = ca.sqrt(ca.fmax(ca.sumsqr(slip), (0.5 * epsilon_t) ** 2))  # smooth where it is not used
-            functions[f"slip_speed[{contact.name}]"] = speed - epsilon_t
+            # The sign of |slip| - epsilon_t, smooth and with a slope wherever the slip is not zero.
+            rounded = ca.sqrt(ca.sumsqr(slip) + epsilon_t**2)
+            functions[f"slip_speed[{contact.name}]"] = rounded - np.sqrt(2.0) * epsilon_t
             rub = -alpha[2] * mu * a_n * slip / speed + (1 - alpha[2]) * slip
             reserve = 1 - alpha[2]
     return _Auxiliary(
@@ -205,7 +215,14 @@ def _inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> _
         weight=(1 - alpha[0]) * (1 - alpha[1]),
         move=ca.SX(system.n_q, 1),
         contact=FrozenContact(
-            name=contact.name, weight=ca.SX(1), push=ca.SX(a_n), rub=rub, approach=approach, slip=slip, reserve=reserve
+            name=contact.name,
+            weight=ca.SX(1),
+            push=ca.SX(a_n),
+            rub=rub,
+            approach=approach,
+            slip=slip,
+            reserve=reserve,
+            strength=a_n,
         ),
     )
 
@@ -235,6 +252,8 @@ def _elastic(system: CLS, contact: Contact, stiffness: float, _: float) -> _Auxi
             approach=approach,
             slip=ca.SX(0, 1),
             reserve=ca.SX(1),
+            strength=np.inf,
+            half_period=float(np.pi / np.sqrt(stiffness - damping**2 / 4)),
         ),
     )
 
@@ -267,6 +286,14 @@ def _algebraic(lifts: Mapping[str, tuple[ca.SX, ca.SX]]) -> Algebraic:
         initial=np.where(bounded, 0.25, 0.0),
         names=tuple(lifts),
     )
+
+
+def _unused(name: str, system: CLS) -> str:
+    """The name, with a mark where the system has a quantity of this name."""
+    taken = {*system.state_names, *system.control_names, *system.parameter_names}
+    while name in taken:
+        name += "'"
+    return name
 
 
 def _product(factors: list[ca.SX]) -> ca.SX:

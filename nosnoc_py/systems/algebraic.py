@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import casadi as ca
+
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import column, component_names, finite, numbers, symbols
 
@@ -30,7 +32,7 @@ class Algebraic:
     Raises
     ------
     ModelError
-        If there are not as many equations as variables, or for wrong bounds.
+        If there are not as many equations as variables, if they cannot determine them, or for wrong bounds.
     """
 
     z: Any
@@ -43,10 +45,17 @@ class Algebraic:
     def __post_init__(self) -> None:
         z = symbols(self.z, "Algebraic: z")
         count = z.shape[0]
+        if count == 0:
+            raise ModelError("Algebraic: expected at least one variable z; leave `algebraic` out where there is none.")
         equations = column(self.equations, "Algebraic: equations")
         if equations.shape[0] != count:
             raise ModelError(
                 f"Algebraic: expected one equation for each of the {count} variables, given {equations.shape[0]}."
+            )
+        if ca.sprank(ca.jacobian(equations, z)) < count:
+            raise ModelError(
+                "Algebraic: the equations do not determine z, whatever the numbers are: their Jacobian in z is singular; "
+                "differentiate equations without z in time until it appears, or make it a state."
             )
         lower, upper = numbers(self.lower, "Algebraic: lower", count), numbers(self.upper, "Algebraic: upper", count)
         if (lower > upper).any():

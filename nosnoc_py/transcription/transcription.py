@@ -31,6 +31,7 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.transcription.freezing import frozen_guess
 from nosnoc_py.transcription.physical_time import physical_fields
 
 FREE = "free parameters"  # the block of parameters that are optimised
@@ -159,12 +160,15 @@ class Transcription:
         return np.clip(np.zeros(lower.size), lower, upper)
 
     def _from_trajectory(self, guess: Trajectory, places: Places, p: np.ndarray) -> np.ndarray:
+        if self.frozen is not None and guess.state_names == self.ocp.system.state_names:
+            _check_finite(guess)
+            span = float(places.nodes[-1][-1])
+            return frozen_guess(self.mpcc, self.dcs, self.frozen, self.grid, self.tableau.c, guess, span, p)
         if guess.state_names != self.dcs.x_names:
             raise TranscriptionError(
                 f"guess: expected the states {', '.join(self.dcs.x_names)}, given {', '.join(guess.state_names)}."
             )
-        if not np.isfinite(guess.x).all():
-            raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
+        _check_finite(guess)
         end = guess.t0 + guess.duration
 
         def clip(t: float) -> float:
@@ -355,6 +359,11 @@ class Transcription:
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
+
+
+def _check_finite(guess: Trajectory) -> None:
+    if not np.isfinite(guess.x).all():
+        raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
 
 
 def fesd_of(method: Method) -> FESD:

@@ -76,6 +76,7 @@ def certify(
     check_type(method, EventDriven, "method")
     tolerance = _positive(tolerance, "tolerance")
     _check_belongs(ocp, solution)
+    ocp = ocp.settled(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
@@ -124,6 +125,7 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                 f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
                 f"{', '.join(given) or 'none'}."
             )
+    ocp = ocp.settled(solution.horizon, solution.p)
     numbers = (
         ("horizon", solution.horizon, ocp.horizon),
         ("control grid", solution.u_grid[[0, -1]], np.array([0.0, ocp.horizon]) + solution.u_grid[0]),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.contact_problem import LocalSolver
 from nosnoc_py.simulation.event_driven.guards import GAP, rounding
 from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
@@ -78,6 +79,11 @@ class Referee:
     """Simulates one system; built once."""
 
     def __init__(self, system: CLS, options: EventDriven) -> None:
+        if not isinstance(system, CLS):
+            raise OptionError(
+                f"EventDriven simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate "
+                "it with method=ns.FESD(...) and small steps."
+            )
         self.system, self.options, self.mechanics = system, options, Mechanics(system)
         self.solver = LocalSolver(self.mechanics.frames)
 

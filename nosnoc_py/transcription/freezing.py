@@ -1,0 +1,241 @@
+"""Initial guesses in numerical time from motions in physical time: the time-freezing of a trajectory.
+
+Impacts become elements in which the clock stands still, contact forces weights of the auxiliary motions; the speed of
+time of a control stage makes up for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.time_freezing import SPEED, Frozen
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution.interpolant import Side
+
+SIDES: tuple[Side, Side] = ("-", "+")
+# Where a piece of motion is looked at: its forces jump at its ends.
+MARGIN = 1e-3
+ROUNDING = 1e-9
+# Forces of a piece are sampled here for its length in numerical time.
+SAMPLES = np.linspace(0.05, 0.95, 7)
+
+
+def frozen_guess(
+    mpcc: MPCC,
+    dcs: DCS,
+    frozen: Frozen,
+    grid: Grid,
+    c: np.ndarray,
+    trajectory: Trajectory,
+    horizon: float,
+    p: np.ndarray,
+) -> np.ndarray:
+    """Return w from a trajectory of the original system, whose start is that of the grid."""
+    motion = _Motion(frozen, trajectory, p)
+    w = mpcc.w0.copy()
+    estimates = {
+        v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None
+    }
+    edges = np.linspace(0.0, horizon, grid.control_stages + 1)
+    stages = [motion.stage(edges[k], edges[k + 1], n) for k, n in enumerate(grid.elements)]
+    for block in mpcc.variables.blocks():
+        k, n = block.at.stage or 0, block.at.element or 0
+        pieces = stages[k]
+        total = sum(piece.numerical for piece in pieces)
+        if block.name == "u" and len(trajectory.u):
+            w[block.rows] = trajectory.control(motion.clip(0.5 * (edges[k] + edges[k + 1])))
+        elif block.name == SPEED:
+            w[block.rows] = np.clip(total / (edges[k + 1] - edges[k]), mpcc.lbw[block.rows], mpcc.ubw[block.rows])
+        elif block.name == "s":
+            w[block.rows] = pieces[n].numerical / total * len(pieces)
+        elif block.at.stage is not None:
+            share = _share(block.name, block.at, c)
+            y = pieces[n].state(share)
+            name = block.name.removesuffix(START).removesuffix(RIGHT)
+            if name in ("x", "x_right"):
+                w[block.rows] = y
+            elif name in estimates:
+                w[block.rows] = np.asarray(estimates[name](y, p)).reshape(-1)
+            else:
+                known = motion.algebraic(pieces[n], share)
+                for i, label in enumerate(block.components):
+                    w[block.start + i] = known.get(label, w[block.start + i])
+        elif block.name == "x_initial":
+            w[block.rows] = pieces[0].state(0.0)[:-1]
+    return w
+
+
+def _share(name: str, at: At, c: np.ndarray) -> float:
+    """Where in its element a block lies; what has one value per element is looked at in its middle."""
+    if at.rk is not None:
+        return float(c[at.rk])
+    if name == "x_right" or name.endswith(RIGHT):
+        return 1.0
+    return 0.0 if name.endswith(START) else 0.5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Piece:
+    """One element: motion from `start` to `end` [s], or a jump there; its length in numerical time at speed 1."""
+
+    start: float
+    end: float
+    numerical: float
+    x_start: np.ndarray
+    x_end: np.ndarray
+    trajectory: Trajectory
+    offset: float
+    hits: Mapping[str, float]
+
+    @property
+    def jump(self) -> bool:
+        """Whether the clock stands still."""
+        return bool(self.hits)
+
+    def acceleration(self, share: float) -> np.ndarray:
+        """dv / dtau (n_q,)."""
+        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
+        rise = self.state(high) - self.state(low)
+        return np.asarray(rise[rise.size // 2 : -1] / ((high - low) * self.numerical))
+
+    def time(self, share: float) -> float:
+        """Physical time [s]."""
+        return self.start + share * (self.end - self.start)
+
+    def state(self, share: float) -> np.ndarray:
+        """(q, v, clock)."""
+        if self.jump or self.end == self.start:
+            return np.append((1 - share) * self.x_start + share * self.x_end, self.start)
+        if share in (0.0, 1.0):
+            return np.append(self.x_end if share else self.x_start, self.time(share))
+        return np.append(self.trajectory(self.offset + self.time(share)), self.time(share))
+
+
+class _Motion:
+    """A trajectory cut into pieces."""
+
+    def __init__(self, frozen: Frozen, trajectory: Trajectory, p: np.ndarray) -> None:
+        self.frozen, self.trajectory, self.p = frozen, trajectory, p
+        self.names = [contact.name for contact in frozen.contacts]
+        self.first, self.last = trajectory.t0, trajectory.t0 + trajectory.duration
+
+    def clip(self, t: float) -> float:
+        """A time of the trajectory."""
+        return min(max(t + self.first, self.first), self.last)
+
+    def stage(self, start: float, end: float, elements: int) -> list[_Piece]:
+        """The pieces of one control stage, as many as it has elements."""
+        tiny = 1e-9 * (end - start)
+        inside = [e for e in self.trajectory.events if start - tiny <= e.time - self.first < end - tiny]
+        impacts: dict[float, dict[str, float]] = {}
+        for event in inside:
+            if event.kind == "impact":
+                impacts.setdefault(event.time - self.first, {})[event.name] = float(event.impulse or 0.0)
+        others = sorted({e.time - self.first for e in inside} - set(impacts))
+        room = elements - len(impacts) - sum(start + tiny < t for t in impacts) - 1
+        cuts = sorted({start, end, *impacts, *[t for t in others if start + tiny < t][: max(room, 0)]})
+        pieces: list[_Piece] = []
+        for a, b in zip(cuts, [*cuts[1:], end], strict=True):
+            if a in impacts:
+                pieces.append(self._jump(a, impacts[a]))
+            if b > a + tiny:
+                pieces.append(self._run(a, b))
+        return self._fitted(pieces, elements)
+
+    def _fitted(self, pieces: list[_Piece], elements: int) -> list[_Piece]:
+        """Halve the longest motions, or leave out the shortest pieces, until there is one per element."""
+        pieces = list(pieces)
+        while len(pieces) < elements:
+            k = int(np.argmax([0.0 if piece.jump else piece.numerical for piece in pieces]))
+            middle = pieces[k].time(0.5)
+            pieces[k : k + 1] = [self._run(pieces[k].start, middle), self._run(middle, pieces[k].end)]
+        while len(pieces) > elements:
+            pieces.pop(int(np.argmin([piece.numerical for piece in pieces])))
+        return pieces
+
+    def _jump(self, time: float, hits: Mapping[str, float]) -> _Piece:
+        x_start, x_end = (self.trajectory(self.clip(time), side) for side in SIDES)
+        return _Piece(
+            start=time,
+            end=time,
+            numerical=max(c.duration(hits[c.name]) for c in self.frozen.contacts if c.name in hits),
+            x_start=x_start,
+            x_end=x_end,
+            trajectory=self.trajectory,
+            offset=self.first,
+            hits=hits,
+        )
+
+    def _run(self, start: float, end: float) -> _Piece:
+        rates = [self.weights(start + share * (end - start))[1] for share in SAMPLES]
+        return _Piece(
+            start=start,
+            end=end,
+            numerical=(end - start) * float(np.mean(1.0 / np.array(rates))),
+            x_start=self.trajectory(self.clip(start), "+"),
+            x_end=self.trajectory(self.clip(end), "-"),
+            trajectory=self.trajectory,
+            offset=self.first,
+            hits={},
+        )
+
+    def force(self, label: str, t: float) -> float:
+        """A contact force [N]; zero where the trajectory does not tell it."""
+        series = self.trajectory.series.get(label)
+        return 0.0 if series is None or not len(series) else float(np.interp(t + self.first, series.t, series.values))
+
+    def weights(self, t: float) -> tuple[dict[str, float], float]:
+        """Weights beta of the auxiliary motions, and dt/dtau = prod (1 - beta): lambda = a_n beta / (dt/dtau)."""
+        from scipy.optimize import brentq  # slow to import, and needed for guesses only
+
+        contacts = self.frozen.contacts
+        shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) / c.strength for c in contacts])
+        if not shares.any():
+            return dict.fromkeys((c.name for c in contacts), 0.0), 1.0
+        rate = float(brentq(lambda r: r - np.prod(1.0 - shares * r), 0.0, min(1.0, 1.0 / shares.max())))
+        return {c.name: float(share * rate) for c, share in zip(contacts, shares, strict=True)}, rate
+
+    def algebraic(self, piece: _Piece, share: float) -> dict[str, float]:
+        """Step functions, weights and accelerations by name."""
+        y = piece.state(share)
+        t = piece.time(min(max(share, MARGIN), 1 - MARGIN))
+        weights = self.weights(t)[0]
+        if piece.jump:
+            weights = {name: float(name in piece.hits) for name in self.names}
+        found = {f"beta[{name}]": weight for name, weight in weights.items()}
+        found |= zip((f"{name}'" for name in self.frozen.original.names["v"]), piece.acceleration(share), strict=True)
+        found["theta_ode"] = float(np.prod([1.0 - weight for weight in weights.values()]))
+        values = np.asarray(self._functions(y, self.p)).reshape(-1)
+        for label, value in zip(self.frozen.system.function_names or (), values, strict=True):
+            found[f"alpha[{label}]"] = float(value > 0)
+        gaps = dict(zip(self.frozen.system.function_names or (), values, strict=True))
+        for name, weight in weights.items():
+            if weight > max(gaps[f"gap[{name}]"], ROUNDING):  # what presses is closed, whatever its gap rounds to
+                found[f"alpha[gap[{name}]]"] = 0.0
+                found[f"alpha[normal_velocity[{name}]]"] = 1.0 - weight
+                self._stick(found, name, t, piece)
+        return found
+
+    def _stick(self, found: dict[str, float], name: str, t: float, piece: _Piece) -> None:
+        """The share of a planar friction force that is below the end of its cone."""
+        contact = next(c for c in self.frozen.original.contacts if c.name == name)
+        normal = self.force(f"lambda_normal[{name}]", t)
+        label = f"alpha[tangential_velocity[{name}]]"
+        if piece.jump or not contact.frictional or normal <= 0 or label not in found:
+            return
+        share = self.force(f"lambda_tangent[{name}]", t) / (contact.friction[0] * normal)
+        found[label] = float(np.clip(0.5 * (1 - share), 0.0, 1.0))
+
+    @cached_property
+    def _functions(self) -> ca.Function:
+        system = self.frozen.system
+        return ca.Function("functions", [system.x, system.p], [system.functions])

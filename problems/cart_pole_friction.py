@@ -1,0 +1,130 @@
+"""A pole swings up on a cart that rubs on its rail: `python -m problems.cart_pole_friction`.
+
+Least effort from hanging to upright, both at rest, with Coulomb friction on the cart. It pays to let the cart stick:
+then the pole swings for nothing. The found control is simulated once more, phase by phase and without finite elements
+(see `models.cart_pole_friction`); both motions have to end at the same place. As the switching times depend on the
+control, there are many local optima, and the guess chooses one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import cart_pole_friction as model
+from nosnoc_py.progress import Progress
+from problems.runner import Program, Report, main
+from problems.settings import Settings, defaults_of
+
+UPRIGHT = (0.0, float(np.pi), 0.0, 0.0)
+# Five stages keep the error of a motion that ends at an unstable equilibrium below 1e-6.
+METHOD: Any = ns.FESD(control_stages=20, finite_elements=2, rk_stages=5)
+QUICK = {"duration": 2.5, "rk_stages": 3}
+FORCE_LIMIT, RAIL = 30.0, 3.0  # [N], [m]
+GUESS = (5.0, 7.0)  # amplitude [N] and angular frequency [rad/s] of the force
+
+
+def build(duration: float = 3.0, friction: float = model.STANDARD.friction) -> ns.OCP:
+    """The task as an optimal control problem: minimise the integral of u^2 from hanging to upright.
+
+    Parameters
+    ----------
+    duration : float
+        T [s].
+    friction : float
+        F on the cart [N].
+    """
+    system = model.build(model.Constants(friction=friction))
+    limits = np.array([RAIL, 10.0, 10.0, 30.0])
+    return ns.OCP(
+        system,
+        horizon=duration,
+        x0=[0.0, 0.0, 0.0, 0.0],
+        stage_cost=system.u**2,
+        bounds=ns.Bounds(x=(-limits, limits), u=(-FORCE_LIMIT, FORCE_LIMIT)),
+        terminal_constraints=[ns.Constraint(system.x, UPRIGHT, UPRIGHT, name="upright")],
+    )
+
+
+def guess(t: float) -> list[float]:
+    """The force that the solver starts from [N]."""
+    return [GUESS[0] * float(np.sin(GUESS[1] * t))]
+
+
+def resimulated(solution: ns.Solution, friction: float) -> model.Motion:
+    """The motion of the found control, independent of finite elements."""
+    return model.simulate(solution.u[:, 0], solution.duration, solution.x0, model.Constants(friction=friction))
+
+
+def sticks(solution: ns.Trajectory) -> list[tuple[float, float]]:
+    """Begin and end of the phases in which the cart sticks [s]; one that begins at 0 is an event only at its end."""
+    found: list[tuple[float, float]] = []
+    begin = solution.t0
+    for event in solution.events:
+        if event.kind == "enter_sliding":
+            begin = event.time
+        elif event.kind == "leave_sliding":
+            found.append((begin, event.time))
+    if solution.events and solution.events[-1].kind == "enter_sliding":
+        found.append((begin, solution.t0 + solution.duration))
+    return found
+
+
+def held_against(solution: ns.Solution, friction: float) -> dict[str, NDArray | float | list | tuple]:
+    """How far the independent motion is from the solution: at the end, and the phases of stick of both."""
+    motion = resimulated(solution, friction)
+    return {
+        "final_state": motion.x[-1],
+        "final_error": float(np.abs(motion.x[-1] - solution.final_state).max()),
+        "sticks": sticks(solution),
+        "resimulated_sticks": motion.sticks,
+    }
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Solve the task, simulate the control that was found, and report."""
+    friction = settings.arguments["friction"]
+    ocp = build(**settings.arguments)
+    solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
+    found = held_against(solution, friction)
+    return Report(
+        results={**solution.to_dict(), "resimulation": found},
+        success=solution.success,
+        show=lambda console: _show(console, solution, found),
+        figures={
+            "cart_pole_friction.png": lambda path: _drawing().cart_pole(
+                solution, resimulated(solution, friction), sticks(solution), path
+            ),
+            "cart_pole_friction_frames.png": lambda path: _drawing().cart_pole_frames(solution, path),
+        },
+    )
+
+
+def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
+    console.print(solution.summary())
+    for who, name in (("the cart sticks", "sticks"), ("and in the independent motion", "resimulated_sticks")):
+        phases = ", ".join(f"[{begin:.6f}, {end:.6f}]" for begin, end in found[name])
+        console.print(f"{who} during {phases or 'no time'} s", markup=False)
+    console.print(f"the independent motion ends {found['final_error']:.1e} away from the solution")
+
+
+def _drawing() -> Any:
+    from problems.drawing import cars  # matplotlib is slow to import and not needed with --json
+
+    return cars
+
+
+PROGRAM = Program(
+    name="cart_pole_friction",
+    about="A pole swings up on a cart with dry friction: optimal control of a Filippov system that sticks.",
+    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
+    quick=QUICK,
+    run=run,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(PROGRAM))

@@ -1,0 +1,219 @@
+"""A particle that lands, slides and is lifted off, by time-freezing: `python -m problems.particle`.
+
+The guiding example of time-freezing. Examples 3 (without friction) and 4 (with it) are simulations in numerical time
+under a control that is a function of the clock, `--set example=3` or `4`; what is known of them in closed form is in
+`models.particle`. Example 5 is an optimal control problem, solved from the default start (all states at x0, no force,
+no contact sequence); what is known of it is in `problems.particle_references`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import particle
+from nosnoc_py.errors import OptionError
+from nosnoc_py.progress import Progress
+from nosnoc_py.reformulation.time_freezing import Frozen
+from problems import particle_references as references
+from problems.runner import Meter, Program, Report, impacts_text, main
+from problems.settings import Settings
+
+GOAL = (references.GOAL, 0.0, 0.0, 0.0)
+SPACE = ([-10.0, -1.0, -20.0, -20.0], [10.0, 10.0, 20.0, 20.0])  # wide bounds of the states: inactive
+CONSTANTS = {3: particle.FRICTIONLESS, 4: particle.FRICTIONAL}
+DURATION = 3.5  # numerical time of Examples 3 and 4
+
+# The lift-off (Examples 3, 4) is an event of third order: the step in which it lies decides over the error, which is
+# 1e-4 with 10 steps and 2e-8 with 36.
+SIMULATION = ns.FESD(finite_elements=3, rk_stages=3)
+STEPS = 36
+METHOD = ns.TimeFreezing(a_n=9.81, fesd=ns.FESD(control_stages=20, finite_elements=4, rk_stages=2))
+# FESD-J finds this local optimum from the motion under the control of time-freezing, not from the default start.
+OTHER = ns.FESDJ(control_stages=20, finite_elements=4, rk_stages=2)
+OTHER_SOLVER = ns.Homotopy(sigma_0=1e-3)
+QUICK = {"example": 3}
+
+
+def controlled(frozen: Frozen, constants: particle.Constants) -> ns.Heaviside:
+    """The frozen particle under the control of Examples 3 and 4, a function of the clock.
+
+    The clock is a state, so the ramp is a step function of it like those of the contact: u_2 = 2 g alpha (t - 1) with
+    alpha in Heaviside(t - 1). The control law is exact at every stage, and where in numerical time the clock shows 1
+    is found, not prescribed.
+    """
+    system, clock, ramp = frozen.system, frozen.system.x[-1], ca.SX.sym("alpha_ramp")
+    since = clock - particle.RAMP_START
+    u = ca.vertcat(constants.thrust, 2.0 * constants.gravity * ramp * since)
+    assert system.algebraic is not None
+    return replace(
+        system,
+        u=None,
+        names={"x": system.state_names},
+        units={name: unit for name, unit in system.units.items() if name not in system.control_names},
+        nominal={"x": system.x_nominal},
+        alpha=ca.vertcat(system.alpha, ramp),
+        functions=ca.vertcat(system.functions, since),
+        function_names=(*(system.function_names or ()), "ramp"),
+        flow=ca.substitute(system.flow, system.u, u),
+        algebraic=replace(system.algebraic, equations=ca.substitute(system.algebraic.equations, system.u, u)),
+    )
+
+
+def simulate(constants: particle.Constants, steps: int = STEPS, callback: Any = None) -> ns.Trajectory:
+    """Examples 3 and 4 in numerical time: states x, y, v_x, v_y, clock over tau."""
+    frozen = ns.freeze(particle.build(constants.friction, gravity=constants.gravity), a_n=constants.auxiliary)
+    system = controlled(frozen, constants)
+    start = (*particle.START, 0.0)
+    return ns.simulate(system, x0=start, duration=DURATION, method=SIMULATION, steps=steps, callback=callback)
+
+
+def build() -> ns.OCP:
+    """Example 5: from rest at (0, 1) to rest at (3, 0) in 2 s with the least integral of u_1^2, |u_1| <= 10."""
+    system = particle.build(references.FRICTION, controls=1, gravity=references.GRAVITY)
+    return ns.OCP(
+        system,
+        horizon=references.DURATION,
+        x0=particle.START,
+        stage_cost=system.u[0] ** 2,
+        terminal_constraints=[ns.Constraint(system.x - ca.DM(GOAL), 0.0, 0.0, name="goal")],
+        bounds=ns.Bounds(u=(-references.BOUND, references.BOUND), x=SPACE),
+    )
+
+
+def solve_by_jumps(ocp: ns.OCP, solution: ns.Solution, time_limit: float | None = None) -> ns.Solution:
+    """The same problem by FESD-J, from the motion under the control of a solution."""
+    stages = len(solution.u)
+    method = OTHER.replace(control_stages=stages)
+    start = ns.simulate(
+        ocp.system,
+        x0=particle.START,
+        duration=ocp.horizon,
+        u=solution,
+        method=method.replace(control_stages=1),
+        steps=stages,
+    )
+    return ns.solve(ocp, method, OTHER_SOLVER, guess=start, time_limit=time_limit)
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Simulate, or solve and check, the example that was asked for."""
+    example = settings.arguments["example"]
+    if example == 5:
+        return _optimal_control(settings, progress)
+    if example in CONSTANTS:
+        return _simulation(example, settings, progress)
+    raise OptionError(f"example: expected 3, 4 or 5, given {example!r}.")
+
+
+def _simulation(example: int, settings: Settings, progress: Progress) -> Report:
+    method: Any = settings.method
+    constants = replace(CONSTANTS[example], auxiliary=method.a_n)
+    meter = Meter(progress)
+    found = simulate(constants, settings.arguments["steps"], meter)
+    error = found.x - particle.exact(found.t, constants)
+    errors = {"final_state": float(np.abs(error[-1]).max()), "largest": float(np.abs(error).max())}
+    return Report(
+        results={**meter.results(found), "errors": errors},
+        success=found.success,
+        show=lambda console: _show_simulation(console, found, errors),
+        figures={f"particle_example_{example}.png": lambda path: _drawing().both_times(found, constants, path)},
+    )
+
+
+def _optimal_control(settings: Settings, progress: Progress) -> Report:
+    ocp = build()
+    solution = ns.solve(ocp, settings.method, settings.solver, callback=progress)
+    checks = {
+        **resimulated(ocp, solution),
+        "reference": references.piecewise_constant_optimum(len(solution.u)).objective,
+        "continuous": references.continuous_optimum().objective,
+        "quadrature": float(references.DURATION / len(solution.u) * np.sum(solution.u**2)),
+        "speed_of_time": speeds(solution),
+    }
+    certificate = ns.certify(ocp, solution)
+    jumps = solve_by_jumps(ocp, solution, settings.arguments["seconds"])
+    return Report(
+        results={
+            **solution.to_dict(),
+            "checks": checks,
+            "certificate": certificate.to_dict(),
+            "by_jumps": {"status": jumps.status.value, "objective": jumps.objective},
+        },
+        success=solution.success,
+        show=lambda console: _show_solution(console, solution, checks, certificate, jumps),
+        figures={"particle_example_5.png": lambda path: _drawing().optimal(solution, jumps, path)},
+    )
+
+
+def speeds(solution: ns.Solution) -> list[float]:
+    """The speed of time in every control stage (N,)."""
+    assert solution.numerical is not None
+    return [float(value) for value in solution.numerical["speed_of_time"]]
+
+
+def resimulated(ocp: ns.OCP, solution: ns.Solution) -> dict[str, Any]:
+    """Where the control of a solution really leads, event by event, and by the independent closed form."""
+    end = ns.simulate(
+        ocp.system, x0=particle.START, duration=ocp.horizon, u=solution, method=ns.EventDriven()
+    ).final_state
+    exact = references.exact_motion(solution.u[:, 0], ocp.horizon).state
+    return {
+        "resimulated_end": end,
+        "goal_missed": float(np.abs(end - GOAL).max()),
+        "exact_end": exact,
+    }
+
+
+def _show_simulation(console: Console, found: ns.Trajectory, errors: dict[str, float]) -> None:
+    events = ", ".join(f"{event.name} {event.kind} {event.time:.6g}" for event in found.events)
+    console.print(f"{found.status.value}; in numerical time: {events}", markup=False)
+    console.print(f"state at tau = {found.t[-1]:g}: {', '.join(f'{value:.8g}' for value in found.final_state)}")
+    console.print(
+        f"error against the closed form: {errors['final_state']:.1e} at the end, {errors['largest']:.1e} most"
+    )
+
+
+def _show_solution(
+    console: Console, solution: ns.Solution, checks: dict[str, Any], certificate: ns.Certificate, jumps: ns.Solution
+) -> None:
+    console.print(solution.summary())
+    console.print(impacts_text(solution))
+    console.print(
+        f"objective {solution.objective:.10g}; best of its kind {checks['reference']:.10g}, over all controls "
+        f"{checks['continuous']:.10g}; T/N sum u^2 = {checks['quadrature']:.10g}"
+    )
+    console.print("speed of time: " + ", ".join(f"{value:.4g}" for value in checks["speed_of_time"]))
+    console.print(
+        f"the control leads {checks['goal_missed']:.1e} past the goal (largest of x [m] and v [m/s])", markup=False
+    )
+    console.print(f"FESD-J from there: {jumps.status.value}, objective {jumps.objective:.10g}")
+    console.print(str(certificate), markup=False)
+
+
+def _drawing() -> Any:
+    from problems.drawing import particle as drawing  # matplotlib is slow to import and not needed with --json
+
+    return drawing
+
+
+PROGRAM = Program(
+    name="particle",
+    about="A particle lands on the ground, slides and stops: impacts and friction by time-freezing.",
+    settings=Settings(
+        method=METHOD,
+        solver=ns.Auto(),
+        arguments={"example": 5, "steps": STEPS, "seconds": 60.0},
+        fixed=("fesd", "epsilon_t", "stiffness"),
+    ),
+    quick=QUICK,
+    run=run,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(PROGRAM))

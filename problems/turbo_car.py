@@ -1,0 +1,110 @@
+"""A car with a turbo drives from rest to rest as fast as it can: `python -m problems.turbo_car`.
+
+A piecewise smooth system with a free final time. The fastest drive of all is known in closed form; the fastest with N
+equally long stages of constant control is the root of one equation (see `models.turbo_car`), and that is what a
+solution is held against. With the defaults both take 9 s: the control changes at 3 and 6 s, on the grid of 1.5 s, and
+the turbo goes on and off at 2 and 7 s, inside of control stages. With other numbers of stages the two times differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import turbo_car as model
+from nosnoc_py.progress import Progress
+from problems.runner import Program, Report, main
+from problems.settings import Settings, defaults_of
+
+METHOD: Any = ns.FESD(control_stages=6, finite_elements=2, rk_stages=2)
+QUICK = {"control_stages": 3}
+
+
+def build(
+    distance: float = 130.0,
+    acceleration: float = model.STANDARD.acceleration,
+    gain: float = model.STANDARD.gain,
+    threshold: float = model.STANDARD.threshold,
+    limit: float = model.STANDARD.limit,
+) -> ns.OCP:
+    """The task as an optimal control problem: minimise T from (0, 0) to (distance, 0), |u| and |v| bounded.
+
+    Parameters
+    ----------
+    distance : float
+        [m]
+    acceleration, gain, threshold, limit : float
+        See `models.turbo_car.Constants`.
+    """
+    constants = model.Constants(acceleration=acceleration, gain=gain, threshold=threshold, limit=limit)
+    system = model.build(constants)
+    least, slow = distance / limit, 2.0 * (distance / limit + limit / acceleration)
+    horizon = ns.FreeTime(least, slow)
+    return ns.OCP(
+        system,
+        horizon=horizon,
+        x0=[0.0, 0.0],
+        terminal_cost=horizon.symbol,
+        bounds=ns.Bounds(x=([-np.inf, -limit], [np.inf, limit]), u=(-acceleration, acceleration)),
+        terminal_constraints=[ns.Constraint(system.x, [distance, 0.0], [distance, 0.0], name="arrival")],
+    )
+
+
+def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The optima of the closed forms, and how far the exact motion of the found control is from the solution."""
+    constants = model.Constants(**{key: value for key, value in arguments.items() if key != "distance"})
+    fastest, control = model.fastest_stages(arguments["distance"], len(solution.u), constants)
+    states, crossings = model.motion(solution.u[:, 0], solution.duration, constants=constants)
+    return {
+        "fastest_time": model.fastest_time(arguments["distance"], constants),
+        "fastest_time_of_stages": fastest,
+        "control_of_stages": control,
+        "time_error": solution.duration - fastest,
+        "motion_error": float(np.abs(solution(solution.u_grid) - states).max()),
+        "crossings": crossings,
+    }
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Solve the task, hold it against the closed forms, and report."""
+    solution = ns.solve(build(**settings.arguments), settings.method, settings.solver, callback=progress)
+    found = held_against(solution, settings.arguments)
+    return Report(
+        results={**solution.to_dict(), "reference": found},
+        success=solution.success,
+        show=lambda console: _show(console, solution, found),
+        figures={"turbo_car.png": lambda path: _drawing().turbo(solution, settings.arguments, path)},
+    )
+
+
+def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
+    console.print(solution.summary())
+    switches = ", ".join(f"{event.time:.9g}" for event in solution.events)
+    console.print(f"T = {solution.duration:.9f} s; the turbo switches at t = {switches} s")
+    console.print(
+        f"fastest with {len(solution.u)} control stages: {found['fastest_time_of_stages']:.9f} s, "
+        f"with any control: {found['fastest_time']:.9f} s"
+    )
+    console.print(f"exact motion of the found control: {found['motion_error']:.1e} m or m/s away from the solution")
+
+
+def _drawing() -> Any:
+    from problems.drawing import cars  # matplotlib is slow to import and not needed with --json
+
+    return cars
+
+
+PROGRAM = Program(
+    name="turbo_car",
+    about="A car with a turbo drives from rest to rest as fast as it can: a Filippov system with free final time.",
+    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
+    quick=QUICK,
+    run=run,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(PROGRAM))
