@@ -237,7 +237,8 @@ def _elastic(system: CLS, contact: Contact, stiffness: float, _: float) -> _Auxi
     logarithm = -np.log(contact.restitution)
     damping = 2 * logarithm * np.sqrt(stiffness / (np.pi**2 + logarithm**2))
     bend = ca.dot(ca.gradient(approach, system.q), move)
-    push = (-stiffness * contact.gap - damping * approach - bend) / ca.dot(normal, direction)
+    # Above the surface there is no spring: relaxed step functions would let it pull.
+    push = (-stiffness * ca.fmin(contact.gap, 0.0) - damping * approach - bend) / ca.dot(normal, direction)
     alpha = ca.SX.sym("alpha", 1)
     return _Auxiliary(
         alpha=alpha,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.guess import Places, fill
+from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
@@ -28,6 +30,7 @@ SIMULATION_SOLVER = Homotopy(
     infeasibility_tolerance=1e-9,
     max_iterations=300,
 )
+SECOND_SOLVER = Auto()
 # A contact is closed below this gap, and rests below this normal velocity.
 TOUCHING = 1e-8
 # How much of sigma_0 a prediction starts with: a large one forgets it.
@@ -184,7 +187,7 @@ class MPCCStep:
 
 
 class FilippovStep:
-    """A step of a system without jumps as an MPCC: from its start, and from a start in the middle of everything."""
+    """A step of a system without jumps as an MPCC: from its start by two solvers, then from amid everything."""
 
     def __init__(self, problem: Transcription, solver: Strategy) -> None:
         self._problem, self._solver = problem, solver
@@ -193,9 +196,11 @@ class FilippovStep:
         """Results of one attempt after the other, until a time.monotonic() stamp."""
         problem = self._problem
         rest = problem.initial_guess(None, values)
-        for w in (rest, np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)):
+        middle = np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)
+        # Events close to the ends of a step are where homotopy and active set fail, and not the same ones.
+        for w, solver in itertools.product((rest, middle), (self._solver, SECOND_SOLVER)):
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            yield self._solver.run(problem.mpcc, w, values, solvers=problem.solvers, time_limit=left)
+            yield solver.run(problem.mpcc, w, values, solvers=problem.solvers, time_limit=left)
             if time.monotonic() > deadline:
                 return
 
