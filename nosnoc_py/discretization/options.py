@@ -169,6 +169,8 @@ class TimeFreezing(Options):
         Speed with which a frictional contact in space creeps while it sticks [m/s].
     stiffness : float
         Stiffness of the spring that stands for impacts with restitution, per mass [1/s^2].
+    stabilize : bool, optional
+        Keep inelastic contacts closed by q' = v + n tau; default: where a gap is not linear in q.
     """
 
     a_n: float = Field(default=10.0, gt=0, allow_inf_nan=False)
@@ -176,6 +178,7 @@ class TimeFreezing(Options):
     speed_of_time: tuple[float, float] = (0.5, 20.0)
     epsilon_t: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     stiffness: float = Field(default=100.0, gt=0, allow_inf_nan=False)
+    stabilize: bool | None = None
 
     @field_validator("fesd")
     @classmethod

@@ -135,7 +135,8 @@ def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool)
             epsilon_c=method.epsilon_c,
         )
     elif frozen is not None:
-        dcs = frozen_dcs(frozen, cost)
+        assert isinstance(method, TimeFreezing)
+        dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
     else:
         dcs = filippov_dcs(system, running_cost=cost, dcs_mode=fesd_of(method).dcs_mode)
     return replace(dcs, pairs=(*dcs.pairs, *map(_own_pair, ocp.complementarities))) if ocp.complementarities else dcs
