@@ -167,8 +167,12 @@ class TimeFreezing(Options):
         its upper bound has to exceed 1 + (control stages / horizon) (duration of the jumps), times the slowing down.
     epsilon_t : float
         Speed with which a frictional contact in space creeps while it sticks [m/s].
+    elastic : {"constant_force", "spring_damper"}
+        What stands for impacts with restitution: a force that is constant on the way down and on the way up, exact with
+        two Runge-Kutta stages where normals are constant but with an element of its own for each; or a spring and a
+        damper, one element, but half an oscillation that its stages have to resolve (with two, v+ is off by 20 %).
     stiffness : float
-        Stiffness of the spring that stands for impacts with restitution, per mass [1/s^2].
+        Of the spring, per mass [1/s^2].
     stabilize : bool, optional
         Keep inelastic contacts closed by q' = v + n tau; default: where a gap is not linear in q.
     """
@@ -177,6 +181,7 @@ class TimeFreezing(Options):
     fesd: FESD = Field(default_factory=lambda: FESD(finite_elements=3))
     speed_of_time: tuple[float, float] = (0.5, 20.0)
     epsilon_t: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    elastic: Literal["constant_force", "spring_damper"] = "constant_force"
     stiffness: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     stabilize: bool | None = None
 

@@ -9,57 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
-from nosnoc_py.reformulation.filippov import heaviside_dcs
+from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters, Elastic, FrozenContact, auxiliary
 from nosnoc_py.systems.algebraic import Algebraic
-from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import Heaviside
 
-CLOCK, SPEED = "clock", "speed_of_time"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FrozenContact:
-    """What a contact is in numerical time, where the speed of time is 1; functions of the state, z, alpha and p.
-
-    Attributes
-    ----------
-    name : str
-    weight : SX scalar
-        beta in [0, 1].
-    push : SX scalar
-        Normal force of the auxiliary motion times its weight: an impulse per numerical time.
-    rub : SX (n_t,)
-        Friction force, likewise.
-    approach : SX scalar
-        n'v.
-    slip : SX (n_t,)
-        Tangential velocity.
-    reserve : SX scalar
-        How far the friction force is from the end of its cone, as a share; 1 without friction.
-    strength, half_period : float
-        A jump by an impulse takes the numerical time impulse / strength + half_period.
-    """
-
-    name: str
-    weight: ca.SX
-    push: ca.SX
-    rub: ca.SX
-    approach: ca.SX
-    slip: ca.SX
-    reserve: ca.SX
-    strength: float
-    half_period: float = 0.0
-
-    def duration(self, impulse: float) -> float:
-        """How long a jump takes in numerical time [s]."""
-        return impulse / self.strength + self.half_period
+CLOCK = "clock"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +42,14 @@ class Frozen:
     contacts: tuple[FrozenContact, ...]
 
 
-def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness: float = 100.0) -> Frozen:
+def freeze(
+    system: CLS,
+    *,
+    a_n: float = 10.0,
+    epsilon_t: float = 1e-3,
+    elastic: Elastic = "constant_force",
+    stiffness: float = 100.0,
+) -> Frozen:
     """Write a `CLS` as a Filippov system with a clock state.
 
     With weights beta_i of the auxiliary motions and theta = prod_i (1 - beta_i),
@@ -90,8 +57,8 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
     Inelastic contacts (Definitions 2 and 6): beta = (1 - alpha_1)(1 - alpha_2), q_i' = 0,
     F_i = a_n (n - mu b sign(v_t)); in space Eq. 26 in place of the sign. alpha_1 has one value per finite element: with
     one per stage an element may hold the rest of a jump and contact motion at once, with zero residuals.
-    Contacts with restitution e: a spring and a damper, beta = 1 - alpha_1, q_i' = M^-1 n D^-1 n'v and
-    F_i = n D^-1 (-k f_c - c n'v - (grad_q n'v)'q_i') with c = 2 |ln e| sqrt(k / (pi^2 + ln^2 e)).
+    Contacts with restitution e: beta = 1 - alpha_1, q_i' = M^-1 n D^-1 n'v and F_i = n (F - D^-1 (grad_q n'v)'q_i')
+    with a force F that is constant on the way down and on the way up, or that of a spring and a damper.
 
     Several contacts are treated independently, with a number of terms linear in theirs. That is Newton's law for each
     where they do not couple, n_i'M^-1 n_j = 0; where they do it is a law of simultaneous impacts of its own: all
@@ -100,13 +67,8 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
     Parameters
     ----------
     system : CLS
-    a_n : float
-        Acceleration of the inelastic auxiliary motion [1/s^2 times the unit of an impulse]: a jump by the impulse
-        Lambda takes the numerical time Lambda / a_n.
-    epsilon_t : float
-        Speed with which a contact in space creeps while it sticks [m/s].
-    stiffness : float
-        k of the spring of elastic contacts [1/s^2].
+    a_n, epsilon_t, elastic, stiffness
+        As in `TimeFreezing`.
 
     Raises
     ------
@@ -116,6 +78,7 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
     """
     if not system.contacts:
         raise OptionError("TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...).")
+    parameters = AuxiliaryParameters(a_n=a_n, epsilon_t=epsilon_t, elastic=elastic, stiffness=stiffness)
     alphas: list[ca.SX] = []
     functions: dict[str, ca.SX] = {}
     lifts: dict[str, tuple[ca.SX, ca.SX]] = {}
@@ -123,9 +86,7 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
     moves = ca.SX(system.n_q, 1)
     weights = []
     for contact in system.contacts:
-        _check(contact)
-        make = _elastic if contact.restitution > 0.0 else _inelastic
-        found = make(system, contact, a_n if make is _inelastic else stiffness, epsilon_t)
+        found = auxiliary(system, contact, parameters)
         alphas.append(found.alpha)
         functions |= found.functions
         beta = ca.SX.sym(f"beta[{contact.name}]")
@@ -162,159 +123,6 @@ def freeze(system: CLS, *, a_n: float = 10.0, epsilon_t: float = 1e-3, stiffness
         p_default=system.p_default,
     )
     return Frozen(original=system, system=heaviside, running=running, contacts=tuple(contacts))
-
-
-def frozen_dcs(frozen: Frozen, running_cost: Any, *, stabilize: bool | None = None) -> DCS:
-    """The DCS of a frozen system with the speed of time as one more control; frozen time costs nothing (Eq. 29).
-
-    `stabilize` keeps inelastic contacts closed also where gaps are curved; by default where they are.
-    """
-    speed = ca.SX.sym(SPEED)
-    dcs = heaviside_dcs(frozen.system)
-    system = frozen.original
-    if any(_is_curved(system, c) for c in system.contacts) if stabilize is None else stabilize:
-        dcs = _stabilized(frozen, dcs)
-    return replace(
-        dcs,
-        u=ca.vertcat(dcs.u, speed),
-        u_names=(*dcs.u_names, SPEED),
-        u_scale=np.append(dcs.u_scale, 1.0),
-        flow=speed * dcs.flow,
-        running_cost=speed * frozen.running * ca.SX(running_cost),
-    )
-
-
-def _is_curved(system: CLS, contact: Contact) -> bool:
-    """Whether a gap that stays closed is more than a linear condition on q, for an inelastic contact."""
-    return contact.restitution == 0.0 and ca.depends_on(ca.gradient(contact.gap, system.q), system.q)
-
-
-def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
-    """q' = theta v + sum_i n_i tau_i with tau_i against the gap and against n'v, which both vanish in contact.
-
-    Runge-Kutta stages with n'v = 0 leave a curved gap at an error of either sign: above zero the contact could not
-    press, so that without tau the discrete equations have no solution.
-    """
-    system = frozen.original
-    contacts = [c for c in system.contacts if c.restitution == 0.0]
-    names = [c.name for c in contacts]
-
-    def labels(quantity: str) -> tuple[str, ...]:
-        return tuple(f"{quantity}[{name}]" for name in names)
-
-    variables = tuple(
-        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), lower=0.0)
-        for name in ("drift_plus", "drift_minus")
-    )
-    up, down = (variable.symbol for variable in variables)
-    drift = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
-    gaps = ca.vertcat(*[c.gap for c in contacts])
-    symbols = {label: v.symbol[i] for v in dcs.variables for i, label in enumerate(v.components)}
-    moving = [symbols[f"lambda_{k}[normal_velocity[{name}]]"] for name in names for k in "np"]
-    speed = ca.vertcat(*[moving[2 * i] + moving[2 * i + 1] for i in range(len(names))])
-    rates, size, held = labels("gap rate"), labels("drift"), labels("gap")
-    return replace(
-        dcs,
-        flow=dcs.flow + ca.vertcat(drift, ca.SX(dcs.x.numel() - system.n_q, 1)),
-        variables=(*dcs.variables, *variables),
-        pairs=(
-            *dcs.pairs,
-            Pair(name="drift_up", a=gaps, b=up, a_labels=held, b_labels=labels("drift_plus")),
-            Pair(name="drift_down", a=gaps, b=down, a_labels=held, b_labels=labels("drift_minus")),
-            Pair(name="held", a=speed, b=up + down, a_labels=rates, b_labels=size, cross="none"),
-            Pair(
-                name="drift_parts",
-                a=up,
-                b=down,
-                a_labels=labels("drift_plus"),
-                b_labels=labels("drift_minus"),
-                cross="none",
-                split=True,
-            ),
-        ),
-        switch_indicator=dcs.indicator,
-    )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Auxiliary:
-    """The auxiliary motion of one contact: its step functions, its weight, its motion and its forces."""
-
-    alpha: ca.SX
-    functions: Mapping[str, ca.SX]
-    weight: ca.SX
-    move: ca.SX
-    contact: FrozenContact
-
-
-def _inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> _Auxiliary:
-    """A constant force a_n along the normal, and friction (Proposition 3, Eqs. 24 and 26)."""
-    approach = ca.dot(system.normal(contact), system.v)
-    functions = {f"gap[{contact.name}]": contact.gap, f"normal_velocity[{contact.name}]": approach}
-    slip, rub, reserve = ca.SX(0, 1), ca.SX(0, 1), ca.SX(1)
-    alpha = ca.SX.sym("alpha", 3 if contact.frictional else 2)
-    if contact.frictional:
-        slip = contact.tangent.T @ system.v
-        mu = contact.friction[0]
-        if slip.numel() == 1:
-            functions[f"tangential_velocity[{contact.name}]"] = slip
-            rub = -mu * a_n * (2 * alpha[2] - 1)
-            reserve = 2 * ca.fmin(alpha[2], 1 - alpha[2])
-        else:
-            speed = ca.sqrt(ca.fmax(ca.sumsqr(slip), (0.5 * epsilon_t) ** 2))  # smooth where it is not used
-            # The sign of |slip| - epsilon_t, smooth and with a slope wherever the slip is not zero.
-            rounded = ca.sqrt(ca.sumsqr(slip) + epsilon_t**2)
-            functions[f"slip_speed[{contact.name}]"] = rounded - np.sqrt(2.0) * epsilon_t
-            rub = -alpha[2] * mu * a_n * slip / speed + (1 - alpha[2]) * slip
-            reserve = 1 - alpha[2]
-    return _Auxiliary(
-        alpha=alpha,
-        functions=functions,
-        weight=(1 - alpha[0]) * (1 - alpha[1]),
-        move=ca.SX(system.n_q, 1),
-        contact=FrozenContact(
-            name=contact.name,
-            weight=ca.SX(1),
-            push=ca.SX(a_n),
-            rub=rub,
-            approach=approach,
-            slip=slip,
-            reserve=reserve,
-            strength=a_n,
-        ),
-    )
-
-
-def _elastic(system: CLS, contact: Contact, stiffness: float, _: float) -> _Auxiliary:
-    """Half an oscillation of a spring and a damper; the last term keeps v+ = -e v- on curved contacts."""
-    normal = system.normal(contact)
-    approach = ca.dot(normal, system.v)
-    direction = ca.solve(system.mass_matrix, normal)
-    share = direction / ca.dot(normal, direction)
-    move = share * approach
-    logarithm = -np.log(contact.restitution)
-    damping = 2 * logarithm * np.sqrt(stiffness / (np.pi**2 + logarithm**2))
-    bend = ca.dot(ca.gradient(approach, system.q), move)
-    # Above the surface there is no spring: relaxed step functions would let it pull.
-    push = (-stiffness * ca.fmin(contact.gap, 0.0) - damping * approach - bend) / ca.dot(normal, direction)
-    alpha = ca.SX.sym("alpha", 1)
-    return _Auxiliary(
-        alpha=alpha,
-        functions={f"gap[{contact.name}]": contact.gap},
-        weight=1 - alpha,
-        move=move,
-        contact=FrozenContact(
-            name=contact.name,
-            weight=ca.SX(1),
-            push=push,
-            rub=ca.SX(0, 1),
-            approach=approach,
-            slip=ca.SX(0, 1),
-            reserve=ca.SX(1),
-            strength=np.inf,
-            half_period=float(np.pi / np.sqrt(stiffness - damping**2 / 4)),
-        ),
-    )
 
 
 def _is_shared(name: str, system: CLS) -> bool:
@@ -360,17 +168,3 @@ def _product(factors: list[ca.SX]) -> ca.SX:
     for factor in factors:
         product *= factor
     return product
-
-
-def _check(contact: Contact) -> None:
-    if not contact.frictional:
-        return
-    if contact.restitution > 0.0:
-        raise OptionError(
-            f"TimeFreezing: contact {contact.name!r} has both restitution ({contact.restitution:g}) and friction, for "
-            "which there is no auxiliary motion; use ns.FESDJ(...)."
-        )
-    if len(set(contact.friction)) > 1:
-        raise OptionError(
-            f"TimeFreezing: contact {contact.name!r} has anisotropic friction {contact.friction}; use ns.FESDJ(...)."
-        )

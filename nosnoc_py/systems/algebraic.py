@@ -9,7 +9,7 @@ from typing import Any
 import casadi as ca
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.symbols import column, component_names, finite, numbers, symbols
+from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,7 @@ class Algebraic:
         count = z.shape[0]
         if count == 0:
             raise ModelError("Algebraic: expected at least one variable z; leave `algebraic` out where there is none.")
+        check_distinct({"z": z})
         equations = column(self.equations, "Algebraic: equations")
         if equations.shape[0] != count:
             raise ModelError(
@@ -54,7 +55,7 @@ class Algebraic:
             )
         if ca.sprank(ca.jacobian(equations, z)) < count:
             raise ModelError(
-                "Algebraic: the equations do not determine z, whatever the numbers are: their Jacobian in z is singular; "
+                "Algebraic: the equations do not determine z: their Jacobian in z is singular, whatever its entries; "
                 "differentiate equations without z in time until it appears, or make it a state."
             )
         lower, upper = numbers(self.lower, "Algebraic: lower", count), numbers(self.upper, "Algebraic: upper", count)

@@ -75,11 +75,18 @@ class Modes:
         if self.indicators is not None:
             if self.signs is not None:
                 raise ModelError(f"{what}: indicators need no signs; the smallest one tells the region.")
+            if self.function_names not in (None, (self.name,)):
+                raise ModelError(
+                    f"{what}: indicators have no function names, given {self.function_names!r}; events have the "
+                    "name of the partition."
+                )
             g = column(self.indicators, f"{what}: indicators", len(flows))
             object.__setattr__(self, "indicators", g)
             object.__setattr__(self, "function_names", (self.name,))
             return
         c = column(self.functions, f"{what}: functions")
+        if c.shape[0] == 0:
+            raise ModelError(f"{what}: functions: expected at least one switching function.")
         object.__setattr__(self, "functions", c)
         object.__setattr__(self, "function_names", _function_names(self.function_names, self.name, c.shape[0]))
         signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
@@ -112,7 +119,10 @@ def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndar
     """The matrix S, by default all combinations of signs of the functions; every point lies in one region."""
     if given is None:
         raise ModelError(f"{what}: functions need signs, a matrix with one row per region.")
-    signs = np.atleast_2d(np.array(given, dtype=float))
+    try:
+        signs = np.atleast_2d(np.array(given, dtype=float))
+    except (TypeError, ValueError):
+        raise ModelError(f"{what}: signs: expected a matrix of numbers, one row per region, given {given!r}.") from None
     signs = signs.T if signs.shape == (functions, regions) and functions == 1 and regions > 1 else signs
     if signs.shape != (regions, functions):
         raise ModelError(
@@ -120,7 +130,7 @@ def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndar
             f"{signs.shape}."
         )
     if not np.isin(signs, (-1.0, 0.0, 1.0)).all():
-        raise ModelError(f"{what}: signs have to be -1, 0 or 1, given {sorted(set(signs.ravel()))}.")
+        raise ModelError(f"{what}: signs have to be -1, 0 or 1, given {', '.join(f'{s:g}' for s in np.unique(signs))}.")
     return signs
 
 
@@ -134,8 +144,8 @@ def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
     inside = [i for i, row in enumerate(signs) if ((row == 0) | (row == corner)).all()]
     if len(inside) != 1:
         where = ", ".join("+" if sign > 0 else "-" for sign in corner)
-        said = "no region" if not inside else f"the regions {', '.join(map(str, inside))}"
-        raise ModelError(f"{what}: where the functions have the signs ({where}) there is {said}; expected one.")
+        said = "there is no region" if not inside else f"the regions {', '.join(map(str, inside))} overlap"
+        raise ModelError(f"{what}: where the functions have the signs ({where}) {said}; expected one region.")
     return inside[0]
 
 
@@ -176,11 +186,19 @@ class PSS(Described):
         _check_symbols(self)
         n_x = self.x.shape[0]
         self._set("flow", column(ca.SX(n_x, 1) if self.flow is None else self.flow, "PSS: flow", n_x))
-        modes = (self.modes,) if isinstance(self.modes, Modes) else tuple(self.modes)
+        given = (self.modes,) if isinstance(self.modes, Modes) else self.modes
+        modes = tuple(given) if isinstance(given, list | tuple) else ()
         if not modes or not all(isinstance(m, Modes) for m in modes):
-            raise ModelError("PSS: modes: expected ns.Modes or a list of them.")
+            raise ModelError(f"PSS: modes: expected ns.Modes or a list of them, given {given!r}.")
         if len({m.name for m in modes}) < len(modes):
             raise ModelError("PSS: two partitions have the same name; give each a name of its own.")
+        functions = [name for m in modes for name in m.function_names or ()]
+        double = sorted({name for name in functions if functions.count(name) > 1})
+        if double:
+            raise ModelError(
+                f"PSS: two switching functions are named {', '.join(double)}; give each a name of its own, as events "
+                "tell them by it."
+            )
         allowed = _arguments(self)
         for m in modes:
             if m.flows[0].shape[0] != n_x:
@@ -246,9 +264,7 @@ class Heaviside(Described):
         check_free(self.flow, {**_arguments(self), "alpha": self.alpha}, "Heaviside: flow")
         names = tuple(f"c_{j}" for j in range(n_a)) if self.function_names is None else self.function_names
         self._set("function_names", _function_names(names, "c", n_a))
-        if any(j not in range(n_a) for j in self.per_element):
-            raise ModelError(f"Heaviside: per_element: expected indices below {n_a}, given {self.per_element!r}.")
-        self._set("per_element", tuple(self.per_element))
+        self._set("per_element", _indices(self.per_element, n_a))
         self._describe()
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
@@ -301,10 +317,14 @@ class PDS(Described):
         check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
         self._set("metric", _metric(self.metric, n_x))
         count = self.constraints.shape[0]
-        given = tuple(f"c_{i}" for i in range(count)) if self.constraint_names is None else tuple(self.constraint_names)
-        if len(given) != count or len(set(given)) != count:
-            raise ModelError(f"PDS: constraint_names: expected {count} different names, given {given!r}.")
-        self._set("constraint_names", given)
+        if count == 0:
+            raise ModelError("PDS: constraints: expected at least one function c(x).")
+        names = component_names(self.constraint_names, "c", count)
+        if len(set(names)) < count:
+            raise ModelError(
+                f"PDS: constraint_names: expected {count} different names, given {self.constraint_names!r}."
+            )
+        self._set("constraint_names", names)
         self._describe()
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
@@ -336,8 +356,18 @@ def _check_symbols(system: Any, **more: ca.SX) -> None:
         check_free(system.algebraic.equations, {**_arguments(system), **more}, "Algebraic: equations")
 
 
+def _indices(given: Any, count: int) -> tuple[int, ...]:
+    fits = isinstance(given, list | tuple) and all(type(j) is int and j in range(count) for j in given)
+    if not fits:
+        raise ModelError(f"Heaviside: per_element: expected a sequence of indices below {count}, given {given!r}.")
+    return tuple(given)
+
+
 def _metric(given: Any, n_x: int) -> np.ndarray:
-    matrix = np.eye(n_x) if given is None else np.array(given, dtype=float)
+    try:
+        matrix = np.eye(n_x) if given is None else np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        matrix = np.zeros((0, 0))
     if matrix.shape != (n_x, n_x) or not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() <= 0:
         raise ModelError(f"PDS: metric has to be a symmetric positive definite matrix {(n_x, n_x)}, given {given!r}.")
     return matrix

@@ -17,7 +17,8 @@ from nosnoc_py.discretization.grid import RIGHT, START, Grid
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.reformulation.time_freezing import SPEED, Frozen
+from nosnoc_py.reformulation.numerical_time import SPEED
+from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.interpolant import Side
 

@@ -47,7 +47,8 @@ def physical_fields(
     numerical = trajectory_fields(dcs, tableau, readout, p, u, u_grid)
     speed = np.repeat(u[:, -1], elements)
     found = _Values.read(frozen, dcs, tableau, readout, p, speed)
-    pieces = _Pieces(readout, found, numerical["interpolant"], FROZEN * float(np.mean(np.diff(u_grid))))
+    horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
+    pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
     t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
     system = frozen.original
     return {
@@ -123,9 +124,12 @@ class _Values:
 class _Pieces:
     """The elements in which the clock runs, and the jumps before them; one of length zero after a jump at the end."""
 
-    def __init__(self, r: Readout, values: _Values, numerical: Interpolant, shortest: float) -> None:
+    def __init__(
+        self, r: Readout, values: _Values, numerical: Interpolant, horizon: tuple[float, float], shortest: float
+    ) -> None:
         self.values, self._r = values, r
-        clock = np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1)
+        # The clock is known to the solver's tolerance; it starts and ends where the horizon does.
+        clock = np.clip(np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1), *horizon)
         runs = clock[:, 1] - clock[:, 0] > shortest
         self.rows = np.flatnonzero(runs)
         self.jumps = self._groups(runs)

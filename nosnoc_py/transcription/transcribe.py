@@ -21,7 +21,8 @@ from nosnoc_py.ocp import OCP, Complementarity, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS, Pair
 from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.time_freezing import CLOCK, SPEED, Frozen, freeze, frozen_dcs
+from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
+from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription.transcription import FREE, Method, Transcription, block_name, fesd_of
@@ -115,7 +116,9 @@ def _frozen(ocp: OCP, method: Method) -> Frozen | None:
         )
     if not isinstance(method, TimeFreezing):
         return None
-    return freeze(system, a_n=method.a_n, epsilon_t=method.epsilon_t, stiffness=method.stiffness)
+    return freeze(
+        system, a_n=method.a_n, epsilon_t=method.epsilon_t, elastic=method.elastic, stiffness=method.stiffness
+    )
 
 
 def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool) -> DCS:

@@ -25,7 +25,8 @@ from nosnoc_py.mpcc.solve import biactive_pairs
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.reformulation.time_freezing import SPEED, Frozen
+from nosnoc_py.reformulation.numerical_time import SPEED
+from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
