@@ -13,7 +13,8 @@ f_A = (v, u, 0, 1) and f_B = (v, gain u, 0, 1), e_w the direction of w. It is ex
   the car moves with f_A, the clock at the rate 1. Likewise with f_B on w = 1 down to psi = 0.
 - At psi = 1 the line w = 0 ends: beyond it e_w acts alone. w goes to 1 in the numerical time 1 while nothing else
   moves, the clock neither; there it finds w = 1. Likewise down at psi = 0.
-- A car that turns back at psi = 1 itself may do so with or without the turbo on: so may the automaton.
+- At psi = 1, w = 0 itself the weights may also hold everything, the clock too: a pause, of any length. And a car that
+  turns back right there may do so with the turbo on or off: so may the automaton, on its threshold.
 All motions of the numerical time are therefore those of the automaton, with pauses in which the clock stands still.
 The flows are multiplied by a control, the speed of time, which makes control stages as long as is wanted.
 """

@@ -26,10 +26,16 @@ OBSTACLE_RADIUS = 1.0
 START = (-2.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 TARGET = (2.0, 0.0, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-METHOD = ns.FESDJ(control_stages=25, finite_elements=2, rk_stages=2, scheme="radau_iia")
+METHODS = {
+    "fesdj": ns.FESDJ(control_stages=25, finite_elements=2, rk_stages=2, scheme="radau_iia"),
+    "time_freezing": ns.TimeFreezing(
+        a_n=100.0, fesd=ns.FESD(control_stages=25, finite_elements=3, rk_stages=2, scheme="radau_iia")
+    ),
+}
 # Cold start, one core: Auto J = 687.0 with certificate S in 9.0 s; Homotopy() alone 699.2 in 18.7 s, with l_inf 685.7
 SOLVERS = {"auto": ns.Auto(), "homotopy": ns.Homotopy(), "active_set": ns.ActiveSet()}
 GUESSES: dict[str, tuple[float, float] | None] = {"printed": None, "smooth": (0.0, 5.0), "none": (0.0, 5.0)}
+METHOD = METHODS["fesdj"]
 QUICK = {"control_stages": 12}
 
 
@@ -108,7 +114,13 @@ def _drawing() -> Any:
 PROGRAM = Program(
     name="disc_manipulation",
     about="One disc pushes another around an obstacle: optimal control with inelastic impacts.",
-    settings=Settings(method=METHOD, solver=SOLVERS["auto"], solvers=SOLVERS, arguments=defaults_of(build)),
+    settings=Settings(
+        method=METHODS["fesdj"],
+        methods=METHODS,
+        solver=SOLVERS["auto"],
+        solvers=SOLVERS,
+        arguments=defaults_of(build),
+    ),
     quick=QUICK,
     run=run,
 )

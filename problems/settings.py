@@ -18,10 +18,10 @@ class Settings:
 
     Parameters
     ----------
-    method : FESDJ
+    method : FESD, FESDJ or TimeFreezing
     solver : Auto, ActiveSet or Homotopy
-    solvers : mapping
-        Solvers that the key "solver" chooses from, by name; empty where there is no choice.
+    methods, solvers : mapping
+        What the keys "method" and "solver" choose from, by name; empty where there is no choice.
     arguments : mapping
         Arguments of the problem, by name.
     fixed : names
@@ -30,6 +30,7 @@ class Settings:
 
     method: Any = field(default_factory=ns.FESDJ)
     solver: Any = field(default_factory=ns.Homotopy)
+    methods: Mapping[str, Any] = field(default_factory=dict)
     solvers: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
@@ -37,9 +38,13 @@ class Settings:
     @property
     def keys(self) -> tuple[str, ...]:
         """All names that `changed` takes."""
-        options = (*type(self.method).model_fields, *type(self.solver).model_fields)
-        choice = ("solver",) if self.solvers else ()
-        return (*self.arguments, *choice, *(name for name in options if name not in self.fixed))
+        options = (*_options_of(self.method), *type(self.solver).model_fields)
+        choices = [name for name, known in self._choices.items() if known]
+        return (*self.arguments, *choices, *(name for name in options if name not in self.fixed))
+
+    @property
+    def _choices(self) -> dict[str, Mapping[str, Any]]:
+        return {"method": self.methods, "solver": self.solvers}
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values replaced.
@@ -49,27 +54,38 @@ class Settings:
         OptionError
             For an unknown name, or a value that does not fit.
         """
-        if self.solvers and "solver" in changes:
-            rest = {key: value for key, value in changes.items() if key != "solver"}
-            return replace(self, solver=self._chosen(changes["solver"])).changed(rest)
+        for choice, known in self._choices.items():
+            if known and choice in changes:
+                rest = {key: value for key, value in changes.items() if key != choice}
+                if changes[choice] not in known:
+                    raise OptionError(unknown_name(changes[choice], known, choice))
+                return replace(self, **{choice: known[changes[choice]]}).changed(rest)
         arguments, method, solver = dict(self.arguments), {}, {}
         for key, value in changes.items():
             if key not in self.keys:
                 raise OptionError(unknown_name(key, self.keys, "key"))
             if key in arguments:
                 arguments[key] = _fitting(key, value, self.arguments[key])
-            elif key in type(self.method).model_fields:
+            elif key in _options_of(self.method):
                 method[key] = value
             else:
                 solver[key] = value
         return replace(
-            self, arguments=arguments, method=self.method.replace(**method), solver=self.solver.replace(**solver)
+            self, arguments=arguments, method=_replaced(self.method, method), solver=self.solver.replace(**solver)
         )
 
-    def _chosen(self, name: Any) -> Any:
-        if name not in self.solvers:
-            raise OptionError(unknown_name(name, self.solvers, "solver"))
-        return self.solvers[name]
+
+def _options_of(method: Any) -> tuple[str, ...]:
+    """Names of the options of a method; those of the finite elements of time-freezing are its own, too."""
+    own = type(method).model_fields
+    return (*own, *type(method.fesd).model_fields) if "fesd" in own else tuple(own)
+
+
+def _replaced(method: Any, changes: Mapping[str, Any]) -> Any:
+    """A method with other options."""
+    own = {key: value for key, value in changes.items() if key in type(method).model_fields}
+    inner = {key: value for key, value in changes.items() if key not in own}
+    return method.replace(**own, **({"fesd": method.fesd.replace(**inner)} if inner else {}))
 
 
 def defaults_of(function: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Any]:

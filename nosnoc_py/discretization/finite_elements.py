@@ -150,15 +150,19 @@ class FiniteElements:
         return tuple(elements)
 
     def _check_simulation(self) -> None:
-        # A program with controls as parameters is a simulation step, and steps with jumps are made of stage states.
-        if (
-            self.dcs.jump is not None
-            and self.scheme.has_derivatives
-            and "u" in self.builder.layouts["parameters"].names
-        ):
+        """A program with controls as parameters is a simulation step, and steps with jumps are made of stage states."""
+        if self.dcs.jump is None or "u" not in self.builder.layouts["parameters"].names:
+            return
+        options, fits = self.options, "systems with jumps are simulated with"
+        if self.scheme.has_derivatives:
             raise OptionError(
-                f"rk_representation: systems with jumps are simulated with 'integral', given "
-                f"{self.options.rk_representation!r}; leave it out (it changes the program, not its solution)."
+                f"rk_representation: {fits} 'integral', given {options.rk_representation!r}; leave it out (it changes "
+                "the program, not its solution)."
+            )
+        if options.switch_detection and options.step_equilibration == "linear_complementarity":
+            raise OptionError(
+                f"step_equilibration: {fits} another one, given 'linear_complementarity'; use 'direct', which imposes "
+                "the same equations."
             )
 
     def _step(self, at: At) -> ca.SX:

@@ -9,7 +9,6 @@ from functools import reduce
 from itertools import pairwise
 
 import casadi as ca
-import numpy as np
 
 from nosnoc_py.discretization.cross_complementarity import PairRows
 from nosnoc_py.discretization.options import FESD
@@ -19,6 +18,10 @@ from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf
 
 # From this gamma_h on the steps have no upper bound but the length of their control stage.
 ANYWHERE = 0.999
+
+# Scale of the indicator in complementarities: a relaxation then finds the switches before it makes steps equal, which
+# would otherwise hold them away from switches close to the end of a control stage.
+LATE = 0.1
 
 Rows = Mapping[str, PairRows]
 Eta = Callable[[ca.SX, ca.SX], ca.SX]
@@ -49,22 +52,33 @@ def indicator(tree: Indicator, before: Rows, after: Rows, G: ca.SX, H: ca.SX, *,
 
 def _leaf(leaf: Leaf, before: Rows, after: Rows, G: ca.SX, H: ca.SX) -> ca.SX:
     values = {"a": G, "b": H}[leaf.side]
-    i, rows = leaf.component, (before if leaf.over in ("backward", "end") else after)[leaf.pair]
     if leaf.over == "end":
-        return ca.dot(ca.DM(rows.end), values[[int(row) for row in rows.b[:, i]]])
+        rows = before[leaf.pair]
+        return ca.dot(ca.DM(rows.end), values[[int(row) for row in rows.b[:, leaf.component]]])
+    return ca.sum1(values[sorted(_summands(leaf, before, after))])
+
+
+def _summands(leaf: Leaf, before: Rows, after: Rows) -> set[int]:
+    """Rows that a leaf adds up."""
+    i, rows = leaf.component, (before if leaf.over == "backward" else after)[leaf.pair]
     if leaf.over == "node":
         chosen = {"a": rows.a_left, "b": rows.b_left}[leaf.side][[i]]
     else:
         chosen = {"a": rows.a_all, "b": rows.b_all}[leaf.side](i)
-    return ca.sum1(values[[int(row) for row in np.unique(chosen)]])
+    return {int(row) for row in chosen}
 
 
 def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, options: FESD) -> None:
     """Add the step equilibration of one control stage.
 
     Whatever the mode, the exact equations (26) are handed over as switched equations: the active-set finish imposes
-    them, so the bias of a penalty does not survive it.
+    them, so the bias of a penalty does not survive it. Complementarities have them already.
     """
+    if options.step_equilibration == "linear_complementarity":
+        for before, after in pairwise(steps):
+            node = _Equilibration(builder, after.at, before.rows, after.rows)
+            node.impose(after.s - before.s, tree, largest=len(steps))
+        return
     epsilon = options.equilibration_epsilon
     etas: list[Eta] = []
     for before, after in pairwise(steps):
@@ -76,6 +90,65 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
         etas.append(eta)
     weight = options.equilibration_weight
     builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
+
+
+@dataclass(frozen=True, eq=False)
+class _Equilibration:
+    """The equations of one node with linear equations and complementarities.
+
+    An and/or tree of quantities >= 0 is positive where a tree of minima and maxima is. m = min(a, b) is
+    m = a - p = b - q and M = max(a, b) is M = a + p = b + q with 0 <= p perpendicular q >= 0.
+    """
+
+    builder: ProgramBuilder
+    at: At
+    before: Rows
+    after: Rows
+
+    def impose(self, difference: ca.SX, tree: Indicator, largest: float) -> None:
+        """difference = d_plus - d_minus, both 0 <= d perpendicular eta >= 0, and d <= largest.
+
+        Unbounded, both parts would grow together without an end where nothing is minimised.
+        """
+        eta, value = self._variable("indicator"), self._value(tree)
+        self.builder.constraint("indicator", self.at, eta - LATE * value)
+        parts = [self._variable(f"step_{part}", largest) for part in ("longer", "shorter")]
+        self.builder.constraint("step_equilibration", self.at, difference - parts[0] + parts[1])
+        left = self.builder.left.add(["indicator"], eta, self.at)
+        for name, part in zip(("longer", "shorter"), parts, strict=True):
+            self.builder.group(left, self.builder.right.add([f"step_{name}"], part, self.at))
+
+    def _value(self, tree: Indicator) -> ca.SX:
+        if isinstance(tree, Leaf):
+            return _leaf(tree, self.before, self.after, *self.builder.quantities())
+        sign, empty = (-1.0, 1.0) if isinstance(tree, And) else (1.0, 0.0)
+        parts = self._least(tree.parts) if isinstance(tree, And) else tree.parts
+        values = [self._value(part) for part in parts]
+        return reduce(lambda a, b: self._extreme(a, b, sign), values) if values else ca.SX(empty)
+
+    def _least(self, parts: tuple[Indicator, ...]) -> list[Indicator]:
+        """Without sums that contain all of another one: they are no smaller, and where equal, a degenerate pair."""
+        sums = [
+            (part.side, _summands(part, self.before, self.after)) if isinstance(part, Leaf) else ("", {-1 - k})
+            for k, part in enumerate(parts)
+        ]
+        return [
+            part
+            for k, (part, (side, rows)) in enumerate(zip(parts, sums, strict=True))
+            if not any(side == s and (other < rows or (other == rows and j < k)) for j, (s, other) in enumerate(sums))
+        ]
+
+    def _extreme(self, a: ca.SX, b: ca.SX, sign: float) -> ca.SX:
+        """The larger one of a and b (sign 1) or the smaller one (sign -1)."""
+        word = "maximum" if sign > 0 else "minimum"
+        p, q = self._variable(f"{word}_p"), self._variable(f"{word}_q")
+        self.builder.constraint(word, self.at, a + sign * p - b - sign * q)
+        left = self.builder.left.add([f"{word}_p"], p, self.at)
+        self.builder.group(left, self.builder.right.add([f"{word}_q"], q, self.at))
+        return a + sign * p
+
+    def _variable(self, name: str, upper: float = math.inf) -> ca.SX:
+        return self.builder.variable(name, self.at, (name,), lower=0.0, upper=upper)
 
 
 def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESD) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.readout import Readout
-from nosnoc_py.solution import RungeKuttaInterpolant
+from nosnoc_py.discretization.readout import Readout, dense_output
 from nosnoc_py.transcription import Transcription
 
 # A body that leaves a contact slower than this may as well rest on it [m/s].
@@ -25,7 +24,7 @@ class Checks:
         names = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
         self._columns = [names.index((pair.name, i)) for pair in pairs for i in range(pair.a.numel())]
         self._jumps = dcs.jump is not None
-        self._c, self._active = problem.tableau.c, problem.fesd.switch_detection
+        self._tableau, self._active = problem.tableau, problem.fesd.switch_detection
         sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in pairs])
         self._gaps = ca.Function("gaps", [dcs.x, dcs.p], [sides])
         # The flow of positions does not depend on forces: rates of gaps are free of them.
@@ -57,7 +56,7 @@ class Checks:
         if not self._active:
             return False
         left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
-        polynomial = RungeKuttaInterpolant(t_left=left, h=r.h, c=self._c, x_left=r.x_left, x_stages=r.x_stages)
+        polynomial = dense_output(self._tableau, r, left)
         times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
         gaps = np.asarray(self._gaps(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)
         return bool(np.where(self.closed(r), 0.0, gaps.min(axis=1)).min(initial=0.0) < -PENETRATION)

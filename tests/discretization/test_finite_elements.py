@@ -141,3 +141,84 @@ def test_the_engine_has_no_name_from_contact_mechanics(room: str) -> None:
         if bad:
             found[path.name] = sorted(bad)
     assert found == {}
+
+
+# Representations of the Runge-Kutta equations ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("representation", "variables", "equations"),
+    [("integral", 5, 2), ("differential", 6, 3), ("lifted_differential", 7, 4)],
+)
+def test_counts_of_representations(representation: str, variables: int, equations: int) -> None:
+    """Per element with two stages: b twice, the step, and states, derivatives and a right end, or both."""
+    mpcc, _ = discretise(sticking(), 0.37, 1.0, stages=4, rk_representation=representation)
+    assert mpcc.w.numel() == 8 * variables
+    assert mpcc.g.numel() == 8 * equations + 4
+
+
+@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
+@pytest.mark.parametrize("representation", ["differential", "lifted_differential"])
+def test_representations_have_the_same_solution(scheme: str, representation: str) -> None:
+    found = []
+    for name in ("integral", representation):
+        mpcc, elements = discretise(sticking(-1.0, 2.0), 1.0, 1.0, stages=2, scheme=scheme, rk_representation=name)
+        state, t, x = solve(mpcc, elements, steering="l_inf")
+        assert state.status is ns.Status.SOLVED
+        found.append((t, x))
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
+
+
+def test_integral_needs_an_invertible_matrix() -> None:
+    system = ns.PSS(x=(x := ca.SX.sym("x")), modes=ns.Modes("m", flows=[-1, 1], functions=x, signs=[[1], [-1]]))
+    ocp = ns.OCP(system, horizon=1.0, x0=[1.0])
+    for scheme in ("radau_i", "explicit"):
+        with pytest.raises(ns.OptionError, match=r"'integral' needs an invertible matrix A.*use 'differential'"):
+            ns.transcribe(ocp, ns.FESD(scheme=scheme, rk_representation="integral"))
+        assert "x'" in ns.transcribe(ocp, ns.FESD(scheme=scheme)).mpcc.variables.names
+
+
+@pytest.mark.parametrize("scheme", ["radau_iia", "radau_i", "lobatto_iiic", "explicit"])
+def test_bounds_hold_at_stages_that_are_expressions(scheme: str) -> None:
+    """x' = u from 0 to 1 with x <= 1.2 and a reward for large x: without bounds at the stages they go beyond."""
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    modes = ns.Modes("m", flows=[u, u], functions=x + 5, signs=[[1], [-1]])
+    ocp = ns.OCP(
+        ns.PSS(x=x, u=u, modes=modes),
+        horizon=1.0,
+        x0=[0.0],
+        bounds=ns.Bounds(x=([-1.0], [1.2])),
+        stage_cost=u**2 / 100 - x,
+        terminal_constraints=[ns.Constraint(x, 1.0, 1.0)],
+    )
+    problem = ns.transcribe(ocp, ns.FESD(control_stages=4, scheme=scheme, rk_representation="differential"))
+    assert "bounds" in problem.mpcc.constraints.names
+    solution = problem.solve()
+    assert solution.status is ns.Status.SOLVED
+    stages = problem.read(solution.w, solution.p).x_stages
+    assert stages.max() <= 1.2 + 1e-7
+    assert solution.x.max() == pytest.approx(1.2, abs=1e-6)  # the bound is active
+
+
+@pytest.mark.parametrize(
+    "options", [{"rk_representation": "differential"}, {"step_equilibration": "linear_complementarity"}]
+)
+def test_simulations_with_jumps_say_what_they_need(options: dict[str, Any]) -> None:
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    ball = ns.CLS(q=q, v=v, mass_matrix=1.0, force=-9.81, contacts=[ns.Contact("floor", gap=q, restitution=0.5)])
+    with pytest.raises(ns.OptionError, match="systems with jumps are simulated with"):
+        ns.simulate(ball, x0=[1.0, 0.0], duration=0.1, steps=1, method=ns.FESDJ(**options))
+
+
+@pytest.mark.parametrize("representation", ["differential", "lifted_differential"])
+def test_problems_with_jumps_have_any_representation(representation: str) -> None:
+    """A point falls on rough ground while it is pushed to q_0 = 1; the optimum is that of stage states."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 2)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.3)
+    force = ca.vertcat(u[0], u[1] - 9.81)
+    point = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=force, contacts=[ground])
+    target = [ns.Constraint(q[0], 1.0, 1.0)]
+    ocp = ns.OCP(point, horizon=1.0, x0=[0, 0.4, 0, 0], stage_cost=ca.sumsqr(u), terminal_constraints=target)
+    found = [ns.solve(ocp, ns.FESDJ(control_stages=5, rk_representation=name)) for name in ("integral", representation)]
+    assert [solution.status for solution in found] == [ns.Status.SOLVED] * 2
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-8)

@@ -1,5 +1,6 @@
 """Step equilibration: the switching logic of Table 1 (FESD-J), products over contacts, penalties, step bounds."""
 
+from dataclasses import replace
 from itertools import product
 from math import inf, tanh
 
@@ -100,7 +101,7 @@ def equilibrated(mode, s, G, H, **options):
     steps = [Step(At(0, n), lengths[n], {"contact": rows}) for n, rows in enumerate((BEFORE, AFTER))]
     equilibrate(builder, steps, dcs(1).indicator, ns.FESDJ(step_equilibration=mode, **options))
     mpcc = builder.build(aggregation="fe_fe", enforce_switched=mode == "direct")
-    penalty = ca.Function("penalty", [mpcc.w], [mpcc.penalty])(np.r_[s, G, H])
+    penalty = ca.Function("penalty", [mpcc.w], [mpcc.penalty])(np.r_[s, G, H, np.zeros(mpcc.w.numel() - 11)])
     return mpcc, float(penalty)
 
 
@@ -145,3 +146,21 @@ def test_every_mode_hands_over_the_exact_equations(mode):
 )
 def test_step_bounds(options, default, bounds):
     assert step_bounds(ns.FESDJ(**options), default) == pytest.approx(bounds)
+
+
+# Linear complementarities -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_linear_complementarities_say_where_steps_are_equal(case):
+    """The equations have a solution with unequal steps exactly where something switches."""
+    gaps, forces, expected = CASES[case]
+    mpcc, _ = equilibrated("linear_complementarity", [1, 1], gaps, forces)
+    assert mpcc.r.numel() == 0
+    assert mpcc.penalty.is_constant()
+    w = mpcc.w0.copy()
+    given = np.r_[1.25, 0.75, gaps, forces]
+    lower, upper = mpcc.lbw.copy(), mpcc.ubw.copy()
+    lower[: given.size] = upper[: given.size] = w[: given.size] = given
+    state = ns.Homotopy(sigma_min=1e-12).run(replace(mpcc, lbw=lower, ubw=upper), w, mpcc.p0)
+    assert (state.status is ns.Status.SOLVED) == (expected[-1] == 0)
