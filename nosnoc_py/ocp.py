@@ -248,14 +248,19 @@ class OCP:
                 raise ModelError(
                     f"free parameter {name!r}: lower bound {lower:g} above upper bound {upper:g}; swap them."
                 )
-            value = p[names.index(name)]
+            resolved[name] = (float(lower), float(upper))
+        object.__setattr__(self, "free_parameters", resolved)
+        self.check_parameters(p)
+
+    def check_parameters(self, p: np.ndarray) -> None:
+        """Raise `ModelError` where a free parameter starts outside of its bounds."""
+        for name, (lower, upper) in self.free_parameters.items():
+            value = p[self.system.parameter_names.index(name)]
             if not lower <= value <= upper:
                 raise ModelError(
                     f"OCP: the parameter {name} starts at {value:g}, outside of its bounds [{lower:g}, {upper:g}]; "
                     "give p=... inside of them."
                 )
-            resolved[name] = (float(lower), float(upper))
-        object.__setattr__(self, "free_parameters", resolved)
 
     def settled(self, horizon: float, p: Any) -> OCP:
         """The same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""

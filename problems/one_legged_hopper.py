@@ -5,9 +5,15 @@ The optimal control problem of the time-freezing paper, Section 6: from standing
 
 Cold starts of the MPCC failed. The shipped start "hops" is told where the foot stands, one hop per hole; when it leaves
 and lands is found by smooth programs, first with free durations, then on the control grid. Their motion gives the
-contacts of all finite elements, and on this branch the elements are solved with rising order. The result is feasible,
-with this sequence on this grid; it is not shown to be an optimum, and with free breakpoints of the control far cheaper
-motions are known. The starts "glide" and "rest" give no contacts; they failed with the solvers that were tried.
+contacts of all finite elements, and on this branch the elements are solved with rising order.
+
+What it reaches, measured: with one hole (`--quick`) a hop with residuals below 1e-6, which the certificate refutes (the
+foot slips just before it leaves); with three holes the shipped ladder ends at an infeasibility of about 1e-5, above the
+1e-6 that is asked for, and says so. Nothing is shown to be optimal, and with free breakpoints of the control far
+cheaper motions are known. The starts "glide" and "rest" give no contacts; the cold start on the grid of the paper
+(N = 20, three elements, three stages) ended infeasible, with time-freezing and with FESD-J.
+
+Path constraints hold at the ends of elements; between them the foot may cut into a hole.
 
 The motion is unstable: its control, simulated from t = 0 on without feedback, soon leaves it. The certificate therefore
 looks at windows.
@@ -64,8 +70,8 @@ class Rung:
 
 
 LADDER = (
-    Rung(rk_stages=3, iterations=900, mu=1e-4, friction=0.78, damping=0.002),
-    Rung(rk_stages=4, iterations=300, mu=1e-4),
+    Rung(rk_stages=3, iterations=1800, mu=1e-4, friction=0.78),
+    Rung(rk_stages=4, iterations=800, mu=1e-4),
     Rung(rk_stages=6, iterations=1100, mu=1e-5),
 )
 FREE_DAMPING = 0.01  # while durations are free
@@ -252,7 +258,7 @@ class SmoothProgram:
             self.require(rise[j][4:] - h * a)
             forces.append(self._touch(foot, q, v, starts[j][1], holes=j in holes_at))
             self.require(self.momentum(q, v, u, a, forces[-1]))
-            self.require(self.places(q)[1], [-0.05, 0.05], FAR)
+            self.require(self.places(q)[1], [-0.05, 0.05], 1e3)
             self.objective += h * float(scheme.b[j]) * self.cost(X[j], u)
         self.pieces.append(Piece(foot=foot, h=ca.SX(h), u=u, left=x, stages=ca.horzcat(*X), forces=ca.horzcat(*forces)))
         return X[-1]
@@ -267,8 +273,8 @@ class SmoothProgram:
         place = self.places(q)[0]
         self.require(place[1], 0.0, 0.2)
         for x in centres(self.holes) if holes else ():
-            self.require(((place[0] - x) / self.width) ** 2 + (place[1] / self.depth) ** 2, 1.0, FAR)
-        self.require(place[0], -0.05, FAR)
+            self.require(((place[0] - x) / self.width) ** 2 + (place[1] / self.depth) ** 2, 1.0, 1e9)
+        self.require(place[0], -0.05, 1e3)
         return ca.SX(2, 1)
 
     def _cone(self, force: ca.SX) -> None:
@@ -278,7 +284,7 @@ class SmoothProgram:
         """Add the impact at the end x of a flight; return the state after it."""
         q, v = x[:4], x[4:]
         self.require(self.places(q)[0] - ca.DM([foot, 0.0]))
-        self.require(self.slip(q, v)[1], -FAR, 0.0)
+        self.require(self.slip(q, v)[1], -1e3, 0.0)
         lower, upper = (bound[4:] for bound in self.ocp.x_bounds)
         after, impulse = self.variable(4, lower, upper, start), self.variable(2, [-1e3, 0.0], 1e3, [0.0, 3.0])
         self.require(self.impact(q, after, impulse) - self.impact(q, v, ca.SX(2, 1)))

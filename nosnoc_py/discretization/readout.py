@@ -210,11 +210,9 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     """
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
     column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
-    every = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
-    indices = {place: k for k, place in enumerate(every)}
     closed = r.closed.astype(bool)
     slides = _Slides.read(dcs, r, p)
-    sides = [_sides(switch, closed, indices) for switch in dcs.switches]
+    sides = sides_of(dcs, r)
     energy = _energy(dcs, r, p)
     events: list[Event] = []
     for e, time in enumerate(t_left):
@@ -235,8 +233,14 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     return tuple(events)
 
 
+def sides_of(dcs: DCS, r: Readout) -> list[np.ndarray]:
+    """On which side of every switching function every element lies (E,); NaN while the state slides along it."""
+    every = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
+    indices = {place: k for k, place in enumerate(every)}
+    return [_sides(switch, r.closed.astype(bool), indices) for switch in dcs.switches]
+
+
 def _sides(switch: Switch, closed: np.ndarray, indices: Mapping[tuple[str, int], int]) -> np.ndarray:
-    """On which side of a switching function every element lies (E,); NaN while the state slides along it."""
     values = np.array([value for *_, value in switch.members])
     active = closed[:, [indices[pair, i] for pair, i, _ in switch.members]]
     low = np.where(active, values, np.inf).min(axis=1)

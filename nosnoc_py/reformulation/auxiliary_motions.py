@@ -121,7 +121,8 @@ def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
     logarithm = -np.log(restitution)
     damping = 2 * logarithm * np.sqrt(stiffness / (np.pi**2 + logarithm**2))
     approach = ca.dot(system.normal(contact), system.v)
-    force = -stiffness * contact.gap - damping * approach
+    # Above the surface, where relaxed solutions give it a weight, the spring shall not pull.
+    force = -stiffness * ca.fmin(contact.gap, 0) - damping * approach
     half_period = float(np.pi / np.sqrt(stiffness - damping**2 / 4))
     functions = {f"gap[{contact.name}]": contact.gap}
     return _bounce(system, contact, functions, lambda alpha, mass: mass * force, np.inf, half_period)

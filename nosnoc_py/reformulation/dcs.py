@@ -149,9 +149,9 @@ class Slide:
     pair: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Switch:
-    """What tells on which side of a switching function the state is.
+    """What tells on which side of a switching function (of x and p, where there is one) the state is.
 
     `members` are (pair, component, side): where that component is closed (its b is active) the function has that sign;
     where components of both signs are closed the state slides along the surface.
@@ -159,6 +159,7 @@ class Switch:
 
     name: str
     members: tuple[tuple[str, int, float], ...]
+    function: ca.SX | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -123,7 +123,11 @@ def _switches(modes: Modes) -> tuple[Switch, ...]:
     """Sides of the switching functions by the regions that are active; without functions, the regions themselves."""
     sides = np.arange(modes.count)[:, None] if modes.signs is None else modes.signs
     return tuple(
-        Switch(name=name, members=tuple((modes.name, i, float(sides[i, j])) for i in range(modes.count)))
+        Switch(
+            name=name,
+            members=tuple((modes.name, i, float(sides[i, j])) for i in range(modes.count)),
+            function=None if modes.functions is None else modes.functions[j],
+        )
         for j, name in enumerate(modes.function_names or ())
     )
 
@@ -206,7 +210,7 @@ def step_functions(
         for key, (multiplier, side, quantity, _) in sides.items()
     )
     switches = tuple(
-        Switch(name=name, members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)))
+        Switch(name=name, members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)), function=functions[i])
         for i, name in enumerate(names)
     )
     held = tuple((key + of, i) for key in sides for i in per_element)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.readout import Readout, dense_output
+from nosnoc_py.discretization.readout import Readout, dense_output, sides_of
 from nosnoc_py.transcription import Transcription
 
 # A body that leaves a contact slower than this may as well rest on it [m/s].
 RESTING = 1e-3
 # Deeper than this between the stages is a missed event, not an error of the discretisation (in units of the gap).
 PENETRATION = 1e-6
+# A switching function that has the other sign by this share of its size between the stages is a missed event, too.
+MISSED = 1e-3
 SAMPLES = 12
 
 
@@ -30,6 +32,9 @@ class Checks:
         # The flow of positions does not depend on forces: rates of gaps are free of them.
         rates = ca.jacobian(sides, dcs.x) @ ca.substitute(dcs.flow, dcs.z, ca.SX.zeros(dcs.z.numel()))
         self._rates = ca.Function("rates", [dcs.x, dcs.u, dcs.p], [rates])
+        self._dcs = dcs
+        functions = [ca.SX(0, 1), *[s.function for s in dcs.switches if s.function is not None]]
+        self._functions = ca.Function("functions", [dcs.x, dcs.p], [ca.vertcat(*functions)])
 
     def closed(self, r: Readout) -> np.ndarray:
         """Which of the watched pairs are closed (E, pairs)."""
@@ -55,8 +60,26 @@ class Checks:
         """
         if not self._active:
             return False
+        gaps = self._between(self._gaps, r, p)
+        return bool(np.where(self.closed(r), 0.0, gaps.min(axis=1)).min(initial=0.0) < -PENETRATION)
+
+    def misses(self, r: Readout, p: np.ndarray) -> bool:
+        """Whether a switching function has the other sign between the stages of an element that lies on one side."""
+        sides = [
+            side for s, side in zip(self._dcs.switches, sides_of(self._dcs, r), strict=True) if s.function is not None
+        ]
+        if not self._active or not sides:
+            return False
+        side = np.where(np.isnan(sides), 0.0, sides).T
+        at_stages = np.asarray(self._functions(r.x_stages.reshape(-1, r.x_stages.shape[-1]).T, p)).T
+        size = np.abs(at_stages.reshape(*r.x_stages.shape[:2], -1)).max(axis=1)
+        least = (side[:, None] * self._between(self._functions, r, p)).min(axis=1)
+        # A function that is zero at all stages is zero in between, up to the error of the discretisation.
+        return bool(((size > PENETRATION) & (least < -np.maximum(PENETRATION, MISSED * size))).any())
+
+    def _between(self, function: ca.Function, r: Readout, p: np.ndarray) -> np.ndarray:
+        """Values of a function of the state at samples of every element (E, SAMPLES, size)."""
         left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
         polynomial = dense_output(self._tableau, r, left)
         times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
-        gaps = np.asarray(self._gaps(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)
-        return bool(np.where(self.closed(r), 0.0, gaps.min(axis=1)).min(initial=0.0) < -PENETRATION)
+        return np.asarray(function(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)

@@ -24,6 +24,7 @@ from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import Method, transcribe_step
+from nosnoc_py.transcription.transcription import fesd_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,15 +105,40 @@ class Simulator:
             exact = method.switch_detection and is_exact(system, method.friction_cone)
             self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
         else:
-            self._mpcc_step = FilippovStep(self.problem, self.solver)
+            self._mpcc_step = FilippovStep(self.problem, self.solver, self._prediction(system, method))
+
+    def _prediction(self, system: Described, method: Method) -> Callable[[np.ndarray], Trajectory | None]:
+        """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
+        if self.problem.frozen is None:
+            return lambda values: None
+        options = fesd_of(method)
+        fits = options.scheme if options.scheme in ("radau_iia", "gauss_legendre") else "radau_iia"
+        jumps = FESDJ(finite_elements=options.finite_elements, rk_stages=options.rk_stages, scheme=fits)
+        simulator = Simulator(system, jumps, step=self.length)
+
+        def predict(values: np.ndarray) -> Trajectory | None:
+            layout = self.problem.mpcc.parameters
+            start = SimulatorState(t=0.0, x=values[layout["x0"]], p=values[layout["p"]])
+            found = simulator.step(start, values[layout["u"]], newton_only=True)
+            if found.readout is None or found.u is None:
+                return None
+            grid = np.array([0.0, self.length])
+            return Trajectory(**simulator.problem.fields_of(found.readout, start.p, found.u[None], grid))
+
+        return predict
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
         """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
         parameters = self.system.p_default if p is None else numbers(p, "p", self.system.n_p)
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
 
-    def step(self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None) -> SimulatorState:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+    def step(
+        self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None, newton_only: bool = False
+    ) -> SimulatorState:
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were.
+
+        `newton_only` does not try an MPCC where Newton's method fails.
+        """
         deadline = np.inf if time_limit is None else time.monotonic() + time_limit
         values = self._values(state, u)
         message = ""
@@ -123,6 +149,8 @@ class Simulator:
             message = found.message
             if found.status is not None:
                 return replace(state, status=found.status, message=message, readout=None, attempts=0)
+        if newton_only:
+            return replace(state, status=Status.STEP_FAILED, message=message, readout=None, attempts=0)
         return self._as_mpcc(state, values, message, deadline)
 
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
@@ -157,7 +185,8 @@ class Simulator:
         r = self.problem.read(found.w, found.p)
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self.problem.mpcc.parameters["u"]]
-        return self._checks.catches(before, r, u, state.p) or self._checks.penetrates(r, state.p)
+        checks = self._checks
+        return checks.catches(before, r, u, state.p) or checks.penetrates(r, state.p) or checks.misses(r, state.p)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         layout = self.problem.mpcc.parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
 from nosnoc_py.simulation.active_set_newton import ActiveSetNewton, NewtonStep
 from nosnoc_py.simulation.filling import Filling, is_exact
+from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
@@ -187,22 +188,42 @@ class MPCCStep:
 
 
 class FilippovStep:
-    """A step of a system without jumps as an MPCC: from its start by two solvers, then from amid everything."""
+    """A step of a system without jumps as an MPCC: from a prediction, from its start, and from amid everything.
 
-    def __init__(self, problem: Transcription, solver: Strategy) -> None:
-        self._problem, self._solver = problem, solver
+    `predict` makes a trajectory of the step, or None, from its parameters.
+    """
+
+    def __init__(
+        self,
+        problem: Transcription,
+        solver: Strategy,
+        predict: Callable[[np.ndarray], Trajectory | None] = lambda values: None,
+    ) -> None:
+        self._problem, self._solver, self._predict = problem, solver, predict
 
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
         """Results of one attempt after the other, until a time.monotonic() stamp."""
-        problem = self._problem
-        rest = problem.initial_guess(None, values)
-        middle = np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)
-        # Events close to the ends of a step are where homotopy and active set fail, and not the same ones.
-        for w, solver in itertools.product((rest, middle), (self._solver, SECOND_SOLVER)):
+        for w, solver, sigma in self._attempts(values):
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            yield solver.run(problem.mpcc, w, values, solvers=problem.solvers, time_limit=left)
+            problem = self._problem
+            yield solver.run(problem.mpcc, w, values, sigma=sigma, solvers=problem.solvers, time_limit=left)
             if time.monotonic() > deadline:
                 return
+
+    def _attempts(self, values: np.ndarray) -> Iterator[tuple[np.ndarray, Strategy, float | None]]:
+        """Initial guesses, solvers and first relaxation parameters.
+
+        Events close to the ends of a step are where homotopy and active set fail, and not the same ones.
+        """
+        problem = self._problem
+        predicted = self._predict(values)
+        if predicted is not None:
+            first, sigma = self._solver.warm(problem.mpcc)
+            yield problem.initial_guess(predicted, values), first, sigma
+        rest = problem.initial_guess(None, values)
+        middle = np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)
+        for w, solver in itertools.product((rest, middle), (self._solver, SECOND_SOLVER)):
+            yield w, solver, None
 
 
 def _with_stages(step: NewtonStep, c: np.ndarray) -> NewtonStep:

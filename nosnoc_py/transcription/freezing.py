@@ -7,7 +7,7 @@ time of a control stage makes up for both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import casadi as ca
@@ -21,6 +21,7 @@ from nosnoc_py.reformulation.numerical_time import SPEED
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.systems.cls import Contact
 
 SIDES: tuple[Side, Side] = ("-", "+")
 # Where a piece of motion is looked at: its forces jump at its ends.
@@ -86,7 +87,10 @@ def _share(name: str, at: At, c: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Piece:
-    """One element: motion from `start` to `end` [s], or a jump there; its length in numerical time at speed 1."""
+    """One element: motion from `start` to `end` [s], or (part of) a jump there; its numerical length at speed 1.
+
+    `bend` (n_q,) is the parabola that positions follow below a surface from which the body bounces.
+    """
 
     start: float
     end: float
@@ -96,6 +100,7 @@ class _Piece:
     trajectory: Trajectory
     offset: float
     hits: Mapping[str, float]
+    bend: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def jump(self) -> bool:
@@ -115,7 +120,9 @@ class _Piece:
     def state(self, share: float) -> np.ndarray:
         """(q, v, clock)."""
         if self.jump or self.end == self.start:
-            return np.append((1 - share) * self.x_start + share * self.x_end, self.start)
+            x = (1 - share) * self.x_start + share * self.x_end
+            x[: self.bend.size] += share * (1 - share) * self.bend
+            return np.append(x, self.start)
         if share in (0.0, 1.0):
             return np.append(self.x_end if share else self.x_start, self.time(share))
         return np.append(self.trajectory(self.offset + self.time(share)), self.time(share))
@@ -147,7 +154,7 @@ class _Motion:
         pieces: list[_Piece] = []
         for a, b in zip(cuts, [*cuts[1:], end], strict=True):
             if a in impacts:
-                pieces.append(self._jump(a, impacts[a]))
+                pieces += self._jumps(a, impacts[a])
             if b > a + tiny:
                 pieces.append(self._run(a, b))
         return self._fitted(pieces, elements)
@@ -163,9 +170,10 @@ class _Motion:
             pieces.pop(int(np.argmin([piece.numerical for piece in pieces])))
         return pieces
 
-    def _jump(self, time: float, hits: Mapping[str, float]) -> _Piece:
+    def _jumps(self, time: float, hits: Mapping[str, float]) -> list[_Piece]:
+        """The elements of a jump: one, or two where a contact bounces by a constant force each way."""
         x_start, x_end = (self.trajectory(self.clip(time), side) for side in SIDES)
-        return _Piece(
+        whole = _Piece(
             start=time,
             end=time,
             numerical=max(c.duration(hits[c.name]) for c in self.frozen.contacts if c.name in hits),
@@ -175,6 +183,20 @@ class _Motion:
             offset=self.first,
             hits=hits,
         )
+        bounces = [c for c in self.frozen.original.contacts if c.name in hits and c.restitution > 0.0]
+        if not bounces:
+            return [whole]
+        e, n_q = bounces[0].restitution, self.frozen.original.n_q
+        two = np.isfinite(next(c.strength for c in self.frozen.contacts if c.name == bounces[0].name))
+        down = whole.numerical * (e / (1 + e) if two else 0.5)
+        middle = x_start + (x_end - x_start) / (1 + e)  # n'v = 0
+        # Half the way that the velocity lost makes on the way down.
+        depth = 0.5 * down * (middle - x_start)[n_q:]
+        if not two:
+            return [replace(whole, bend=-4.0 * depth)]
+        middle[:n_q] -= depth
+        first = replace(whole, numerical=down, x_end=middle, bend=-depth)
+        return [first, replace(whole, numerical=whole.numerical - down, x_start=middle, bend=-depth)]
 
     def _run(self, start: float, end: float) -> _Piece:
         rates = [self.weights(start + share * (end - start))[1] for share in SAMPLES]
@@ -220,15 +242,19 @@ class _Motion:
             found[f"alpha[{label}]"] = float(value > 0)
         gaps = dict(zip(self.frozen.system.function_names or (), values, strict=True))
         for name, weight in weights.items():
-            if weight > max(gaps[f"gap[{name}]"], ROUNDING):  # what presses is closed, whatever its gap rounds to
-                found[f"alpha[gap[{name}]]"] = 0.0
-                found[f"alpha[normal_velocity[{name}]]"] = 1.0 - weight
-                self._stick(found, name, t, piece)
+            # What presses is closed, and what does not is open, whatever its gap rounds to.
+            closed = weight > max(gaps[f"gap[{name}]"], ROUNDING)
+            found[f"alpha[gap[{name}]]"] = float(not closed)
+            if closed:
+                contact = next(c for c in self.frozen.original.contacts if c.name == name)
+                if contact.restitution == 0.0:
+                    found[f"alpha[normal_velocity[{name}]]"] = 1.0 - weight
+                    self._stick(found, contact, t, piece)
         return found
 
-    def _stick(self, found: dict[str, float], name: str, t: float, piece: _Piece) -> None:
+    def _stick(self, found: dict[str, float], contact: Contact, t: float, piece: _Piece) -> None:
         """The share of a planar friction force that is below the end of its cone."""
-        contact = next(c for c in self.frozen.original.contacts if c.name == name)
+        name = contact.name
         normal = self.force(f"lambda_normal[{name}]", t)
         label = f"alpha[tangential_velocity[{name}]]"
         if piece.jump or not contact.frictional or normal <= 0 or label not in found:

@@ -31,7 +31,7 @@ from nosnoc_py.solution import Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.controls import control_guess
-from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription.freezing import frozen_guess
 from nosnoc_py.transcription.physical_time import physical_fields
 
@@ -102,7 +102,10 @@ class Transcription:
         ocp, layout = self.ocp, self.mpcc.parameters
         values = self.mpcc.p0.copy()
         if p is not None:
-            values[layout["p"]] = numbers(p, "p", ocp.system.n_p)
+            values[layout["p"]] = given = numbers(p, "p", ocp.system.n_p)
+            replace(
+                ocp.settled(ocp.horizon, given), free_parameters=ocp.free_parameters
+            )  # raises outside of the bounds
         if x0 is not None:
             if ocp.x0 is None:
                 raise TranscriptionError("x0 was given, but the OCP leaves the initial state free; fix it in the OCP.")
@@ -110,9 +113,10 @@ class Transcription:
         if horizon is not None:
             if ocp.free_time is not None:
                 raise TranscriptionError("horizon was given, but the OCP leaves it free; fix it in the OCP.")
-            if not 0 < float(horizon) < np.inf:
+            length = scalar(horizon, "horizon")
+            if not 0 < length < np.inf:
                 raise TranscriptionError(f"horizon: expected a positive finite number, given {horizon!r}.")
-            values[layout["horizon"]] = float(horizon)
+            values[layout["horizon"]] = length
         if u is not None:
             values[layout["u"]] = numbers(u, "u", ocp.system.n_u)
         return values

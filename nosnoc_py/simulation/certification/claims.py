@@ -25,6 +25,8 @@ CLOSED = 1e-6
 TOLERANCE = 1e-5
 # Approaches slower than this [m/s] may bounce or not: solutions have rest velocities of their own.
 SLOW = 1.1e-3
+# Residuals of a solved program are at most of this size.
+SOLVED = 1e-8
 # Slip faster than this share of the largest speed has a direction.
 SLIPS = 1e-4
 # Elements shorter than this share of the horizon have no derivatives.
@@ -102,10 +104,22 @@ class Claims:
 
     @cached_property
     def force(self) -> float:
-        """Size of the forces at work."""
+        """Size of the forces at work; where nothing is, the size that errors of the solver would have as forces."""
         sizes = [max(_largest(s.look.force), _largest(s.needed)) for s in self.stages]
         momenta = [_largest(s.look.mass @ s.look.velocity) / self.solution.duration for s in self.stages]
-        return max([*sizes, *momenta, 1e-300])
+        return max([*sizes, *momenta, self._unresolved / TOLERANCE, 1e-300])
+
+    @property
+    def _unresolved(self) -> float:
+        """Forces that rounding and residuals of a solved program amount to, by differences over short steps."""
+        solution, interpolant = self.solution, self.interpolant
+        lengths = interpolant.h[interpolant.h > SHORT * solution.duration]
+        if not len(self.stages):
+            return 0.0
+        mass = max(_largest(s.look.mass) for s in self.stages)
+        gain = np.abs(_differences(np.append(0.0, interpolant.c[interpolant.c != 0.0]))).sum(axis=1).max()
+        errors = min(solution.infeasibility, SOLVED) + np.finfo(float).eps * (1.0 + _largest(solution.x))
+        return float(mass * gain * errors / lengths.min())
 
     @cached_property
     def speed(self) -> float:
