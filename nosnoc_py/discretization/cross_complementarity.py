@@ -54,8 +54,8 @@ CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]]
 }
 
 
-def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, *, split: bool = False) -> None:
+def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, **kind: bool) -> None:
     """Hand the vanishing products of one pair in one element to the program."""
     for i in range(rows.a.shape[1]):
         for left, right in CROSS[rule](rows, i):
-            builder.group(np.unique(left), np.unique(right), split=split)  # one value per element is one row
+            builder.group(np.unique(left), np.unique(right), **kind)  # one value per element is one row

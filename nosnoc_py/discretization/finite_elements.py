@@ -331,7 +331,7 @@ class FiniteElements:
                 a_left = self.builder.left.add(pair.a_labels, a, at)
                 b_left = self.builder.right.add(pair.b_labels[: b.numel()], b, at)
             rows = PairRows(a_left, np.array(a_rows), np.array(b_rows), b_left, end)
-            add_groups(self.builder, rows, pair.cross if detects else "none", split=pair.split)
+            add_groups(self.builder, rows, pair.cross if detects else "none", split=pair.split, faint=pair.faint)
             found[pair.name] = rows
         return found
 

@@ -51,7 +51,8 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
         np.maximum.at(size, group, np.abs(values[row]))
         sizes.append(size)
         possible.append(np.bincount(group[low[row] > FLOOR], minlength=size.size) == 0)
-    left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1])
+    faint = np.array([group.faint for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
+    left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | faint)
     # In a split the left part, with either sign, is the difference.
     left &= ~np.array([group.split for group in mpcc.groups], bool)
     return complete(mpcc, *mpcc.side(left))

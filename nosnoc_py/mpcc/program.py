@@ -29,13 +29,15 @@ class Group:
 
     `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a `split`
     group left and right are the two parts of a signed quantity: only their difference matters, so an active set need
-    not choose a sign.
+    not choose a sign. In a `faint` group the right side is as small as the error of the discretisation: where the left
+    is zero within tolerances, too, it is the one that vanishes.
     """
 
     left: np.ndarray
     right: np.ndarray
     summed: bool = False
     split: bool = False
+    faint: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -405,10 +407,10 @@ class ProgramBuilder:
         for key, value in (("lbg", lower), ("ubg", upper), ("g_scale", scale)):
             self._rows[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
 
-    def group(self, left: np.ndarray, right: np.ndarray, *, summed: bool = False, split: bool = False) -> None:
-        """Every product of a left and a right row vanishes."""
+    def group(self, left: np.ndarray, right: np.ndarray, **kind: bool) -> None:
+        """Every product of a left and a right row vanishes; `kind` are the flags of a `Group`."""
         if len(left) and len(right):
-            self.groups.append(Group(np.unique(left), np.unique(right), summed, split))
+            self.groups.append(Group(np.unique(left), np.unique(right), **kind))
 
     def switch(
         self,

@@ -256,8 +256,8 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
         equations=(*dcs.equations, Equation(name="gap_rate", expression=rates, components=labels)),
         pairs=(
             *dcs.pairs,
-            pair("drift_up", "gap", "drift_plus", contacts.gap, up),
-            pair("drift_down", "gap", "drift_minus", contacts.gap, down),
+            pair("drift_up", "gap", "drift_plus", contacts.gap, up, faint=True),
+            pair("drift_down", "gap", "drift_minus", contacts.gap, down, faint=True),
             pair("drift_parts", "drift_plus", "drift_minus", up, down, split=True, **stage),
             pair("held", "gap_rate_size", "holding", opening + closing, force + up + down, **stage),
             pair("rate_parts", "gap_rate_plus", "gap_rate_minus", opening, closing, split=True, **stage),

@@ -88,6 +88,8 @@ class Pair:
         that detects switches); the same with b at the left boundary, too; or only those at the same stage.
     split : bool
         a and b are variables of which only the difference has a meaning.
+    faint : bool
+        b is a correction as small as the error of the discretisation: where a is zero, it is not.
     components : tuple of str
         Names for events.
     events : tuple (str, str), optional
@@ -104,6 +106,7 @@ class Pair:
     continuous: bool = False
     cross: Literal["left", "both", "none"] = "left"
     split: bool = False
+    faint: bool = False
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 

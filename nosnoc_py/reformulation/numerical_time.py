@@ -71,9 +71,9 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
         variables=(*dcs.variables, *variables),
         pairs=(
             *dcs.pairs,
-            Pair(name="drift_up", a=gaps, b=up, a_labels=held, b_labels=labels("drift_plus")),
-            Pair(name="drift_down", a=gaps, b=down, a_labels=held, b_labels=labels("drift_minus")),
-            Pair(name="held", a=speed, b=up + down, a_labels=rates, b_labels=size, cross="none"),
+            Pair(name="drift_up", a=gaps, b=up, a_labels=held, b_labels=labels("drift_plus"), faint=True),
+            Pair(name="drift_down", a=gaps, b=down, a_labels=held, b_labels=labels("drift_minus"), faint=True),
+            Pair(name="held", a=speed, b=up + down, a_labels=rates, b_labels=size, cross="none", faint=True),
             Pair(
                 name="drift_parts",
                 a=up,
