@@ -225,7 +225,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
             if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:
                 events.append(Event(time, name, pair.events[0 if closed[e, k] else 1]))
         for switch, side in zip(dcs.switches, sides, strict=True):
-            if e > 0 and (kind := _switching(side[e - 1], side[e])):
+            if e > 0 and not switch.silent and (kind := _switching(side[e - 1], side[e])):
                 events.append(Event(time, switch.name, kind))
         for i, slide in enumerate(dcs.slides if e > 0 else ()):
             if closed[e - 1 : e + 1, column[slide.pair, slide.name]].all() and (kind := slides.change(e, i)):

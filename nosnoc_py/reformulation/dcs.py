@@ -157,12 +157,13 @@ class Switch:
     """What tells on which side of a switching function (of x and p, where there is one) the state is.
 
     `members` are (pair, component, side): where that component is closed (its b is active) the function has that sign;
-    where components of both signs are closed the state slides along the surface.
+    where components of both signs are closed the state slides along the surface. A `silent` one names no events.
     """
 
     name: str
     members: tuple[tuple[str, int, float], ...]
     function: ca.SX | None = None
+    silent: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -210,7 +210,12 @@ def step_functions(
         for key, (multiplier, side, quantity, _) in sides.items()
     )
     switches = tuple(
-        Switch(name=name, members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)), function=functions[i])
+        Switch(
+            name=name,
+            members=(("lambda_n" + of, i, 1.0), ("lambda_p" + of, i, -1.0)),
+            function=functions[i],
+            silent=i in per_element,  # its side is open where the function is zero
+        )
         for i, name in enumerate(names)
     )
     held = tuple((key + of, i) for key in sides for i in per_element)
