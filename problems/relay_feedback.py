@@ -28,7 +28,7 @@ SOLVER = ns.Auto()
 QUICK = {"steps": 40, "periods": 1.0}
 EXAMPLES = (*PLANTS, "hysteresis")
 PHASE = 0.3  # of a half period between the cycle's first event and the start of the simulation
-TOLERANCE = 1e-2  # of the state at the end, for success
+TOLERANCE = 1e-6  # of the state at the end, for success
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -51,15 +51,17 @@ PROGRAMS = [
 
 
 def check_events(trajectory: ns.Trajectory, events: list[tuple[str, float]], tolerance: float) -> None:
-    """Every event lies on a boundary of finite elements (and, once trajectories tell them, is told by its kind)."""
+    """Every event lies on a boundary of finite elements, and is told by its kind."""
     assert max(boundary_errors(trajectory, [at for _, at in events])) < tolerance
+    for kind, at in events:
+        assert min(abs(event.time - at) for event in trajectory.events if event.kind == kind) < tolerance
 
 
 # --- the ways to meet a surface ---
 
 
 @pytest.mark.parametrize("representation", ["stewart", "step"])
-@pytest.mark.parametrize("name", ["crossing", "sliding", "sliding on a curve", "released"])
+@pytest.mark.parametrize("name", ["crossing", "sliding", "sliding on a curve", "released", "leaving"])
 @pytest.mark.parametrize("steps", [2, 5])
 def test_switches_are_landed_on(name: str, representation: str, steps: int) -> None:
     case = BY_NAME[name]
@@ -72,18 +74,16 @@ def test_switches_are_landed_on(name: str, representation: str, steps: int) -> N
 
 
 @pytest.mark.parametrize("representation", ["stewart", "step"])
-def test_a_tangential_departure_is_found_on_the_scale_of_the_step(representation: str) -> None:
-    """Between stages the motion may dip through the surface: time off by O(h), state by its square. An entry is not."""
+def test_a_departure_is_open_without_its_isolation(representation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: between stages the motion dips through the surface, and leaves early."""
+    monkeypatch.setattr("nosnoc_py.reformulation.filippov.departures", lambda pairs, held: ())
+    monkeypatch.setattr("nosnoc_py.simulation.checks.Checks.misses", lambda *_: False)  # it would notice
     case = BY_NAME["leaving"]
-    method = cases_problem.METHOD.replace(dcs_mode=representation)
-    for steps, late in ((5, 2e-2), (12, 1e-2)):
-        trajectory = simulate(case, steps, method=method)
-        assert trajectory.success, trajectory.message
-        entry, departure = boundary_errors(trajectory, case.event_times)
-        assert entry < 1e-10
-        assert departure < late
-        assert compare(case, trajectory)["state_error"] < late**2
-    assert not case.distance(trajectory.x).min() < -1e-9  # no boundary of an element is beyond the surface
+    trajectory = simulate(case, 5, method=cases_problem.METHOD.replace(dcs_mode=representation))
+    assert trajectory.success, trajectory.message
+    entry, departure = boundary_errors(trajectory, case.event_times)
+    assert entry < 1e-10
+    assert departure > 1e-4
 
 
 @pytest.mark.parametrize("representation", ["stewart", "step"])
@@ -178,9 +178,9 @@ def test_relay_cycle_with_sliding() -> None:
     trajectory = relay_problem.simulate("sliding", periods=1.0, steps=40)
     assert trajectory.success, trajectory.message
     events = known.events(known.period)
-    check_events(trajectory, [event for event in events if event[0] == "enter_sliding"], 1e-6)
-    check_events(trajectory, [event for event in events if event[0] == "leave_sliding"], 5e-2)
-    assert relay_problem.errors(trajectory, known)["final_state"] < 1e-4
+    check_events(trajectory, [event for event in events if event[0] == "enter_sliding"], 1e-7)
+    check_events(trajectory, [event for event in events if event[0] == "leave_sliding"], 1e-10)
+    assert relay_problem.errors(trajectory, known)["final_state"] < 1e-7
     # in the middle of its slides the output is zero to rounding
     cycle = relay_feedback.limit_cycle()
     middles = [at + 0.5 * cycle.slide for kind, at in events if kind == "enter_sliding"]
@@ -192,9 +192,9 @@ def test_stick_slip_cycles() -> None:
     assert trajectory.success, trajectory.message
     away, back = stick_slip.event_times(5.0)
     assert (away.size, back.size) == (4, 3)
-    check_events(trajectory, [("leave_sliding", at) for at in away], 5e-3)
-    check_events(trajectory, [("enter_sliding", at) for at in back], 1e-4)
-    assert np.abs(trajectory.x - stick_slip.exact(trajectory.t)).max() < 1e-4
+    check_events(trajectory, [("leave_sliding", at) for at in away], 1e-7)
+    check_events(trajectory, [("enter_sliding", at) for at in back], 1e-7)
+    assert np.abs(trajectory.x - stick_slip.exact(trajectory.t)).max() < 1e-7
     middles = back + 0.5 * stick_slip.STANDARD.stick_time
     assert trajectory(middles)[:, 1] == pytest.approx(0.2, abs=1e-10)  # carried by the belt
 
@@ -247,10 +247,10 @@ def test_pushed_point(coupling: float) -> None:
     trajectory = pushed_point.simulate(coupling)
     assert trajectory.success, trajectory.message
     found = pushed_point.errors(trajectory, coupling)
-    assert found["final_state"] < 1e-6
+    assert found["final_state"] < 1e-10
     late = found["events"]
     assert max(late[name] for name in late if name.startswith("contact")) < 1e-10
-    assert max(late[name] for name in late if name.startswith("release")) < 1e-3
+    assert max(late[name] for name in late if name.startswith("release")) < 1e-10
     assert {(event.kind, event.name) for event in trajectory.events} == {tuple(name.split()) for name in late}
 
 
