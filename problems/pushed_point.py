@@ -1,7 +1,7 @@
 """A point is pushed into a corner, along both of its walls and away again: `python -m problems.pushed_point`.
 
-A projected dynamical system against the polynomials of `models.pushed_point`: contacts and releases, which are tangential,
-are landed on to rounding.
+A projected dynamical system against the polynomials of `models.pushed_point`: contacts and releases, which are
+tangential, are landed on to rounding.
 """
 
 from __future__ import annotations
