@@ -174,9 +174,9 @@ class Simulator:
         more: dict[str, Any] = {"attempts": attempts, "iterations": iterations, "message": message, **residuals}
         if best.status is not Status.SOLVED:
             worst = self.problem.solvers.evaluator.worst(best.values, 1)
-            more["message"] = (
-                message or f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
-            )
+            late = self.problem.late(best.w)
+            said = f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
+            more["message"] = message or said + (f"; {late}" if late else "")
             return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
         return self._advance(state, best.w, values, **more)
 

@@ -47,13 +47,14 @@ def frozen_guess(
     estimates = {
         v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None
     }
+    known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
     edges = np.linspace(0.0, horizon, grid.control_stages + 1)
     stages = [motion.stage(edges[k], edges[k + 1], n) for k, n in enumerate(grid.elements)]
     for block in mpcc.variables.blocks():
         k, n = block.at.stage or 0, block.at.element or 0
         pieces = stages[k]
         total = sum(piece.numerical for piece in pieces)
-        if block.name == "u" and len(trajectory.u):
+        if block.name == "u" and known_control:
             w[block.rows] = trajectory.control(motion.clip(0.5 * (edges[k] + edges[k + 1])))
         elif block.name == SPEED:
             w[block.rows] = np.clip(total / (edges[k + 1] - edges[k]), mpcc.lbw[block.rows], mpcc.ubw[block.rows])

@@ -27,7 +27,7 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.numerical_time import SPEED
 from nosnoc_py.reformulation.time_freezing import Frozen
-from nosnoc_py.solution import Series, Solution, Trajectory
+from nosnoc_py.solution import Event, Series, Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.controls import control_guess
@@ -181,6 +181,7 @@ class Transcription:
 
         look = trajectory_series(guess)
         impacts = [replace(event, time=event.time - guess.t0) for event in guess.impacts]
+        n_u = self.ocp.system.n_u  # of a motion in numerical time the speed is no control of the system
         has_control = guess.control_names == self.dcs.u_names and len(guess.u) > 0
         return fill(
             self.mpcc,
@@ -188,7 +189,7 @@ class Transcription:
             places.through([event.time for event in impacts]),
             p,
             lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
-            (lambda t: guess.control(clip(t))) if has_control else None,
+            (lambda t: guess.control(clip(t))[:n_u]) if has_control else None,
             lambda name, t: look(name, clip(t)),
             impacts,
         )
@@ -287,10 +288,11 @@ class Transcription:
         if self.frozen is not None:
             u = np.hstack([u, self._rows(SPEED, state.w)])
         fields = self.fields_of(readout, p, u, np.linspace(0.0, horizon, self.grid.control_stages + 1))
+        notes = (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w))
         return Solution(
             **fields,
-            message=self._held(
-                state.w, [event.time for event in fields["events"] if event.kind == "impact"], readout.h
+            message="; ".join(
+                filter(None, (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w)))
             ),
             parameters=dict(zip(self.dcs.p_names, p, strict=True)),
             status=status,
@@ -322,21 +324,44 @@ class Transcription:
         tau = np.concatenate([[0.0], np.cumsum(readout.h)])
         return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
 
-    def _held(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray) -> str:
+    def late(self, w: np.ndarray) -> str:
+        """Say where time cannot run any faster: the jumps of such a control stage may take too long."""
+        if self.frozen is None:
+            return ""
+        highest = self.mpcc.ubw[[block.start for block in self.mpcc.variables.blocks(SPEED)]]
+        stages = np.flatnonzero(self.speeds(w) > (1 - 1e-6) * highest)
+        if not stages.size:
+            return ""
+        return (
+            f"the speed of time is at its upper bound {highest[stages[0]]:g} in the control stages "
+            f"{', '.join(map(str, stages))}: raise speed_of_time, or shorten the jumps by a larger a_n"
+        )
+
+    def _held(self, w: np.ndarray, events: Sequence[Event], h: np.ndarray, horizon: float) -> str:
         """Say which impacts the grid holds in place: such an optimum may be one of the grid and not of the problem."""
-        steps = np.array([w[block.start] for block in self.mpcc.variables.blocks("s")])
-        rows = [block.start for block in self.mpcc.variables.blocks("s")]
-        bound = (steps < self.mpcc.lbw[rows] + 1e-6) | (steps > self.mpcc.ubw[rows] - 1e-6)
-        starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
-        first = np.array([e.at.element == 0 for e in self.elements])
-        nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
-        held = [f"{starts[n]:.6g}" for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
+        impacts = [event.time for event in events if event.kind == "impact"]
+        held = self._on_grid(impacts, horizon) if self.frozen is not None else self._at_bound(w, impacts, h)
         if not held or not self.fesd.switch_detection:
             return ""
         return (
-            f"the grid holds the impacts at t = {', '.join(held)} (on the control grid, or a step beside them at its "
-            "bound): try another number of control stages, a larger gamma_h, or a guess from another grid"
+            f"the grid holds the impacts at t = {', '.join(f'{time:.6g}' for time in held)} (on the control grid, or a "
+            "step beside them at its bound): try another number of control stages, a larger gamma_h, or a guess from "
+            "another grid"
         )
+
+    def _on_grid(self, impacts: Sequence[float], horizon: float) -> list[float]:
+        """Impacts between two control stages."""
+        stage = horizon / self.grid.control_stages
+        return [t for t in impacts if stage / 2 < t < horizon - stage / 2 and abs(t - round(t / stage) * stage) < 1e-6]
+
+    def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray) -> list[float]:
+        """Impacts between two control stages, or beside a step that could not be longer or shorter."""
+        rows = [block.start for block in self.mpcc.variables.blocks("s")]
+        bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
+        starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
+        first = np.array([e.at.element == 0 for e in self.elements])
+        nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
+        return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 
     def _multipliers(
         self, state: SolverState, horizon: float, h: np.ndarray, clock: tuple[np.ndarray, np.ndarray] | None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from models import particle
+from models import particle, two_discs_inelastic
 from problems.friction_closed_forms import BY_NAME
 
 LANDING = particle.FRICTIONAL.landing
@@ -162,3 +162,48 @@ def test_impact_at_the_very_end(stages: int) -> None:
     if stages == 1:  # one force for all of the time: x = u t^2 / 2, and frozen time costs nothing
         force = 1.0 / LANDING**2
         assert solution.objective == pytest.approx(force**2 * LANDING, rel=1e-8)
+
+
+# --- inelastic discs ---
+
+
+def pushed_disc() -> ns.OCP:
+    """Disc 1 is driven and hits disc 2, beside its centre, so that disc 2 passes a target: curved, inelastic contact."""
+    system = two_discs_inelastic.build("none")
+    error = system.x - ca.DM([0.0, 0.0, 1.5, 0.3, 0.0, 0.0, 0.0, 0.0])
+    distance = ca.dot(ca.DM([1.0, 1.0, 10.0, 10.0, 0.1, 0.1, 0.1, 0.1]), error**2)
+    return ns.OCP(
+        system,
+        horizon=2.0,
+        x0=[-1.5, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        stage_cost=distance + 0.1 * ca.sumsqr(system.u),
+        terminal_cost=10.0 * distance,
+        bounds=ns.Bounds(u=(-30.0, 30.0)),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_discs_agree_ever_better_on_finer_grids() -> None:
+    """Both methods have one impact and the same optimum; FESD-J's shortest step keeps it off the control grid by O(h).
+
+    The optimal impact lies where the control changes. Elements of FESD-J have a tenth of their nominal length at least,
+    those of time-freezing may vanish.
+    """
+    ocp, differences = pushed_disc(), []
+    found: ns.Solution | None = None
+    for elements in (2, 4, 8):
+        jumps = ns.FESDJ(control_stages=7, finite_elements=elements)
+        solver = ns.Auto() if found is None else ns.Homotopy(sigma_0=1e-3)
+        found = ns.solve(ocp, jumps, solver, guess=[5.0, 0.0] if found is None else found)
+        frozen = ns.TimeFreezing(a_n=50.0, fesd=ns.FESD(control_stages=7, finite_elements=elements + 1))
+        other = ns.solve(ocp, frozen, ns.Homotopy(sigma_0=1e-3), guess=found)
+        assert found.success, found.summary()
+        assert other.success, other.summary()
+        assert [event.kind for event in found.events] == [event.kind for event in other.events] == ["impact"]
+        assert other.impacts[0].time == pytest.approx(6.0 / 7.0, abs=1e-6)
+        assert found.impacts[0].time == pytest.approx(6.0 / 7.0 + 0.1 * 2.0 / 7.0 / elements, abs=1e-6)
+        differences.append(abs(found.objective - other.objective) / other.objective)
+    assert differences[0] < 2e-2
+    assert differences[1] < 0.6 * differences[0]
+    assert differences[2] < 0.6 * differences[1]
