@@ -291,9 +291,7 @@ class Transcription:
         notes = (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w))
         return Solution(
             **fields,
-            message="; ".join(
-                filter(None, (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w)))
-            ),
+            message="; ".join(note for note in notes if note),
             parameters=dict(zip(self.dcs.p_names, p, strict=True)),
             status=status,
             objective=state.values.objective,
