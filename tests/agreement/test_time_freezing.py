@@ -59,6 +59,9 @@ def test_both_formulations_agree(name: str) -> None:
     assert [(e.kind, e.name) for e in frozen.events] == [(e.kind, e.name) for e in jumps.events]
     found, expected = ([e.time for e in trajectory.events] for trajectory in (frozen, jumps))
     assert found == pytest.approx(expected, abs=1e-8)
+    for one, other in zip(frozen.impacts, jumps.impacts, strict=True):
+        assert one.energy_gain == pytest.approx(other.energy_gain, abs=1e-8)
+        assert one.impulse == pytest.approx(other.impulse, abs=1e-8)
 
 
 def test_dense_output_in_physical_time(fall: ns.Trajectory) -> None:

@@ -360,3 +360,14 @@ def test_speed_of_time_that_is_too_slow_for_the_jump_is_told() -> None:
     )
     assert found.status is ns.Status.STEP_FAILED
     assert found.t[-1] == pytest.approx(0.25, abs=1e-9)
+
+
+def test_a_sliding_body_in_space_comes_to_creep() -> None:
+    """Without a push: from 0.5 m/s to epsilon_t in (0.5 - epsilon_t) / (mu g), and there it stays (Eq. 26)."""
+    system, epsilon = point_mass.build(3, point_mass.Constants(friction=0.5)), 2e-2
+    made = method(4, 2, epsilon_t=epsilon)
+    found = ns.simulate(system, x0=(0.0, 0.0, 0.0, 0.3, 0.4, 0.0), duration=0.2, method=made, steps=4)
+    assert found.success, found.message
+    np.testing.assert_allclose(found.final_state[3:5], epsilon * np.array([0.6, 0.8]), rtol=0.0, atol=1e-6)
+    (stop,) = [event.time for event in found.events if event.kind == "stick"]
+    assert stop == pytest.approx((0.5 - epsilon) / (0.5 * GRAVITY), abs=1e-6)
