@@ -22,7 +22,7 @@ GROUND = "#B8A98F"
 
 def frames(solution: ns.Trajectory, holes: Sequence[tuple[float, float, float]], path: Path) -> None:
     """Draw the leg at equal distances in time, coloured by time, over holes (centre, half width, half height) [m]."""
-    made = figure(9.6, 2.9)
+    made = figure(2.4 + 2.4 * len(holes), 2.9)
     axes = made.subplots()
     _draw_ground(axes, holes)
     shades, span = colormaps["viridis"], Normalize(solution.t0, solution.t0 + solution.duration)
@@ -48,7 +48,7 @@ def torques(solution: ns.Trajectory, bound: float, path: Path) -> None:
         axes.stairs(solution[name], solution.u_grid, baseline=None, color=colour, lw=1.3, label=name.replace("_", " "))
     for limit in (-bound, bound):
         axes.axhline(limit, color=GREY, lw=0.9, ls=(0, (4, 2)))
-    axes.set(xlabel="$t$ [s]", ylabel="torque [N m]", ylim=(-1.1 * bound, 1.1 * bound))
+    axes.set(xlabel="$t$ [s]", ylabel="torque [N m]", ylim=(-1.1 * bound, 1.4 * bound))
     axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
     tidy(axes)
     save(made, path)
