@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.systems.cls import CLS, Contact
 
 Elastic = Literal["constant_force", "spring_damper"]
@@ -23,6 +23,14 @@ class AuxiliaryParameters:
     epsilon_t: float = 1e-3
     elastic: Elastic = "constant_force"
     stiffness: float = 100.0
+
+    def __post_init__(self) -> None:
+        for name in ("a_n", "epsilon_t", "stiffness"):
+            value = getattr(self, name)
+            if not 0 < value < np.inf:
+                raise OptionError(f"{name}: expected a positive finite number, given {value!r}.")
+        if self.elastic not in get_args(Elastic):
+            raise OptionError(f"elastic: {unknown_name(str(self.elastic), get_args(Elastic), 'auxiliary motion')}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters, Elastic, FrozenContact, auxiliary
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS
@@ -61,8 +61,9 @@ def freeze(
     with a force F that is constant on the way down and on the way up, or that of a spring and a damper.
 
     Several contacts are treated independently, with a number of terms linear in theirs. That is Newton's law for each
-    where they do not couple, n_i'M^-1 n_j = 0; where they do it is a law of simultaneous impacts of its own: all
-    normal velocities are driven to zero at once, each at its own rate, until the last one is there.
+    where they do not couple, n_i'M^-1 n_j = 0 and, with friction, b_i'M^-1 n_j = 0; where they do it is a law of
+    simultaneous impacts of its own: all normal velocities are driven to zero at once, each at its own rate, until the
+    last one is there.
 
     Parameters
     ----------
@@ -76,6 +77,7 @@ def freeze(
         If there is no contact, or one that both bounces and has friction, or has anisotropic friction: the message
         names a method that fits.
     """
+    check_type(system, CLS, "system")
     if not system.contacts:
         raise OptionError("TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...).")
     parameters = AuxiliaryParameters(a_n=a_n, epsilon_t=epsilon_t, elastic=elastic, stiffness=stiffness)

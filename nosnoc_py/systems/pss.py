@@ -116,7 +116,7 @@ def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple
 
 
 def _sign_matrix(given: Any, regions: int, functions: int, what: str) -> np.ndarray:
-    """The matrix S, by default all combinations of signs of the functions; every point lies in one region."""
+    """The matrix S: one row per region, one column per function."""
     if given is None:
         raise ModelError(f"{what}: functions need signs, a matrix with one row per region.")
     try:

@@ -239,6 +239,8 @@ class _Motion:
         found |= zip((f"{name}'" for name in self.frozen.original.names["v"]), piece.acceleration(share), strict=True)
         found["theta_ode"] = float(np.prod([1.0 - weight for weight in weights.values()]))
         values = np.asarray(self._functions(y, self.p)).reshape(-1)
+        if piece.jump:  # at its ends velocities vanish, and their signs are rounding
+            values = np.asarray(self._functions(piece.state(0.5), self.p)).reshape(-1)
         for label, value in zip(self.frozen.system.function_names or (), values, strict=True):
             found[f"alpha[{label}]"] = float(value > 0)
         gaps = dict(zip(self.frozen.system.function_names or (), values, strict=True))

@@ -167,6 +167,31 @@ def test_impact_at_the_very_end(stages: int) -> None:
         assert solution.objective == pytest.approx(force**2 * LANDING, rel=1e-8)
 
 
+# --- curved contacts ---
+
+
+def hill() -> ns.CLS:
+    """A point over smooth hills, without friction."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1] - 0.3 * (1 - ca.cos(q[0])))
+    return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0.0, -9.81]), contacts=[ground])
+
+
+def test_sliding_on_a_hill_needs_the_drift() -> None:
+    """q' = v + n tau keeps a curved contact closed at the stages; without it the landing becomes two."""
+    arguments: dict[str, Any] = {"x0": (0.0, 0.5, 3.0, 0.0), "duration": 0.6}
+    referee = ns.simulate(hill(), method=ns.EventDriven(), **arguments)
+    expected = [event.kind for event in referee.events]
+    assert expected == ["impact", "contact"]
+    found = ns.simulate(hill(), method=method(), steps=24, **arguments)
+    assert found.success, found.message
+    np.testing.assert_allclose(found.final_state, referee.final_state, rtol=0.0, atol=5e-6)
+    assert [event.kind for event in found.events] == expected
+    assert [e.time for e in found.events] == pytest.approx([e.time for e in referee.events], abs=1e-8)
+    alone = ns.simulate(hill(), method=method(stabilize=False), steps=24, **arguments)
+    assert not alone.success or [event.kind for event in alone.events] != expected
+
+
 # --- inelastic discs ---
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError, check_type
@@ -26,6 +28,7 @@ from nosnoc_py.systems.controls import control_of
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
 REFEREE = EventDriven(grazing="continue", rest_velocity=1e-5)
 SAME = 1e-9  # of x0, p and the horizon, relative
+COMPLEMENTARY = 1e-5  # residual of the user's own complementarities
 
 
 def certify(
@@ -88,7 +91,8 @@ def certify(
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
     equations, jumps, broken = _claims(referee.mechanics, solution)
-    findings = tuple(sorted([*broken, *statements(ocp, solution)], key=lambda finding: finding.time))
+    found = [*broken, *statements(ocp, solution), *_own_complementarities(ocp, solution)]
+    findings = tuple(sorted(found, key=lambda finding: finding.time))
     case = Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
     verdict, reason = case.judge(findings)
     return Certificate(
@@ -125,6 +129,18 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                 f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
                 f"{', '.join(given) or 'none'}."
             )
+    free = ocp.free_time
+    if free is not None and not free.lower - SAME <= solution.horizon <= free.upper + SAME:
+        raise ModelError(
+            f"solution: its horizon {solution.horizon:g} lies outside of [{free.lower:g}, {free.upper:g}]; certify it "
+            "with the OCP it solves."
+        )
+    for name, (lower, upper) in ocp.free_parameters.items():
+        if not lower - SAME <= solution.parameters[name] <= upper + SAME:
+            raise ModelError(
+                f"solution: its parameter {name} = {solution.parameters[name]:g} lies outside of [{lower:g}, "
+                f"{upper:g}]; certify it with the OCP it solves."
+            )
     ocp = ocp.settled(solution.horizon, solution.p)
     numbers = (
         ("horizon", solution.horizon, ocp.horizon),
@@ -139,6 +155,20 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                 f"solution: it belongs to another OCP; its {what} is {mine}, expected {wanted}; certify it with the "
                 "OCP it solves (dataclasses.replace(ocp, ...) makes one)."
             )
+
+
+def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Finding]:
+    """The user's own complementarities, where a solution breaks them at its nodes."""
+    s = ocp.system
+    times = solution.t[:-1]
+    for pair in ocp.complementarities:
+        function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
+        a, b = (v.full() for v in function(solution.x[:-1].T, solution.control(times).T, solution.p))
+        size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
+        worst = size.max(axis=0)
+        if worst.max() > COMPLEMENTARY:
+            k = int(np.argmax(worst))
+            yield Finding(time=float(times[k]), what=f"{pair.name} is violated by {worst[k]:.3g}", size=float(worst[k]))
 
 
 def _is_finite(solution: Solution) -> bool:
