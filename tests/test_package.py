@@ -77,12 +77,14 @@ def own_doc(value: object) -> str | None:
 
 def test_readme_examples_run(tmp_path):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) == 5
+    assert len(examples) == 7
     checks = (
         "assert solution.success, solution.summary()",
         "assert certificate.confirmed, certificate",
         "assert truth.sensitivity.smooth and truth.sensitivity.x0.shape == (4, 4)",
         "assert [event.kind for event in slide.events] == ['impact', 'contact', 'stick']",
+        "assert [event.kind for event in motion.events] == ['enter_sliding', 'leave_sliding']",
+        "assert frozen.success and abs(frozen.objective - 72.639278) < 1e-5",
         "assert result.success",
     )
     run("\n".join(line for pair in zip(examples, checks, strict=True) for line in pair), folder=tmp_path)
