@@ -70,12 +70,11 @@ class Row:
     @property
     def success(self) -> bool:
         """Whether the state, the events and the surface are met."""
-        limit = TOLERANCE
         return (
             self.trajectory.success
-            and self.state_error <= limit["state"]
-            and max(self.event_errors, default=0.0) <= limit["event"]
-            and self.surface_error <= limit["surface"]
+            and self.state_error <= TOLERANCE["state"]
+            and max(self.event_errors, default=0.0) <= TOLERANCE["event"]
+            and self.surface_error <= TOLERANCE["surface"]
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def fill(
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
     known = [(places.nearest(event.time), event.name) for event in impacts]
     at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
-    at_stage = _stage_estimates(dcs)
+    at_stage = stage_estimates(dcs)
     for block in mpcc.variables.blocks():
         t = places.time(block.name, block.at)
         if block.name in ("x", "x_right", "x_initial"):
@@ -151,7 +151,7 @@ def _mean_slope(places: Places, at: At, state: Callable[[float, str], np.ndarray
     return rise / (right - left) if right > left else np.zeros_like(rise)
 
 
-def _stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
+def stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
     """Likely values of algebraic variables, as functions of x and p."""
     return {
         v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None

@@ -14,6 +14,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
@@ -44,9 +45,7 @@ def frozen_guess(
     """Return w from a trajectory of the original system, whose start is that of the grid."""
     motion = _Motion(frozen, trajectory, p)
     w = mpcc.w0.copy()
-    estimates = {
-        v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None
-    }
+    estimates = stage_estimates(dcs)
     known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
     edges = np.linspace(0.0, horizon, grid.control_stages + 1)
     stages = [motion.stage(edges[k], edges[k + 1], n) for k, n in enumerate(grid.elements)]
