@@ -15,7 +15,7 @@ from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import energy_note, seconds_of
-from nosnoc_py.simulation.filling import is_exact
+from nosnoc_py.simulation.newton.filling import is_exact
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep, NewtonStepper
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop

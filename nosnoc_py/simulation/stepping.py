@@ -17,8 +17,8 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
-from nosnoc_py.simulation.active_set_newton import ActiveSetNewton, NewtonStep
-from nosnoc_py.simulation.filling import Filling, is_exact
+from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
+from nosnoc_py.simulation.newton.filling import Filling, is_exact
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
@@ -63,7 +63,7 @@ class NewtonStepper:
         method, mpcc = problem.fesdj, problem.mpcc
         self._problem = problem
         rest = rest_velocity_of(method, simulation=True)
-        self._newton = ActiveSetNewton(
+        self._newton = ContactNewton(
             system,
             problem.tableau,
             len(problem.elements),
@@ -175,9 +175,9 @@ class MPCCStep:
         return w if np.isfinite(w).all() else None
 
     @cached_property
-    def _coarse(self) -> ActiveSetNewton:
+    def _coarse(self) -> ContactNewton:
         rest = rest_velocity_of(self._problem.fesdj, simulation=True)
-        return ActiveSetNewton(
+        return ContactNewton(
             self._system, tableau("radau_iia", 1), len(self._problem.elements), gap_rate=False, rest_velocity=rest
         )
 
@@ -226,7 +226,7 @@ class FilippovStep:
             yield w, solver, None
 
 
-def _with_stages(step: NewtonStep, c: np.ndarray) -> NewtonStep:
+def _with_stages(step: ContactStep, c: np.ndarray) -> ContactStep:
     """A step with one RK stage written with the stages c: states on straight lines, constant forces."""
     line = c[None, :, None]
     return replace(

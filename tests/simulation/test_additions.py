@@ -16,8 +16,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.reformulation import contact as reformulation
-from nosnoc_py.simulation.active_set_newton import NewtonStep
-from nosnoc_py.simulation.filling import Filling
+from nosnoc_py.simulation.newton.contact_newton import ContactStep
+from nosnoc_py.simulation.newton.filling import Filling
 from nosnoc_py.simulation.stepping import MPCCStep
 from nosnoc_py.transcription import transcribe_step
 
@@ -25,13 +25,13 @@ GRAVITY, MU, RATE = 9.81, 0.5, 10.0
 RADAU = tableau("radau_iia", 3)
 
 
-def joined(elements: list[dict[str, Any]]) -> NewtonStep:
+def joined(elements: list[dict[str, Any]]) -> ContactStep:
     """Elements with h, x_left (and x_minus), x_stages, forces (n_s, ..) and impulses."""
     n_c, n_t = elements[0]["lambda_normal"].shape[1], elements[0]["lambda_tangent"].shape[1]
     rest = {"Lambda_normal": np.zeros(n_c), "Lambda_tangent": np.zeros(n_t)}
     rows = [{"x_minus": e["x_left"], "x_right": e["x_stages"][-1], **rest, **e} for e in elements]
     arrays = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return NewtonStep(
+    return ContactStep(
         **arrays,
         drift=np.zeros_like(arrays["lambda_normal"]),
         modes=np.zeros((len(rows), n_c), int),
@@ -41,7 +41,7 @@ def joined(elements: list[dict[str, Any]]) -> NewtonStep:
     )
 
 
-def residuals(system: ns.CLS, step: NewtonStep, u: Any = (), **method: Any) -> tuple[float, float]:
+def residuals(system: ns.CLS, step: ContactStep, u: Any = (), **method: Any) -> tuple[float, float]:
     """Infeasibility and complementarity of a step, and nothing else changed."""
     problem = transcribe_step(system, ns.FESDJ(finite_elements=len(step.h), rk_stages=3, gap_rate=False, **method))
     values = problem.parameters(horizon=float(step.h.sum()), u=u)
@@ -76,7 +76,7 @@ def clocked(direction: tuple[float, float], friction: float) -> ns.CLS:
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(3), force=force, contacts=[ground])
 
 
-def growing(axis: int, limit: float, early: float, length: float = 0.2) -> NewtonStep:
+def growing(axis: int, limit: float, early: float, length: float = 0.2) -> ContactStep:
     """At rest until RATE c reaches `limit`, or `early` before that, then free to move along one axis.
 
     Once it moves, its acceleration is RATE (t - t_limit): first against the motion that follows.
@@ -129,7 +129,7 @@ def spatial() -> ns.CLS:
     return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(3), force=force, contacts=[ground])
 
 
-def reversing(push: float = 8.0, h: float = 0.1, start: float = -0.4) -> NewtonStep:
+def reversing(push: float = 8.0, h: float = 0.1, start: float = -0.4) -> ContactStep:
     """Runge-Kutta equations with friction that opposes the slip at every stage, of which the first still goes back."""
     friction = -MU * GRAVITY * np.array([-1.0, 1.0, 1.0])
     v = start + h * RADAU.a @ (push + friction)
@@ -171,7 +171,7 @@ def wedge() -> ns.CLS:
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=contacts)
 
 
-def hit(impulses: list[float], h: float = 0.1) -> NewtonStep:
+def hit(impulses: list[float], h: float = 0.1) -> ContactStep:
     """Both approach with 1; then a straight flight."""
     normals = np.array([[1.0, 0.8], [0.0, 0.6]])
     before = np.linalg.solve(normals.T, [-1.0, -1.0])

@@ -11,8 +11,8 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.collocation import StageEquations
 from nosnoc_py.simulation.contact_frames import ContactFrames, directions, friction_rows
+from nosnoc_py.simulation.newton.collocation import StageEquations
 from nosnoc_py.systems.cls import CLS
 
 

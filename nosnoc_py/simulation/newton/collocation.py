@@ -6,15 +6,22 @@ elements: it is given, or a guard vanishes at the end of the run. Nothing here k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.linear_algebra import correction
 
 MOST_ITERATIONS = 30
+# Places in every element where guards are looked at, besides the stages.
+SAMPLES = 12
+# A residual below this, relative to the largest unknown, is rounding.
+ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,12 +108,13 @@ class Collocation:
         self.iterations = 0
         self._x_end = lagrange(np.append(0.0, tableau.c), np.ones(1))[0]
         self._y_end = lagrange(tableau.c, np.ones(1))[0]
-        self._maps: dict[tuple[str, int], ca.Function] = {}
+        self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
         inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
         self._stage = ca.Function("stage", inputs, [equations.flow, equations.rows])
+        self._flow = buffered(ca.Function("flow", inputs, [equations.flow]))
         self._guards = ca.Function("guards", inputs, [equations.guards])
         slopes = ca.jacobian(equations.guards, ca.vertcat(equations.x, equations.y))
-        self._slopes = ca.Function("slopes", inputs, [equations.guards, slopes])
+        self._slopes = buffered(ca.Function("slopes", inputs, [equations.guards, slopes]))
         self._element = self._build()
 
     def solve(self, guess: Run, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None) -> Run | None:
@@ -115,7 +123,7 @@ class Collocation:
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
         system = self._linearize(values, h, guess, data, guard)
         for _ in range(MOST_ITERATIONS):
-            if not np.isfinite(system.size):
+            if not system.size < np.inf:
                 return None
             self.iterations += 1
             change, change_h = self._correction(system, h)
@@ -129,9 +137,10 @@ class Collocation:
                 better = new.size <= system.size
                 return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
             values, h, system = trial, trial_h, new
-            if system.size == 0.0:
+            largest = 1.0 + max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+            if system.size <= ROUNDING * largest:
                 return self._unpack(values, h, guess)
-            converged = bool(system.size <= self.tolerance * (1.0 + np.abs(values).max()))
+            converged = system.size <= self.tolerance * largest
         return self._unpack(values, h, guess) if converged else None
 
     def at(self, run: Run, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -140,32 +149,53 @@ class Collocation:
         The latter are interpolated between the stages, and towards the left boundary linearly: a polynomial of the
         stages may be far off there.
         """
-        c = self.tableau.c
         element = np.clip((times / run.h).astype(int), 0, run.count - 1)
-        theta = times / run.h - element
-        x_nodes = np.concatenate([run.x_left[:, None], run.x], axis=1)[element]
-        x = np.einsum("ms,msx->mx", lagrange(np.append(0.0, c), theta), x_nodes)
-        y_end = np.einsum("s,rsy->ry", self._y_end, run.y)
-        y_left = np.concatenate([run.y_node[None], y_end[:-1]])[element]
+        x_weights, y_weights = self._weights(times / run.h - element)
+        x_nodes, y_nodes = self._nodes(run)
+        x = (x_weights[:, None] @ x_nodes[element])[:, 0]
+        return x, (y_weights[:, None] @ y_nodes[element])[:, 0]
+
+    def samples(self, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Times (m,) with states and algebraic unknowns as `at` gives them, at the same places of every element."""
+        places, x_weights, y_weights = self._grid
+        x_nodes, y_nodes = self._nodes(run)
+        times = (run.h * (np.arange(run.count)[:, None] + places)).reshape(-1)
+        x, y = (x_weights @ x_nodes).reshape(times.size, -1), (y_weights @ y_nodes).reshape(times.size, -1)
+        # The right boundary of an element is the left one of the next.
+        keep = np.ones(times.size, dtype=bool)
+        keep[places.size :: places.size] = False
+        return times[keep], x[keep], y[keep]
+
+    @cached_property
+    def _grid(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in an element, from its left to its right boundary, and the weights of the values there."""
+        inner = np.concatenate([self.tableau.c, np.arange(1, SAMPLES) / SAMPLES])
+        places = np.concatenate([[0.0], np.unique(inner[(inner > 0.0) & (inner < 1.0)]), [1.0]])
+        return places, *self._weights(places)
+
+    def _weights(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (m, 1 + n_s) of the values at the left boundary and at the stages, for states and for unknowns y."""
+        c = self.tableau.c
         ramp = np.minimum(theta / c[0], 1.0)[:, None]
-        inside = np.einsum("ms,msy->my", lagrange(c, np.maximum(theta, c[0])), run.y[element])
-        return x, (1.0 - ramp) * y_left + ramp * inside
+        inside = ramp * lagrange(c, np.maximum(theta, c[0]))
+        return lagrange(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
+
+    def _nodes(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """Values at the left boundary and at the stages (r, 1 + n_s, n)."""
+        x = np.concatenate([run.x_left[:, None], run.x], axis=1)
+        y_left = np.concatenate([run.y_node[None], self._y_end @ run.y[:-1]])
+        return x, np.concatenate([y_left[:, None], run.y], axis=1)
 
     def guards(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """Guards (n_g, m) at m samples."""
-        m = len(x)
-        columns = (np.tile(value[:, None], (1, m)) for value in (u, p, masks))
-        return np.asarray(self._mapped(self._guards, m)(x.T, y.T, *columns).full())
+        return self._mapped(self._guards, len(x))(x, y, *self._columns((u, p, masks), len(x)))[0]
 
     def shortened(self, run: Run, length: float, count: int) -> Run:
         """A guess for a run of `count` elements over the first part of a run (or beyond its end)."""
         c, h = self.tableau.c, length / count
-        times = (h * (np.arange(count)[:, None] + c)).reshape(-1)
-        x, y = self.at(run, times)
-        left, _ = self.at(run, h * np.arange(count))
-        stages = (count, c.size)
-        guess = replace(run, h=h, x=x.reshape(*stages, -1), y=y.reshape(*stages, -1), x_left=left)
-        return replace(guess, x_left=np.concatenate([run.x_left[:1], left[1:]]))
+        times = (h * (np.arange(count)[:, None] + np.append(0.0, c))).reshape(-1)
+        x, y = (values.reshape(count, 1 + c.size, -1) for values in self.at(run, times))
+        return replace(run, h=h, x=x[:, 1:], y=y[:, 1:], x_left=np.concatenate([run.x_left[:1], x[1:, 0]]))
 
     def first_guess(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
@@ -180,7 +210,7 @@ class Collocation:
 
     def slope(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """x' at one instant."""
-        return np.asarray(self._stage(x, y, u, p, masks)[0].full()).reshape(-1)
+        return self._flow(x, y, u, p, masks)[0][:, 0]
 
     def _linearize(
         self, values: np.ndarray, h: float, guess: Run, data: tuple[np.ndarray, ...], guard: int | None
@@ -188,23 +218,28 @@ class Collocation:
         """Residuals and derivatives of all elements and of the event row."""
         count = guess.count
         left, x_end, y_end = self._boundaries(values, guess.x_left[0])
-        columns = [np.tile(value[:, None], (1, count)) for value in data]
-        out = self._mapped(self._element, count)(values.T, left.T, np.full((1, count), h), *columns)
-        rows, inner, outer = (np.asarray(part.full()) for part in out)
+        evaluate = self._mapped(self._element, count)
+        rows, inner, outer = evaluate(values, left, h, *self._columns(data, count))
         if guard is None:
-            event, slope, by_h = h - guess.h, np.zeros(self.n_x + self.n_y), 1.0
+            event, slope, by_h = h - guess.h, self._no_slope, 1.0
         else:
-            at_end, slopes = (np.asarray(part.full()) for part in self._slopes(x_end, y_end, *data))
+            at_end, slopes = self._slopes(x_end, y_end, *data)
             event, slope, by_h = float(at_end[guard, 0]), slopes[guard], 0.0
+        largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)), abs(event))
         return Linearization(
             rows=rows.T,
-            inner=np.split(inner, count, axis=1),
-            outer=np.split(outer, count, axis=1),
+            inner=[inner[:, k : k + rows.shape[0]] for k in range(0, inner.shape[1], rows.shape[0])],
+            outer=[outer[:, k : k + self.n_x + 1] for k in range(0, outer.shape[1], self.n_x + 1)],
             event=event,
             slope=slope,
             by_h=by_h,
-            size=max(float(np.abs(rows).max(initial=0.0)), abs(event)),
+            # Not a number is lost in maxima, but not in sums.
+            size=largest if np.isfinite(rows.sum() + inner.sum() + outer.sum()) else np.inf,
         )
+
+    @cached_property
+    def _no_slope(self) -> np.ndarray:
+        return np.zeros(self.n_x + self.n_y)
 
     def _correction(self, system: Linearization, h: float) -> tuple[np.ndarray, float]:
         """Newton's step by forward substitution: every element's is affine in that of h, which the last row decides."""
@@ -214,14 +249,16 @@ class Collocation:
             right[:, 0] += rows
             right[:, 1] += outer[:, -1]
             part = correction(inner, right)
-            stages = part.reshape(self.tableau.stages, -1, 2)
-            left = self._x_end[0] * left + np.einsum("s,sxk->xk", self._x_end[1:], stages[:, : self.n_x])
+            stages = part.reshape(self.tableau.stages, -1)
+            moved = self._x_end[1:] @ stages[:, : 2 * self.n_x]
+            left = self._x_end[0] * left + moved.reshape(self.n_x, 2)
             parts.append(part)
-        y_end = np.einsum("s,syk->yk", self._y_end, stages[:, self.n_x :])
+        y_end = (self._y_end @ stages[:, 2 * self.n_x :]).reshape(self.n_y, 2)
         fixed, per_h = system.slope @ np.concatenate([left, y_end])
         slope = per_h + system.by_h
         change = -(system.event + fixed) / slope if slope else np.nan
-        steps = np.array([part[:, 0] + change * part[:, 1] for part in parts])
+        both = np.array(parts)
+        steps = both[..., 0] + change * both[..., 1]
         # A run changes its length by no more than half at once.
         factor = 0.5 * abs(h) / abs(change) if abs(change) > 0.5 * abs(h) else 1.0
         return factor * steps, factor * change
@@ -234,12 +271,16 @@ class Collocation:
             left.append(self._x_end[0] * left[-1] + self._x_end[1:] @ x)
         return np.array(left[:-1]), left[-1], self._y_end @ stages[-1, :, self.n_x :]
 
-    def _mapped(self, function: ca.Function, count: int) -> ca.Function:
+    def _mapped(self, function: ca.Function, count: int) -> Callable[..., list[np.ndarray]]:
         """A function of `count` columns of every argument, made when first needed."""
         key = (function.name(), count)
         if key not in self._maps:
-            self._maps[key] = function.map(count)
+            self._maps[key] = buffered(function.map(count))
         return self._maps[key]
+
+    def _columns(self, data: tuple[np.ndarray, ...], count: int) -> list[np.ndarray]:
+        """The same data for several columns."""
+        return [np.broadcast_to(value, (count, value.size)) for value in data]
 
     def _build(self) -> ca.Function:
         """Rows of one element, and their derivatives by its stage values and by (x_left, h)."""
@@ -254,14 +295,16 @@ class Collocation:
         moved = ca.repmat(x_left, 1, stages) + h * flows @ ca.DM(self.tableau.a).T
         rows = ca.vertcat(*[ca.vertcat(x[:, j] - moved[:, j], pairs[j][1]) for j in range(stages)])
         derivatives = [ca.jacobian(rows, z), ca.jacobian(rows, ca.vertcat(x_left, h))]
-        return ca.Function("element", [z, x_left, h, *data], [rows, *derivatives])
+        outputs = [ca.densify(out) for out in (rows, *derivatives)]
+        return ca.Function("element", [z, x_left, h, *data], outputs)
 
     def _unpack(self, values: np.ndarray, h: float, guess: Run) -> Run:
         stages = values.reshape(guess.count, self.tableau.stages, -1)
         left, end, _ = self._boundaries(values, guess.x_left[0])
-        return replace(
-            guess,
+        return Run(
             h=float(h),
+            modes=guess.modes,
+            y_node=guess.y_node,
             x=stages[..., : self.n_x],
             y=stages[..., self.n_x :],
             x_left=left,
@@ -271,8 +314,10 @@ class Collocation:
 
 def lagrange(nodes: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Lagrange polynomials of the nodes at some points, (m, nodes)."""
+    away = at[:, None] - nodes
     basis = np.ones((at.size, nodes.size))
     for j, node in enumerate(nodes):
-        for other in np.delete(nodes, j):
-            basis[:, j] *= (at - other) / (node - other)
+        for k in range(nodes.size):
+            if k != j:
+                basis[:, j] *= away[:, k] / (node - nodes[k])
     return basis

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.contact_frames import SLIP, ContactFrames, directions
 from nosnoc_py.systems.cls import CLS
 
@@ -17,7 +18,8 @@ class SlipDirections:
     def __init__(self, system: CLS, frames: ContactFrames) -> None:
         self.frames = frames
         tangential = directions(system, frames)[2].T @ system.v
-        self._rates = ca.Function("rates", [system.x, system.p], [tangential])
+        rates = ca.Function("rates", [system.x, system.p], [tangential])
+        self._rates, self._rates_at = rates, buffered(rates)
 
     def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Sequence[int]) -> np.ndarray:
         """Stage values y (m, n_y) whose directions of slip do not reverse.
@@ -25,8 +27,11 @@ class SlipDirections:
         A particle that should have stopped may be found to slip back instead (s > 0, d reversed): then its guard, the
         velocity along d, has to be negative, as it is for a negative speed.
         """
+        slips = self._spatial_slips(modes)
+        if not slips:
+            return y
         y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
-        for c in self._spatial_slips(modes):
+        for c in slips:
             at = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
             before = y_left[at]
             for row in y:
@@ -56,14 +61,14 @@ class SlipDirections:
 
     def speeds(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Slip speeds of all contacts at a state, (n_c,); zero without friction."""
-        rates = np.asarray(self._rates(x, p).full()).reshape(-1)
+        rates = self._rates_at(x, p)[0][:, 0]
         return np.array([np.linalg.norm(rates[part]) for part in self.frames.tangents])
 
     def blind(self, modes: Sequence[int]) -> list[int]:
         """The guards that cannot tell a sharp turn from a stop."""
         return [2 * self.frames.count + c for c in self._spatial_slips(modes)]
 
-    def slips_on(self, y: np.ndarray, modes: Sequence[int]) -> bool:
+    def goes_round(self, y: np.ndarray, modes: Sequence[int]) -> bool:
         """Whether the slip speeds of all stages (m, n_y) are positive."""
         first = self.frames.count + self.frames.weights.size
         return all((y[:, first + self.frames.speeds[c]] > 0).all() for c in self._spatial_slips(modes))

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.simulation.collocation import Collocation, Run
-from nosnoc_py.simulation.contact_modes import ContactModes, Node
+from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
+from nosnoc_py.simulation.newton.modes import Mode, Modes, Node
 
-SAMPLES = 12
 MOST_PIVOTS = 12
 # An event this close to the end of the step, relatively, happens at its end.
 AT_THE_END = 1e-9
@@ -46,7 +45,7 @@ class Outcome:
     guard: int | None = None
     node: Node
     message: str = ""
-    contact: str = ""
+    place: str = ""
 
 
 class Walk:
@@ -54,7 +53,7 @@ class Walk:
 
     def __init__(
         self,
-        model: ContactModes,
+        model: Modes,
         collocation: Collocation,
         u: np.ndarray,
         p: np.ndarray,
@@ -65,18 +64,24 @@ class Walk:
     ) -> None:
         self.model, self.collocation, self.u, self.p = model, collocation, u, p
         self.node, self.length, self.free, self.sparing = node, length, free, sparing
+        self._known: dict[Mode, np.ndarray] = {}
+
+    def _masks(self, modes: Mode) -> np.ndarray:
+        if modes not in self._known:
+            self._known[modes] = self.model.masks(modes)
+        return self._known[modes]
 
     def advance(self) -> Outcome:
         """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
         node, modes, y = self.node, self.node.modes, self.node.y
         if node.message:
-            return self._failure(node.message, node.contact)
-        seen: set[tuple[int, ...]] = set()
+            return self._failure(node.message, node.place)
+        seen: set[Mode] = set()
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
             plain = self._plain(modes, y)
             if plain is None:
-                return self._failure("Newton's method did not converge", self._closed(modes))
+                return self._failure("Newton's method did not converge", self.model.places(modes))
             crossing = self._first_crossing(plain)
             if crossing is not None and not crossing.at_start:
                 found = self._until(plain, crossing)
@@ -85,17 +90,18 @@ class Walk:
                 crossing = found
             if crossing is None:
                 return Outcome(run=plain, node=node)
-            following = [new for new in self.model.pivots(node, modes, crossing.guard, y) if new not in seen]
+            pivots = self.model.pivots(node, modes, crossing.guard, y) if node.detail is not None else []
+            following = [new for new in pivots if new not in seen]
             if not following:
                 break
             modes = following[0]
             y = self.model.guess(node, modes, self.u, self.p)
         name, kind = self.model.describe(crossing.guard) if crossing else ("", "")
-        return self._failure(f"no consistent mode of contact {name!r} ({kind})", name)
+        return self._failure(f"no consistent mode of {name!r} ({kind})", name)
 
-    def _plain(self, modes: tuple[int, ...], y: np.ndarray) -> Run | None:
+    def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
-        masks = self.model.masks(modes)
+        masks = self._masks(modes)
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
         for _ in range(12):
@@ -131,11 +137,11 @@ class Walk:
                 if turned is not None:
                     return Outcome(run=turned, node=self.node)
             if self.free == 1:
-                message = f"more switches than finite elements: no element is left after the {kind} of contact {name!r}"
+                message = f"more switches than finite elements: no element is left after the {kind} of {name!r}"
                 return self._failure(message, name)
             if found is None:
                 return self._before(run, crossing, count) or self._failure(
-                    f"the {kind} of contact {name!r} was not located", name
+                    f"the {kind} of {name!r} was not located", name
                 )
             if found.length >= (1.0 - AT_THE_END) * self.length:
                 return None
@@ -145,7 +151,7 @@ class Walk:
             if earlier.at_start:
                 return earlier
             run, crossing = found, earlier
-        return self._failure("the events of a step were not brought into order", self._closed(run.modes))
+        return self._failure("the events of a step were not brought into order", self.model.places(run.modes))
 
     def _before(self, run: Run, crossing: Crossing, count: int) -> Outcome | None:
         """The part before an event that was not located, so that what follows starts next to it."""
@@ -157,7 +163,8 @@ class Walk:
 
     def _is_coherent(self, run: Run) -> bool:
         y = _flat(run.y)
-        return bool(np.array_equal(self.model.slips.coherent(run.y_node, y, run.modes), y))
+        upright = self.model.coherent(run.y_node, y, run.modes)
+        return upright is y or bool(np.array_equal(upright, y))
 
     def _turned(self, run: Run) -> Run | None:
         """The rest of the step when something turns sharply but does not stop."""
@@ -168,13 +175,13 @@ class Walk:
             found = self._along(self.collocation.shortened(parts, self.length, self.free))
         if found is None:
             return None
-        blind = self.model.slips.blind(found.modes)
+        blind = self.model.blind(found.modes)
         return found if self._first_crossing(found, blind) is None else None
 
     def _in_parts(self, run: Run) -> Run | None:
         """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
         h = self.length / PARTS
-        masks = self.model.masks(run.modes)
+        masks = self._masks(run.modes)
         x, y, parts = run.x_left[0], run.y_node, []
         for _ in range(PARTS):
             slope = self.collocation.slope(x, y, self.u, self.p, masks)
@@ -190,12 +197,12 @@ class Walk:
         """A run that slips where it moves, from a guess that does."""
         start = self._guess_along(guess)
         found = None if start is None else self._solve(start, None)
-        on = found is not None and self.model.slips.slips_on(_flat(found.y), found.modes)
+        on = found is not None and self.model.goes_round(_flat(found.y), found.modes)
         return found if on else None
 
     def _guess_along(self, run: Run) -> Run | None:
         stages = _flat(run.x), _flat(run.y)
-        y = self.model.slips.turned(*stages, self.p, run.modes)
+        y = self.model.turned(*stages, self.p, run.modes)
         return None if y is None else replace(run, y=y.reshape(run.y.shape))
 
     def _locate(self, run: Run, crossing: Crossing, count: int) -> Run | None:
@@ -225,25 +232,28 @@ class Walk:
 
     def _end_guard(self, run: Run, guard: int) -> float:
         x, y = self.collocation.at(run, np.array([run.length]))
-        values = self.collocation.guards(x, y, self.u, self.p, self.model.masks(run.modes))
+        values = self.collocation.guards(x, y, self.u, self.p, self._masks(run.modes))
         return float(values[guard, 0])
 
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
-        return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
+        return self.collocation.solve(guess, self.u, self.p, self._masks(guess.modes), guard)
 
     def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
         """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
-        grid = np.append(0.0, np.concatenate([self.collocation.tableau.c, np.arange(1, SAMPLES + 1) / SAMPLES]))
-        times = run.h * np.unique((np.arange(run.count)[:, None] + grid).reshape(-1))
-        sample = self._sampler(run)
-        values = sample(times)
-        if values.size == 0:
+        upright, masks = self._upright(run), self._masks(run.modes)
+        watched = self.model.watched(run.modes)
+        if not watched.any():
             return None
+        times, x, y = self.collocation.samples(upright)
+        values = self.collocation.guards(x, y, self.u, self.p, masks)
+        if self._is_clear(values[watched]):
+            return None
+        sample = self._sampler(upright)
         for _ in range(DIPS):
-            times, values = self._with_dips(times, values, self.model.watched(run.modes), sample)
+            times, values = self._with_dips(times, values, watched, sample)
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
         tolerance = tolerance + np.maximum(0.0, -values[:, 0])
-        bad = (values < -tolerance[:, None]) & self.model.watched(run.modes)[:, None]
+        bad = (values < -tolerance[:, None]) & watched[:, None]
         bad[list(blind)] = False
         if not bad.any():
             return None
@@ -252,6 +262,14 @@ class Walk:
             for g in np.flatnonzero(bad[:, int(np.argmax(bad.any(axis=0)))])
         ]
         return min(crossings, key=lambda crossing: crossing.time)
+
+    def _is_clear(self, values: np.ndarray) -> bool:
+        """Whether guards (n, samples) are all positive, and too large to dip below zero between two samples."""
+        lowest = values.min(axis=1)
+        if not lowest.min() >= 0.0:
+            return False
+        steepest = np.abs(values[:, 1:] - values[:, :-1]).max(axis=1)
+        return bool(((lowest == 0.0) | (lowest >= steepest)).all())
 
     def _with_dips(
         self,
@@ -275,11 +293,15 @@ class Walk:
         order = np.argsort(np.append(times, more), kind="stable")
         return np.append(times, more)[order], np.hstack([values, sample(more)])[:, order]
 
-    def _sampler(self, run: Run) -> Callable[[np.ndarray], np.ndarray]:
+    def _upright(self, run: Run) -> Run:
+        """A run on the branch that its guards are about."""
+        stages = _flat(run.y)
+        y = self.model.coherent(run.y_node, stages, run.modes)
+        return run if y is stages else replace(run, y=y.reshape(run.y.shape))
+
+    def _sampler(self, upright: Run) -> Callable[[np.ndarray], np.ndarray]:
         """Guards as a function of times after the start of a run."""
-        masks = self.model.masks(run.modes)
-        y = self.model.slips.coherent(run.y_node, _flat(run.y), run.modes)
-        upright = replace(run, y=y.reshape(run.y.shape))
+        masks = self._masks(upright.modes)
 
         def sample(times: np.ndarray) -> np.ndarray:
             return self.collocation.guards(*self.collocation.at(upright, times), self.u, self.p, masks)
@@ -310,11 +332,8 @@ class Walk:
         time = low + (high - low) * before / (before - after)
         return Crossing(guard=guard, low=low, high=high, time=time, at_start=time <= nearest)
 
-    def _closed(self, modes: tuple[int, ...]) -> str:
-        return ", ".join(name for name, mode in zip(self.model.names, modes, strict=True) if mode)
-
-    def _failure(self, message: str, contact: str) -> Outcome:
-        return Outcome(node=self.node, message=message, contact=contact)
+    def _failure(self, message: str, place: str) -> Outcome:
+        return Outcome(node=self.node, message=message, place=place)
 
 
 def _flat(stages: np.ndarray) -> np.ndarray:

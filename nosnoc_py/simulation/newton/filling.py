@@ -14,7 +14,7 @@ import numpy as np
 
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
-from nosnoc_py.simulation.active_set_newton import NewtonStep
+from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription
 
@@ -94,7 +94,7 @@ class Filling:
         arguments = [s.x, s.u, s.p, normal, ca.vertcat(ca.SX(0, 1), *tangent)]
         return ca.Function("acceleration", arguments, [ca.solve(s.mass_matrix, force)])
 
-    def __call__(self, step: NewtonStep, values: np.ndarray) -> np.ndarray:
+    def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
         """Return w of a step at the parameters `values` of the MPCC."""
         mpcc = self._problem.mpcc
         u, p = (values[mpcc.parameters[name]] for name in ("u", "p"))
@@ -114,7 +114,7 @@ class Filling:
             w[block.rows] = places[block.at][block.name]
         return w
 
-    def _stages(self, step: NewtonStep, n: int, u: np.ndarray, p: np.ndarray) -> Values:
+    def _stages(self, step: ContactStep, n: int, u: np.ndarray, p: np.ndarray) -> Values:
         x, normal, tangent = step.x_stages[n], step.lambda_normal[n], step.lambda_tangent[n]
         rates = np.asarray(self._rates(x.T, p)).T
         return {
@@ -126,7 +126,7 @@ class Filling:
             **self._friction(x, tangent, p, str),
         }
 
-    def _node(self, step: NewtonStep, n: int, p: np.ndarray) -> Values:
+    def _node(self, step: ContactStep, n: int, p: np.ndarray) -> Values:
         before, after = (np.asarray(self._rates(x, p)).reshape(1, -1) for x in (step.x_minus[n], step.x_left[n]))
         restitution = np.where((before < -self._rest) | (self._rest == 0.0), self._restitution, 0.0)
         return {

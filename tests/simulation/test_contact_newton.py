@@ -13,8 +13,8 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.discretization.butcher import tableau
-from nosnoc_py.simulation import event_walk
-from nosnoc_py.simulation.active_set_newton import ActiveSetNewton, NewtonStep
+from nosnoc_py.simulation.newton import event_walk
+from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 
 GRAVITY = 9.81
 COUNTS = tuple(range(1, 21))
@@ -24,7 +24,7 @@ COUNTS = tuple(range(1, 21))
 class Motion:
     """Steps below each other."""
 
-    steps: tuple[NewtonStep, ...]
+    steps: tuple[ContactStep, ...]
 
     @property
     def x(self) -> np.ndarray:
@@ -59,8 +59,8 @@ def move(
     u: Any = None,
     **options: Any,
 ) -> Motion:
-    newton = ActiveSetNewton(system, tableau(scheme, stages), elements, **options)
-    done: list[NewtonStep] = []
+    newton = ContactNewton(system, tableau(scheme, stages), elements, **options)
+    done: list[ContactStep] = []
     state, modes = np.array(x, dtype=float), None
     for _ in range(steps):
         step = newton.step(state, u, None, duration / steps, modes)
@@ -68,7 +68,7 @@ def move(
         assert step.h.shape == (elements,)
         assert step.h.sum() == pytest.approx(duration / steps, abs=1e-15)
         done.append(step)
-        state, modes = step.x_right[-1], step.modes[-1]
+        state, modes = step.x_right[-1], step.hint
     return Motion(steps=tuple(done))
 
 
@@ -308,7 +308,7 @@ def test_slow_approaches_come_to_rest() -> None:
     np.testing.assert_allclose(motion.x, 0.0, rtol=0, atol=1e-14)
     bounces = int(np.floor(np.log(np.sqrt(0.2 * GRAVITY) / 1e-3) / np.log(2)))
     assert motion.impacts.size == bounces + 2  # the first one, those that bounce, and the one that does not
-    newton = ActiveSetNewton(ball, tableau("radau_iia", 3), 10, rest_velocity=1e-12)
+    newton = ContactNewton(ball, tableau("radau_iia", 3), 10, rest_velocity=1e-12)
     failed = newton.step(np.array([1e-6, 0.0]), None, None, 0.1)
     assert "more switches than finite elements" in failed.message
 
@@ -484,7 +484,7 @@ def test_without_the_gap_rate_the_order_is_lost() -> None:
 
 
 def test_more_events_than_elements_name_the_contact() -> None:
-    newton = ActiveSetNewton(pushed(PLANAR), tableau("radau_iia", 3), 2)
+    newton = ContactNewton(pushed(PLANAR), tableau("radau_iia", 3), 2)
     start = along(PLANAR, 0.0, 6.0)
     start[1] = 1.0
     step = newton.step(start, None, None, 3.0)
@@ -493,7 +493,7 @@ def test_more_events_than_elements_name_the_contact() -> None:
     assert "more switches than finite elements" in step.message
     assert step.h.shape == (1,)
     assert step.h[0] == pytest.approx(np.sqrt(2 / GRAVITY), abs=1e-13)
-    enough = ActiveSetNewton(pushed(PLANAR), tableau("radau_iia", 3), 3).step(start, None, None, 3.0)
+    enough = ContactNewton(pushed(PLANAR), tableau("radau_iia", 3), 3).step(start, None, None, 3.0)
     assert enough.success
 
 
@@ -506,7 +506,7 @@ def test_an_impact_without_admissible_velocity_is_reported() -> None:
         ns.Contact("roof", gap=ca.dot(ca.DM(other), q), restitution=1.0),
     ]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM.zeros(2), contacts=contacts)
-    step = ActiveSetNewton(system, tableau("radau_iia", 2), 2).step(np.array([0.0, 0.0, -0.1, -1.0]), None, None, 0.1)
+    step = ContactNewton(system, tableau("radau_iia", 2), 2).step(np.array([0.0, 0.0, -0.1, -1.0]), None, None, 0.1)
     assert not step.success
     assert "no admissible impact" in step.message
     assert "floor" in step.message
@@ -519,7 +519,7 @@ def test_the_modes_before_are_not_trusted() -> None:
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, -GRAVITY), contacts=[ground])
-    newton = ActiveSetNewton(system, tableau("radau_iia", 3), 2)
+    newton = ContactNewton(system, tableau("radau_iia", 3), 2)
     for hint in (None, [0], [2], [3], [4]):
         for push in (-8.0, 0.0, 8.0):
             step = newton.step(np.zeros(4), np.array([push]), None, 0.1, hint)

@@ -5,17 +5,22 @@ The unknowns y of a stage are those of `contact_equations`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.contact_equations import (
-    force_function,
-    has_constant_mass,
-    stage_equations,
+from nosnoc_py.functions import buffered
+from nosnoc_py.simulation.contact_frames import (
+    CLOSED,
+    FREE,
+    SLIP,
+    SLIP_BACK,
+    STICK,
+    directions,
+    frames_of,
+    node_function,
 )
-from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, frames_of, node_function
 from nosnoc_py.simulation.contact_problem import (
     LocalForces,
     LocalProblem,
@@ -23,7 +28,13 @@ from nosnoc_py.simulation.contact_problem import (
     acceleration_problem,
     impact_problem,
 )
-from nosnoc_py.simulation.slip_directions import SlipDirections
+from nosnoc_py.simulation.newton.contact_equations import (
+    force_function,
+    has_constant_mass,
+    stage_equations,
+)
+from nosnoc_py.simulation.newton.modes import Mode, Node
+from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 
 # Gaps [m] below this are closed, rates [m/s] below it are zero.
@@ -31,34 +42,6 @@ TOUCHING = 1e-9
 RESTING = 1e-9
 DRIFTING = 1e-3
 KINDS = ("touch", "release", "end of slip", "start of slip")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
-    """What happens at the left boundary of an element.
-
-    Attributes
-    ----------
-    x_minus, x_left : (n_x,)
-        State before and after the jump.
-    jump : (n_c + n_tt,)
-        Impulses, normal then tangential.
-    modes : tuple of int
-        Modes after the node.
-    y : (n_y,)
-        Algebraic unknowns right after the node, in these modes.
-    message, contact : str
-        Why no motion goes on from here, and at which contacts; "" when one does.
-    """
-
-    x_minus: np.ndarray
-    x_left: np.ndarray
-    jump: np.ndarray
-    modes: tuple[int, ...] = ()
-    y: np.ndarray
-    message: str = ""
-    contact: str = ""
-    local: LocalProblem | None = None
 
 
 class ContactModes:
@@ -79,9 +62,14 @@ class ContactModes:
         self.names = self.frames.names
         self.equations = stage_equations(system, self.frames, gap_rate)
         self.slips = SlipDirections(system, self.frames)
+        self.jumps = self.frames.count + self.frames.weights.size
+        self.coherent, self.turned = self.slips.coherent, self.slips.turned
+        self.blind, self.goes_round = self.slips.blind, self.slips.goes_round
         self._solver = LocalSolver(self.frames)
-        self._data = node_function(system, self.frames)
-        self._forces = force_function(self.equations, self.frames, gap_rate)
+        self._data = buffered(node_function(system, self.frames))
+        gaps, normals, _ = directions(system, self.frames)
+        self._contacts = buffered(ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v]))
+        self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
 
     # --- what the engine asks ---
 
@@ -106,6 +94,16 @@ class ContactModes:
         """Relative times (4 n_c,) before which a violation means a wrong mode: forces change with the mode at once."""
         return np.repeat([1e-9, 1e-6, 1e-9, 1e-6], self.frames.count)
 
+    def places(self, modes: Mode) -> str:
+        """Names of the closed contacts."""
+        return ", ".join(name for name, mode in zip(self.names, modes, strict=True) if mode)
+
+    def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
+        """Whether what is open is so clearly, and what is closed does not approach."""
+        gaps, rates = self._contacts(x, p)
+        free = np.asarray(modes)[:, None] == FREE
+        return bool(np.where(free, gaps > TOUCHING, rates >= -RESTING).all())
+
     def describe(self, guard: int) -> tuple[str, str]:
         """Name of the contact and kind of the event of a guard."""
         return self.names[guard % self.frames.count], KINDS[guard // self.frames.count]
@@ -125,26 +123,28 @@ class ContactModes:
         if found is None:
             return self._failed(x, jump, "no admissible acceleration", closed)
         y = self._algebraic(after, u, p, found)
-        return Node(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, local=local)
+        return Node(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, detail=local)
 
     def guess(self, node: Node, modes: Sequence[int], u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Algebraic unknowns right after a node in other modes."""
-        assert node.local is not None
-        return self._algebraic(node.x_left, u, p, self._solver.in_modes(node.local, modes))
+        assert node.detail is not None
+        return self._algebraic(node.x_left, u, p, self._solver.in_modes(node.detail, modes))
 
-    def pivots(self, node: Node, modes: tuple[int, ...], guard: int, y: np.ndarray) -> list[tuple[int, ...]]:
+    def pivots(self, node: Node, modes: Mode, guard: int, y: np.ndarray) -> list[Mode]:
         """Modes to try when a guard is violated at once, the likeliest first."""
         c, kind = guard % self.frames.count, guard // self.frames.count
-        assert node.local is not None
+        local: LocalProblem = node.detail
         part, width = self.frames.tangents[c], self.frames.width(c)
         slips = [SLIP, SLIP_BACK] if width == 1 else [SLIP] if width == 2 else []
         if width == 1:
             # Friction lies opposite to the slip it gives way to; what slips already goes on as it does.
-            backwards = node.local.direction[part][0] < 0 if node.local.held[c] else y[self.frames.count :][part][0] > 0
+            backwards = (
+                node.detail.direction[part][0] < 0 if node.detail.held[c] else y[self.frames.count :][part][0] > 0
+            )
             slips = slips[::-1] if backwards else slips
         if kind == 1:
             near = [FREE]
-        elif node.local.held[c]:
+        elif local.held[c]:
             near = [slips[0], STICK]
         elif kind == 0:
             near = [STICK, *slips] if width else [CLOSED]
@@ -152,9 +152,7 @@ class ContactModes:
             near = [*slips, STICK] if kind == 3 else [STICK, *slips]
         return [(*modes[:c], new, *modes[c + 1 :]) for new in near if new != modes[c]]
 
-    def after(
-        self, modes: tuple[int, ...], guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray
-    ) -> tuple[int, ...]:
+    def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
         """Modes to try first after an event: the other mode of the contact whose guard became zero."""
         if guard is None:
             return modes
@@ -170,26 +168,29 @@ class ContactModes:
             new = STICK if self.frames.width(c) else CLOSED
         return (*modes[:c], new, *modes[c + 1 :])
 
-    def _stopped(self, modes: tuple[int, ...], contact: int, x: np.ndarray, p: np.ndarray) -> tuple[int, ...]:
+    def _stopped(self, modes: Mode, contact: int, x: np.ndarray, p: np.ndarray) -> Mode:
         """What stops together sticks together: where forces are not unique, slip at no speed is admissible too."""
         stops = self.slips.speeds(x, p) <= RESTING
         stops[contact] = True
         return tuple(STICK if stop and mode >= SLIP else mode for mode, stop in zip(modes, stops, strict=True))
 
-    def forces(self, y: np.ndarray, modes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Normal forces, friction forces and drift multipliers of stage values y (m, n_y), one row each."""
-        out = self._forces(y.T, self.masks(modes))
-        normal, tangential, drift = (np.asarray(part.full()).T for part in out)
-        return normal, tangential, drift
+    def forces(self, y: np.ndarray, masks: np.ndarray) -> list[np.ndarray]:
+        """Normal forces, friction forces and drift multipliers of stage values y (m, n_y) in modes (m, n_masks)."""
+        if not len(y):
+            return [np.zeros((0, n)) for n in (self.frames.count, self.frames.weights.size, self.frames.count)]
+        if len(y) not in self._forces:
+            function = force_function(self.equations, self.frames, self.gap_rate)
+            self._forces[len(y)] = buffered(function.map(len(y)))
+        return [part.T for part in self._forces[len(y)](y, masks)]
 
     # --- nodes ---
 
     def _read(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, ...]:
-        gaps, jacobian, mass, force, curvature = (np.asarray(out.full()) for out in self._data(x, u, p))
-        return gaps.reshape(-1), jacobian, mass, force.reshape(-1), curvature.reshape(-1)
+        gaps, jacobian, mass, force, curvature = self._data(x, u, p)
+        return gaps[:, 0], jacobian, mass, force[:, 0], curvature[:, 0]
 
     def _impact(
-        self, x: np.ndarray, jacobian: np.ndarray, mass: np.ndarray, closed: tuple[int, ...]
+        self, x: np.ndarray, jacobian: np.ndarray, mass: np.ndarray, closed: Mode
     ) -> tuple[np.ndarray, np.ndarray, str]:
         """State and impulses after an impact, and a message when there is none."""
         frames, n_q = self.frames, self.system.n_q
@@ -207,7 +208,7 @@ class ContactModes:
         return np.asarray(self.frames.weights * forces[self.frames.count :])
 
     def _acceleration_problem(
-        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed: tuple[int, ...], hint: Sequence[int] | None
+        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed: Mode, hint: Sequence[int] | None
     ) -> LocalProblem:
         frames = self.frames
         _, jacobian, mass, force, curvature = self._read(x, u, p)
@@ -242,7 +243,7 @@ class ContactModes:
             y[-self.system.n_q :] = np.linalg.solve(mass, force + jacobian.T @ found.forces)
         return y
 
-    def _failed(self, x: np.ndarray, jump: np.ndarray, message: str, closed: tuple[int, ...]) -> Node:
+    def _failed(self, x: np.ndarray, jump: np.ndarray, message: str, closed: Mode) -> Node:
         names = ", ".join(self.names[c] for c in closed)
         return Node(
             x_minus=x,
@@ -250,5 +251,5 @@ class ContactModes:
             jump=jump,
             y=np.zeros(self.equations.y.shape[0]),
             message=f"{message} at {names}",
-            contact=names,
+            place=names,
         )

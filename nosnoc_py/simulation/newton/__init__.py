@@ -1,0 +1,1 @@
+"""One step of finite elements by Newton's method in guessed modes, events located."""

@@ -1,0 +1,152 @@
+"""The active-set Newton method for contact systems: its steps in the numbers of mechanics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.simulation.newton.contact_modes import ContactModes
+from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.symbols import numbers, scalar
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContactStep:
+    """One step in numbers; E elements (fewer when it failed), n_s stages, n_c contacts, n_tt tangent components.
+
+    Attributes
+    ----------
+    h : (E,)
+        Lengths of the elements [s].
+    x_minus, x_left, x_right : (E, n_x)
+        States before and after the impulse at the left boundary, and at the right boundary.
+    x_stages : (E, n_s, n_x)
+    lambda_normal : (E, n_s, n_c)
+    lambda_tangent : (E, n_s, n_tt)
+        Tangent components of the contacts with friction, below each other in the order of the system's contacts.
+    drift : (E, n_s, n_c)
+        Multipliers tau of the gap rate, q' = v + sum n tau.
+    Lambda_normal : (E, n_c)
+    Lambda_tangent : (E, n_tt)
+    modes : (E, n_c) int
+        0 open, 1 closed without friction, 2 stick, 3 slip (in the plane: v_t > 0), 4 slip with v_t < 0 (plane).
+    message : str
+        Why the step failed, "" when it did not.
+    contact : str
+        Names of the contacts concerned by a failure.
+    hint : Hint or None
+        For the next step.
+    iterations : int
+        Newton iterations.
+    """
+
+    h: np.ndarray
+    x_minus: np.ndarray
+    x_left: np.ndarray
+    x_right: np.ndarray
+    x_stages: np.ndarray
+    lambda_normal: np.ndarray
+    lambda_tangent: np.ndarray
+    drift: np.ndarray
+    Lambda_normal: np.ndarray
+    Lambda_tangent: np.ndarray
+    modes: np.ndarray
+    message: str = ""
+    contact: str = ""
+    hint: Hint | None = None
+    iterations: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the step reached its end."""
+        return not self.message
+
+
+class ContactNewton:
+    """Steps of a contact system, exact to rounding in the equations of the finite elements.
+
+    Parameters
+    ----------
+    system : CLS
+    tableau : ButcherTableau
+    elements : int
+        Finite elements E of a step; E - 1 events fit inside one.
+    gap_rate : bool
+        Whether closed contacts satisfy n'v = 0 besides gap = 0, which keeps the order on curved contacts.
+    rest_velocity : float
+        Slower approaches do not bounce [m/s]; ends the infinitely many impacts before rest.
+    tolerance : float
+        Of Newton's method, relative to the largest unknown; one more iteration follows.
+    """
+
+    def __init__(
+        self,
+        system: CLS,
+        tableau: ButcherTableau,
+        elements: int,
+        *,
+        gap_rate: bool = True,
+        rest_velocity: float = 1e-3,
+        tolerance: float = 1e-11,
+    ) -> None:
+        self.system = system
+        # Tolerances are relative to forces of order one: in units of the mass they are so for light bodies, too.
+        self._mass = _mass_of(system)
+        scaled = replace(system, mass_matrix=system.mass_matrix / self._mass, force=system.force / self._mass)
+        self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
+        self.engine = Engine(self.model, tableau, elements, tolerance)
+
+    def step(
+        self,
+        x: np.ndarray,
+        u: np.ndarray | None,
+        p: np.ndarray | None,
+        length: float,
+        hint: Hint | np.ndarray | None = None,
+    ) -> ContactStep:
+        """One step of a given length from x, the left limit, with constant u.
+
+        `hint` is that of the step before, or modes (n_c,) that are tried first. A step that does not succeed says why
+        in its message and has the elements so far.
+        """
+        x = numbers(x, "x", 2 * self.system.n_q)
+        u = numbers(0.0 if u is None else u, "u", self.system.n_u)
+        p = numbers(self.system.p_default if p is None else p, "p", self.system.n_p)
+        modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
+        return self.read(self.engine.step(x, u, p, scalar(length, "length"), modes))
+
+    def read(self, found: Elements) -> ContactStep:
+        """Forces and impulses of a step."""
+        (count, n_s, _), n_c = found.y_stages.shape, self.model.frames.count
+        masks = [self.model.masks(modes) for modes in found.modes for _ in range(n_s)]
+        stages = found.y_stages.reshape(count * n_s, -1) if found.y_stages.size else np.zeros((count * n_s, 0))
+        parts = self.model.forces(stages, np.array(masks))
+        normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
+        return ContactStep(
+            h=found.h,
+            x_minus=found.x_minus,
+            x_left=found.x_left,
+            x_right=found.x_right,
+            x_stages=found.x_stages,
+            lambda_normal=self._mass * normal,
+            lambda_tangent=self._mass * tangential,
+            drift=drift,
+            Lambda_normal=self._mass * found.jump[:, :n_c],
+            Lambda_tangent=self._mass * found.jump[:, n_c:],
+            modes=np.array(found.modes, dtype=int).reshape(count, n_c),
+            message=found.message,
+            contact=found.place,
+            hint=found.hint if count else None,
+            iterations=self.engine.collocation.iterations,
+        )
+
+
+def _mass_of(system: CLS) -> float:
+    """The largest entry of the mass matrix, at q = 0 where it depends on q; 1 where that is no number."""
+    mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
+    largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_default))).max())
+    return largest if np.isfinite(largest) and largest > 0 else 1.0
