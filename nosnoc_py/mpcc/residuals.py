@@ -8,6 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.solution.records import Residual
 
@@ -31,14 +32,17 @@ class Evaluator:
     def __init__(self, mpcc: MPCC) -> None:
         self.mpcc = mpcc
         outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r]
-        self._function = ca.Function("mpcc", [mpcc.w, mpcc.p], outputs)
+        self._function = buffered(ca.Function("mpcc", [mpcc.w, mpcc.p], outputs))
+        self._indicator = buffered(mpcc.indicator)
         self._pairs = mpcc.pairs()
+        self._enforced = bool(mpcc.enforced.any())
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Values:
         """Evaluate at (w, p)."""
-        f, penalty, *rest = self._function(w, p)
-        g, G, H, r = (np.asarray(value).reshape(-1) for value in rest)
-        return Values(w=np.asarray(w), objective=float(f), penalty=float(penalty), g=g, G=G, H=H, r=r)
+        w = np.asarray(w, dtype=float)
+        f, penalty, *rest = self._function(w, np.asarray(p, dtype=float))
+        g, G, H, r = (value.reshape(-1) for value in rest)
+        return Values(w=w, objective=float(f[0, 0]), penalty=float(penalty[0, 0]), g=g, G=G, H=H, r=r)
 
     def complementarity(self, at: Values) -> float:
         """max |G_i H_j| / max(1, |G_i|, |H_j|) over all single products."""
@@ -81,14 +85,14 @@ class Evaluator:
             ("bound", m.left, outside(at.G, 0.0, np.inf)),
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
-        if m.enforced.any():
+        if self._enforced:
             product = np.where(m.enforced, np.abs(at.r * self.indicators(at)), 0.0)
             found.append(("equation", m.switched, _finite_or_inf(product)))
         return found
 
     def indicators(self, at: Values) -> np.ndarray:
         """eta of every switched equation."""
-        return np.asarray(self.mpcc.indicator(at.G, at.H)).reshape(-1)
+        return self._indicator(at.G, at.H)[0].reshape(-1)
 
 
 def _finite_or_inf(size: np.ndarray) -> np.ndarray:
@@ -98,6 +102,8 @@ def _finite_or_inf(size: np.ndarray) -> np.ndarray:
 
 def outside(value: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
     """Distance of every entry to its interval; NaN counts as infinitely far."""
+    if np.isfinite(value).all():
+        return np.asarray(np.maximum(np.maximum(lower - value, value - upper), 0.0))
     with np.errstate(invalid="ignore"):
         distance = np.maximum(np.maximum(lower - value, value - upper), 0.0)
     return np.where(np.isfinite(value), distance, np.inf)

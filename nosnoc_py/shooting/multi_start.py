@@ -19,7 +19,7 @@ from nosnoc_py.options import Options
 from nosnoc_py.shooting.descent import descend
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.fesd import run as simulate
-from nosnoc_py.simulation.newton.filling import is_exact
+from nosnoc_py.simulation.newton.contact_filling import is_exact
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, asked_to_stop

@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.branch import Branch, guess_branch, shortest_step
-from nosnoc_py.simulation.stepping import NewtonStepper
+from nosnoc_py.simulation.newton.stepper import NewtonStepper
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
 
 # An event that is too many costs this much more than its distance from the end of the stage (in nominal elements), so
@@ -139,7 +139,7 @@ class Embedding:
             rest_velocity=rest_velocity_of(method, simulation=False),
         )
         self._step = transcribe_step(ocp.system, same)
-        self._stepper = NewtonStepper(ocp.system, self._step)
+        self._stepper = NewtonStepper(self._step)
         size, layout = self._step.mpcc.w0.size, self._step.mpcc.variables
         self._source = np.zeros(problem.mpcc.w0.size, int)
         controls = problem.fesdj.control_stages * size
@@ -154,14 +154,14 @@ class Embedding:
     def __call__(self, u: np.ndarray) -> np.ndarray | None:
         """Return w for controls u (N, n_u), or None where a step fails."""
         ocp, parameters = self._problem.ocp, self._step.mpcc.parameters
-        x, modes, parts = np.asarray(ocp.x0), None, []
+        x, parts = np.asarray(ocp.x0), []
         for row in u:
             values = self._step.mpcc.p0.copy()
             values[parameters["x0"]], values[parameters["p"]], values[parameters["u"]] = x, ocp.p, row
             values[parameters["horizon"]] = ocp.horizon / len(u)
-            found = self._stepper(values, modes)
+            found = self._stepper(values, None)
             if found.w is None:
                 return None
-            x, modes = self._step.read(found.w, values).x_right[-1], found.modes
+            x = found.x
             parts.append(found.w)
         return np.concatenate([*parts, u.reshape(-1)])[self._source]

@@ -1,10 +1,11 @@
-"""Simulation by finite elements, step by step: FESD-J by active-set Newton, and an MPCC where that fails; or MPCCs."""
+"""Simulation by finite elements, step by step: by active-set Newton, and as an MPCC where that fails; or as MPCCs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,17 @@ from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import energy_note, seconds_of
-from nosnoc_py.simulation.newton.filling import is_exact
-from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep, NewtonStepper
+from nosnoc_py.simulation.newton.engine import Hint
+from nosnoc_py.simulation.newton.options import ActiveSetNewton
+from nosnoc_py.simulation.newton.stepper import NewtonStepper, misfit
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.transcription import Method, transcribe_step
-from nosnoc_py.transcription.transcription import fesd_of
+from nosnoc_py.transcription import Method, Transcription, transcribe_step
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,8 +41,11 @@ class SimulatorState:
     p : (n_p,)
     status : Status
         Of the last step.
-    readout : Readout or None
-        Finite elements of the last step.
+    problem : Transcription
+        Of one step.
+    w, values : (n_w,), (n_values,) or None
+        Iterate of the last step and the parameters (x0, u, p, length) of its MPCC; None before the first step, and
+        after one that failed.
     u : (n_u,) or None
         Controls of the last step, with time-freezing also the speed of time.
     attempts : int
@@ -49,8 +54,8 @@ class SimulatorState:
         NLP iterations of the last step.
     complementarity, infeasibility : float
         Residuals of the last step, of the unrelaxed equations.
-    modes : (n_c,) or None
-        Contact modes at the end of the last step, where Newton's method did it.
+    hint : Hint or None
+        Modes at the end of the last step, where Newton's method did it.
     message : str
         Why Newton's method gave up, if it did.
     """
@@ -58,23 +63,36 @@ class SimulatorState:
     t: float
     x: np.ndarray
     p: np.ndarray
+    problem: Transcription
     status: Status = Status.SOLVED
-    readout: Readout | None = None
+    w: np.ndarray | None = None
+    values: np.ndarray | None = None
     u: np.ndarray | None = None
     attempts: int = 0
     iterations: int = 0
     complementarity: float = 0.0
     infeasibility: float = 0.0
-    modes: np.ndarray | None = None
+    hint: Hint | None = None
     message: str = ""
+
+    @cached_property
+    def readout(self) -> Readout | None:
+        """Finite elements of the last step, with time-freezing on the clock of the whole simulation."""
+        if self.w is None or self.values is None:
+            return None
+        found = self.problem.read(self.w, self.values)
+        if self.problem.frozen is None:
+            return found
+        return found.later(self.t - float(self.values[self.problem.mpcc.parameters["horizon"]][0]))
 
 
 class Simulator:
-    """Steps of equal length of one system by one method; the program is built once.
+    """Steps of equal length of one system by one method; everything is built once.
 
     Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
-    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit (fixed
-    steps, a friction cone that is not Coulomb's) is solved as an MPCC throughout.
+    finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit
+    (time-freezing, fixed steps, a friction cone that is not Coulomb's, a scheme without collocation at the right places)
+    is solved as an MPCC throughout.
 
     Parameters
     ----------
@@ -83,74 +101,90 @@ class Simulator:
         `finite_elements`, `rk_stages`, `scheme` and so on; `control_stages` has no meaning here.
     step : float
         Length of a step [s].
-    solver : Homotopy, ActiveSet or Auto, optional
-        Solves every step as an MPCC, without Newton's method.
+    solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
+        Default `ActiveSetNewton()`, where it fits the method; another one solves every step as an MPCC.
+
+    Raises
+    ------
+    OptionError
+        For a step that is no positive length, or `ActiveSetNewton` for a method that it does not fit.
     """
 
     def __init__(
-        self, system: Described, method: Method | None = None, *, step: float, solver: Strategy | None = None
+        self,
+        system: Described,
+        method: Method | None = None,
+        *,
+        step: float,
+        solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
         if not 0 < float(step) < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         method = default_method(system) if method is None else method
         self.system, self.length = system, float(step)
-        self.solver = SIMULATION_SOLVER if solver is None else solver
-        check_type(self.solver, Strategy, "solver")
+        check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
         self.problem = transcribe_step(system, method)
-        self._checks, self._newton_step = Checks(self.problem), None
-        self._mpcc_step: MPCCStep | FilippovStep
-        if isinstance(method, FESDJ):
-            assert isinstance(system, CLS)
-            self._mpcc_step = MPCCStep(system, self.problem, self.solver)
-            exact = method.switch_detection and is_exact(system, method.friction_cone)
-            self._newton_step = NewtonStepper(system, self.problem) if solver is None and exact else None
-        else:
-            self._mpcc_step = FilippovStep(self.problem, self.solver, self._prediction(system, method))
+        newton = ActiveSetNewton() if solver is None else solver
+        self.solver: Strategy | None = newton if isinstance(newton, Strategy) else newton.strategy
+        self._newton_step: NewtonStepper | None = None
+        if isinstance(newton, ActiveSetNewton):
+            reason = misfit(self.problem)
+            if reason and solver is not None:
+                raise OptionError(f"solver: ActiveSetNewton does not fit this method: {reason}.")
+            self._newton_step = None if reason else NewtonStepper(self.problem, newton.tolerance)
+        layout = self.problem.mpcc.parameters
+        self._slices = {name: layout[name] for name in ("x0", "p", "u", "horizon")}
 
-    def _prediction(self, system: Described, method: Method) -> Callable[[np.ndarray], Trajectory | None]:
+    @cached_property
+    def _checks(self) -> Checks:
+        return Checks(self.problem)
+
+    @cached_property
+    def _mpcc_step(self) -> MPCCStep | FilippovStep:
+        assert self.solver is not None
+        if isinstance(self.problem.method, FESDJ):
+            assert isinstance(self.system, CLS)
+            return MPCCStep(self.system, self.problem, self.solver)
+        return FilippovStep(self.problem, self.solver, self._prediction())
+
+    def _prediction(self) -> Callable[[np.ndarray], Trajectory | None]:
         """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
         if self.problem.frozen is None:
             return lambda values: None
-        options = fesd_of(method)
+        options = self.problem.fesd
         fits = options.scheme if options.scheme in ("radau_iia", "gauss_legendre") else "radau_iia"
         jumps = FESDJ(finite_elements=options.finite_elements, rk_stages=options.rk_stages, scheme=fits)
-        simulator = Simulator(system, jumps, step=self.length)
+        simulator = Simulator(self.system, jumps, step=self.length, solver=ActiveSetNewton(fallback=False))
 
         def predict(values: np.ndarray) -> Trajectory | None:
-            layout = self.problem.mpcc.parameters
-            start = SimulatorState(t=0.0, x=values[layout["x0"]], p=values[layout["p"]])
-            found = simulator.step(start, values[layout["u"]], newton_only=True)
+            x, p, u = (values[self._slices[name]] for name in ("x0", "p", "u"))
+            found = simulator.step(replace(simulator.init(x, p), x=x), u)
             if found.readout is None or found.u is None:
                 return None
             grid = np.array([0.0, self.length])
-            return Trajectory(**simulator.problem.fields_of(found.readout, start.p, found.u[None], grid))
+            return Trajectory(**simulator.problem.fields_of(found.readout, found.p, found.u[None], grid))
 
         return predict
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
         """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
         parameters = self.system.p_default if p is None else numbers(p, "p", self.system.n_p)
-        return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
+        return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters, problem=self.problem)
 
-    def step(
-        self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None, newton_only: bool = False
-    ) -> SimulatorState:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were.
-
-        `newton_only` does not try an MPCC where Newton's method fails.
-        """
+    def step(self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None) -> SimulatorState:
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
         deadline = np.inf if time_limit is None else time.monotonic() + time_limit
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
-            found = self._newton_step(values, state.modes)
+            # What just goes on goes on with the same forces.
+            same = state.u is None or np.array_equal(values[self._slices["u"]], state.u)
+            found = self._newton_step(values, state.hint if same else None)
             if found.w is not None:
-                return self._advance(state, found.w, values, modes=found.modes, **found.residuals)
+                return self._advanced(state, found.w, found.x, values, hint=found.hint, **found.residuals)
             message = found.message
-            if found.status is not None:
-                return replace(state, status=found.status, message=message, readout=None, attempts=0)
-        if newton_only:
-            return replace(state, status=Status.STEP_FAILED, message=message, readout=None, attempts=0)
+            if found.status is not None or self.solver is None:
+                return self._failed(state, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
@@ -177,32 +211,72 @@ class Simulator:
             late = self.problem.late(best.w)
             said = f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
             more["message"] = message or said + (f"; {late}" if late else "")
-            return replace(state, status=best.status or Status.STEP_FAILED, readout=None, modes=None, **more)
-        return self._advance(state, best.w, values, **more)
+            return self._failed(state, best.status or Status.STEP_FAILED, **more)
+        x = self.problem.read(best.w, values).x_right[-1]
+        return self._advanced(state, best.w, x, values, **more)
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
         r = self.problem.read(found.w, found.p)
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
-        u = found.p[self.problem.mpcc.parameters["u"]]
+        u = found.p[self._slices["u"]]
         checks = self._checks
         return checks.catches(before, r, u, state.p) or checks.penetrates(r, state.p) or checks.misses(r, state.p)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
-        layout = self.problem.mpcc.parameters
-        values = self.problem.mpcc.p0.copy()
-        values[layout["x0"]], values[layout["p"]] = state.x, state.p
-        values[layout["horizon"]] = self.length
-        values[layout["u"]] = numbers(0.0 if u is None else u, "u", self.system.n_u)
+        values, at = self.problem.mpcc.p0.copy(), self._slices
+        values[at["x0"]], values[at["p"]] = state.x, state.p
+        values[at["horizon"]] = self.length
+        values[at["u"]] = numbers(0.0 if u is None else u, "u", self.system.n_u)
         return values
 
-    def _advance(self, state: SimulatorState, w: np.ndarray, values: np.ndarray, **fields: Any) -> SimulatorState:
-        readout = self.problem.read(w, values)
-        u = values[self.problem.mpcc.parameters["u"]]
-        x = readout.x_right[-1]
+    def _advanced(
+        self, state: SimulatorState, w: np.ndarray, x: np.ndarray, values: np.ndarray, **fields: Any
+    ) -> SimulatorState:
+        u = values[self._slices["u"]]
         if self.problem.frozen is not None:
-            readout, u, x = readout.later(state.t), np.append(u, self.problem.speeds(w)), x[:-1]
-        return SimulatorState(t=state.t + self.length, x=x, p=state.p, readout=readout, u=u, **fields)
+            u, x = np.append(u, self.problem.speeds(w)), x[:-1]
+        return SimulatorState(
+            t=state.t + self.length, x=x, p=state.p, problem=self.problem, w=w, values=values, u=u, **fields
+        )
+
+    def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
+        return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
+
+    def run(
+        self,
+        x0: Any,
+        *,
+        steps: int,
+        u: Any = None,
+        p: Any = None,
+        callback: Callable[[SimulatorState], Any] | None = None,
+        time_limit: float | None = None,
+    ) -> Trajectory:
+        """Simulate a number of steps; arguments and result are those of `nosnoc_py.simulate`, nothing is built again."""
+        control = control_of(u, self.system.n_u, steps * self.length)
+        state = self.init(x0, p)
+        done: list[SimulatorState] = []
+        notes: list[str] = []
+        status, started = Status.SOLVED, time.monotonic()
+        for k in range(steps):
+            if time_limit is not None and time.monotonic() - started > time_limit:
+                status = Status.TIME_LIMIT
+                break
+            value = control((k + 0.5) * self.length, state.x)
+            left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
+            state = self.step(state, value, time_limit=left)
+            if state.message:
+                notes.append(f"t = {k * self.length:.6g}: {state.message}")
+            if state.w is None:
+                status = state.status
+                break
+            done.append(state)
+            stop = None if callback is None else asked_to_stop(callback, state)
+            if stop is not None and k + 1 < steps:
+                status = stop
+                break
+        return _trajectory(self, state, done, status, notes)
 
 
 def run(
@@ -214,40 +288,16 @@ def run(
     steps: int | None,
     u: Any,
     p: Any,
-    solver: Strategy | None,
+    solver: Strategy | ActiveSetNewton | None,
     callback: Callable[[SimulatorState], Any] | None,
     time_limit: float | None,
 ) -> Trajectory:
-    """A loop over `Simulator.step`; see `nosnoc_py.simulate`."""
+    """A simulator, and its run; see `nosnoc_py.simulate`."""
     method = default_method(system) if method is None else method
     length, count = _steps(duration, steps, _rows(u))
-    control = control_of(u, system.n_u, duration)
+    control_of(u, system.n_u, duration)
     simulator = Simulator(system, method, step=length, solver=solver)
-    state = simulator.init(x0, p)
-    parts: list[Readout] = []
-    controls: list[np.ndarray] = []
-    notes: list[str] = []
-    status, started = Status.SOLVED, time.monotonic()
-    for k in range(count):
-        if time_limit is not None and time.monotonic() - started > time_limit:
-            status = Status.TIME_LIMIT
-            break
-        value = control((k + 0.5) * length, state.x)
-        left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
-        state = simulator.step(state, value, time_limit=left)
-        if state.message:
-            notes.append(f"t = {k * length:.6g}: {state.message}")
-        if state.readout is None:
-            status = state.status
-            break
-        assert state.u is not None
-        parts.append(state.readout)
-        controls.append(state.u)
-        stop = None if callback is None else asked_to_stop(callback, state)
-        if stop is not None and k + 1 < count:
-            status = stop
-            break
-    return _trajectory(simulator, state, parts, controls, status, notes)
+    return simulator.run(x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit)
 
 
 def default_method(system: Any) -> Method:
@@ -280,17 +330,12 @@ def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
 
 
 def _trajectory(
-    simulator: Simulator,
-    state: SimulatorState,
-    parts: list[Readout],
-    controls: list[np.ndarray],
-    status: Status,
-    notes: list[str],
+    simulator: Simulator, state: SimulatorState, done: list[SimulatorState], status: Status, notes: list[str]
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    failed = status in (Status.STEP_FAILED, Status.NO_ADMISSIBLE_IMPACT)
+    failed = status in (Status.STEP_FAILED, Status.NO_ADMISSIBLE_IMPACT, Status.ZENO)
     common: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
-    if not parts:
+    if not done:
         return Trajectory(
             t=np.zeros(1),
             x=state.x[None, :],
@@ -301,8 +346,9 @@ def _trajectory(
             message=_told(notes, failed, 0.0),
             **common,
         )
-    u_grid = simulator.length * np.arange(len(parts) + 1)
-    u = np.array(controls).reshape(len(parts), len(problem.dcs.u_names))
-    made = problem.fields_of(Readout.join(parts), state.p, u, u_grid, len(parts))
+    u_grid = simulator.length * np.arange(len(done) + 1)
+    u = np.array([step.u for step in done]).reshape(len(done), len(problem.dcs.u_names))
+    elements = Readout.join([step.readout for step in done if step.readout is not None])
+    made = problem.fields_of(elements, state.p, u, u_grid, len(done))
     gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
     return Trajectory(**made, **common, message=_told(notes, failed, gain))

@@ -1,11 +1,11 @@
-"""One simulation step by one of two ways: active-set Newton with a certificate, or an MPCC from several guesses."""
+"""One simulation step as an MPCC, from several guesses."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import casadi as ca
@@ -15,14 +15,12 @@ from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.guess import Places, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
-from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
+from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
-from nosnoc_py.simulation.newton.filling import Filling, is_exact
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
+from nosnoc_py.transcription import Transcription, rest_velocity_of
 
 SIMULATION_SOLVER = Homotopy(
     steering="direct",
@@ -43,63 +41,6 @@ def contact_function(system: CLS) -> ca.Function:
     normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
     gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
     return ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NewtonResult:
-    """What Newton's method made of a step: w with its residuals, or a message and perhaps a final status."""
-
-    w: np.ndarray | None = None
-    residuals: dict[str, float]
-    modes: np.ndarray | None = None
-    message: str = ""
-    status: Status | None = None
-
-
-class NewtonStepper:
-    """The active-set Newton method; what it finds is believed on the residuals of the finite-element equations only."""
-
-    def __init__(self, system: CLS, problem: Transcription) -> None:
-        method, mpcc = problem.fesdj, problem.mpcc
-        self._problem = problem
-        rest = rest_velocity_of(method, simulation=True)
-        self._newton = ContactNewton(
-            system,
-            problem.tableau,
-            len(problem.elements),
-            gap_rate=gap_rate_of(method, system, simulation=True),
-            rest_velocity=rest,
-        )
-        self._filling = Filling(system, problem, method.friction_cone, rest)
-        self._contacts = contact_function(system)
-        # Newton's method locates events and needs no smallest element, which is there for relaxations.
-        steps = [block.start for block in mpcc.variables.blocks("s")]
-        lower = mpcc.lbw.copy()
-        lower[steps] = 0.0
-        self._evaluator = Evaluator(replace(mpcc, lbw=lower))
-
-    def __call__(self, values: np.ndarray, modes: np.ndarray | None) -> NewtonResult:
-        """One step at the parameters `values`, with the contact modes before it as a hint."""
-        layout = self._problem.mpcc.parameters
-        x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
-        step = self._newton.step(x, u, p, float(values[layout["horizon"]][0]), modes)
-        if not step.success:
-            status = Status.NO_ADMISSIBLE_IMPACT if "no admissible impact" in step.message else None
-            return NewtonResult(residuals={}, message=step.message, status=status)
-        w = self._filling(step, values)
-        at = self._evaluator(w, values)
-        residuals = {
-            "complementarity": self._evaluator.complementarity(at),
-            "infeasibility": self._evaluator.infeasibility(at),
-        }
-        # An initial state may penetrate by a little, which no step mends.
-        deep = max(0.0, -float(np.asarray(self._contacts(x, p)[0]).min(initial=0.0)))
-        solver = SIMULATION_SOLVER
-        limits = (solver.complementarity_tolerance + deep, solver.infeasibility_tolerance + deep)
-        if not all(value <= limit for value, limit in zip(residuals.values(), limits, strict=True)):
-            worst = self._evaluator.worst(at, 1)
-            return NewtonResult(residuals=residuals, message=f"not certified: {worst[0] if worst else residuals}")
-        return NewtonResult(w=w, residuals=residuals, modes=step.modes[-1])
 
 
 class MPCCStep:

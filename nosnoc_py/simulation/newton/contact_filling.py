@@ -12,7 +12,7 @@ from itertools import pairwise
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.mpcc.layout import At
+from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
@@ -72,75 +72,92 @@ class Filling:
     """Writes steps of the active-set Newton into iterates of one transcription; built once."""
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
-        self._system, self._problem, self._cone, self._rest = system, problem, cone, rest_velocity
+        self._system, self._cone, self._rest = system, cone, rest_velocity
         self._frictional = [c for c in system.contacts if c.frictional]
-        normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
-        arguments = [system.x, system.p]
-        self._rates = ca.Function("rates", arguments, [normals.T @ system.v])
-        slips = [weights(c)[1] * (c.tangent.T @ system.v) for c in self._frictional]
-        self._slips = ca.Function("slips", arguments, [ca.vertcat(ca.SX(0, 1), *slips)])
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
         self._parts = [slice(a, b) for a, b in pairwise(ends)]
+        self._weights = [np.asarray(weights(c)[1]).reshape(-1) for c in self._frictional]
         self._restitution = np.array([c.restitution for c in system.contacts])
-        self._momentum = self._acceleration()
+        mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
+        self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
+        self._places = places_of(problem)
+        rates, slips, acceleration = self._functions()
+        self._rates, self._slips = buffered(rates.map(count * n_s)), buffered(slips.map(count * n_s))
+        self._momentum = buffered(acceleration.map(count * n_s))
+        self._node_rates, self._node_slips = buffered(rates.map(2 * count)), buffered(slips.map(count))
 
-    def _acceleration(self) -> ca.Function:
+    def _functions(self) -> tuple[ca.Function, ca.Function, ca.Function]:
+        """Gap rates and slip velocities of a state, and accelerations under forces."""
         s = self._system
+        normals = ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(c) for c in s.contacts])
+        slips = [weights(c)[1] * (c.tangent.T @ s.v) for c in self._frictional]
         normal = ca.SX.sym("normal", len(s.contacts))
         tangent = [ca.SX.sym("tangent", c.tangent.shape[1]) for c in self._frictional]
-        force = s.force + ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(c) for c in s.contacts]) @ normal
+        force = s.force + normals @ normal
         for contact, value in zip(self._frictional, tangent, strict=True):
             force += contact.tangent @ value
         arguments = [s.x, s.u, s.p, normal, ca.vertcat(ca.SX(0, 1), *tangent)]
-        return ca.Function("acceleration", arguments, [ca.solve(s.mass_matrix, force)])
+        return (
+            ca.Function("rates", [s.x, s.p], [normals.T @ s.v]),
+            ca.Function("slips", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *slips)]),
+            ca.Function("acceleration", arguments, [ca.solve(s.mass_matrix, force)]),
+        )
 
     def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
         """Return w of a step at the parameters `values` of the MPCC."""
-        mpcc = self._problem.mpcc
-        u, p = (values[mpcc.parameters[name]] for name in ("u", "p"))
-        relative = step.h / step.h.sum() * len(step.h)
-        places: dict[At, Values] = {}
-        for n in range(len(step.h)):
-            places[At(0, n)] = {
-                **{name: value[0] for name, value in self._node(step, n, p).items()},
-                "s": relative[n : n + 1],
-                "x_right": step.x_right[n],
-            }
-            stages = self._stages(step, n, u, p)
-            for j in range(step.x_stages.shape[1]):
-                places[At(0, n, j)] = {name: value[j] for name, value in stages.items()}
-        w = mpcc.w0.copy()
-        for block in mpcc.variables.blocks():
-            w[block.rows] = places[block.at][block.name]
+        u, p = values[self._u], values[self._p]
+        found = {
+            "s": step.h / step.h.sum() * len(step.h),
+            "x_right": step.x_right,
+            **self._node(step, p),
+            **self._stages(step, u, p),
+        }
+        w = self._blank.copy()
+        for name, rows in self._places.items():
+            w[rows] = found[name].reshape(-1)
         return w
 
-    def _stages(self, step: ContactStep, n: int, u: np.ndarray, p: np.ndarray) -> Values:
-        x, normal, tangent = step.x_stages[n], step.lambda_normal[n], step.lambda_tangent[n]
-        rates = np.asarray(self._rates(x.T, p)).T
+    def _stages(self, step: ContactStep, u: np.ndarray, p: np.ndarray) -> Values:
+        """Values at all stages of all elements, one row each."""
+        x, normal, tangent, drift = (
+            part.reshape(part.shape[0] * part.shape[1], part.shape[2])
+            for part in (step.x_stages, step.lambda_normal, step.lambda_tangent, step.drift)
+        )
+        us, ps = (np.broadcast_to(part, (len(x), part.size)) for part in (u, p))
         return {
             "x": x,
             "lambda_normal": normal,
-            "acceleration": np.asarray(self._momentum(x.T, u, p, normal.T, tangent.T)).T,
-            **_parts("drift", step.drift[n]),
-            **_parts("gap_rate", rates),
-            **self._friction(x, tangent, p, str),
+            "acceleration": self._momentum(x, us, ps, normal, tangent)[0].T,
+            **_parts("drift", drift),
+            **_parts("gap_rate", self._rates(x, ps)[0].T),
+            **self._friction(self._slips(x, ps)[0].T, tangent, str),
         }
 
-    def _node(self, step: ContactStep, n: int, p: np.ndarray) -> Values:
-        before, after = (np.asarray(self._rates(x, p)).reshape(1, -1) for x in (step.x_minus[n], step.x_left[n]))
+    def _node(self, step: ContactStep, p: np.ndarray) -> Values:
+        """Values at the left boundaries of all elements, one row each."""
+        count = len(step.h)
+        ps = np.broadcast_to(p, (2 * count, p.size))
+        rates = self._node_rates(np.concatenate([step.x_minus, step.x_left]), ps)[0].T
+        before, after = rates[:count], rates[count:]
         restitution = np.where((before < -self._rest) | (self._rest == 0.0), self._restitution, 0.0)
         return {
-            "v_plus": step.x_left[n : n + 1, self._system.n_q :],
-            "Lambda_normal": step.Lambda_normal[n : n + 1],
+            "v_plus": step.x_left[:, self._system.n_q :],
+            "Lambda_normal": step.Lambda_normal,
             **_parts("Y", after + restitution * before),
-            **self._friction(step.x_left[n : n + 1], step.Lambda_tangent[n : n + 1], p, str.capitalize),
+            **self._friction(self._node_slips(step.x_left, ps[:count])[0].T, step.Lambda_tangent, str.capitalize),
         }
 
-    def _friction(self, x: np.ndarray, force: np.ndarray, p: np.ndarray, rename: Callable[[str], str]) -> Values:
-        slips = np.asarray(self._slips(x.T, p)).T
+    def _friction(self, slips: np.ndarray, force: np.ndarray, rename: Callable[[str], str]) -> Values:
         found: Values = {}
-        for contact, part in zip(self._frictional, self._parts, strict=True):
-            weight = np.asarray(weights(contact)[1]).reshape(-1)
+        for contact, part, weight in zip(self._frictional, self._parts, self._weights, strict=True):
             values = CONES[cone_of(contact, self._cone)](slips[:, part], force[:, part] / weight)
             found |= {f"{rename(name)}[{contact.name}]": value for name, value in values.items()}
         return found
+
+
+def places_of(problem: Transcription) -> dict[str, np.ndarray]:
+    """Where in w the values of a name are, in the order of elements and stages."""
+    found: dict[str, list[np.ndarray]] = {}
+    for block in problem.mpcc.variables.blocks():
+        found.setdefault(block.name, []).append(np.arange(block.rows.start, block.rows.stop))
+    return {name: np.concatenate(rows) for name, rows in found.items()}

@@ -1,0 +1,257 @@
+"""What the active-set Newton method has to know about systems without jumps: which sides of their pairs are zero.
+
+A mode says for every component of every pair 0 <= a perpendicular b >= 0 whether a vanishes (1: the region is active,
+the constraint closed) or b does (0). Everything is read from the data of the DCS: Stewart's multipliers, step functions
+and projections are the same here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.functions import buffered
+from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.simulation.newton.collocation import StageEquations
+from nosnoc_py.simulation.newton.modes import Mode, Node
+
+# Sides a below this, relative to the largest one and to 1, are zero at a node.
+TOUCHING = 1e-9
+# Relative times before which a violation means a wrong mode: of sides a, which are continuous, and of sides b.
+NEAREST = (1e-9, 1e-6)
+# Newton corrections of the first guess of algebraic unknowns.
+CORRECTIONS = 5
+MOST_CANDIDATES = 256
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """Components that belong together; of a part that is not `free` at least one has to be active."""
+
+    members: tuple[int, ...]
+    free: bool
+
+
+class FilippovModes:
+    """Modes of a DCS without a jump law.
+
+    The guards are the sides a of what is inactive, as functions of the state alone (continuous multipliers follow from
+    it and the mode), and the sides b of what is active.
+    """
+
+    def __init__(self, dcs: DCS) -> None:
+        self.dcs, self.jumps = dcs, 0
+        self.names = tuple(name for pair in dcs.pairs for name in (pair.components or pair.a_labels)[: pair.a.numel()])
+        self.parts = parts_of(dcs)
+        self._part_of = {k: part for part in self.parts for k in part.members}
+        a = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in dcs.pairs])
+        b = ca.vertcat(ca.SX(0, 1), *[pair.b for pair in dcs.pairs])
+        self._count = a.numel()
+        self._edges = EdgeValues(dcs, a)
+        closed = ca.SX.sym("closed", self._count)
+        weights = ca.SX.sym("weights", self._count, self._edges.known.numel())
+        rows = [e.expression for e in dcs.equations] + [closed * a + (1 - closed) * b]
+        self.equations = StageEquations(
+            x=dcs.x,
+            y=dcs.z,
+            u=dcs.u,
+            p=dcs.p,
+            masks=ca.vertcat(closed, ca.vec(weights)),
+            flow=dcs.flow,
+            rows=ca.vertcat(*rows),
+            guards=ca.vertcat(self._edges.side(a, weights), b),
+        )
+        arguments = [dcs.z, dcs.x, dcs.u, dcs.p, closed]
+        jacobian = ca.jacobian(self.equations.rows, dcs.z)
+        self._rows = buffered(ca.Function("rows", arguments, [self.equations.rows, jacobian]))
+        estimates = ca.vertcat(
+            ca.SX(0, 1),
+            *[
+                ca.SX(ca.DM(np.broadcast_to(v.initial, v.symbol.shape[0]))) if v.estimate is None else v.estimate
+                for v in dcs.variables
+            ],
+        )
+        at_node = ca.substitute(a, dcs.z, estimates)
+        self._at_node = buffered(ca.Function("node", [dcs.x, dcs.p], [at_node, estimates]))
+        self._at_edge = buffered(ca.Function("edge", [dcs.x, dcs.p], [self._edges.known]))
+        self._known: dict[Mode, np.ndarray] = {}
+
+    # --- what the engine asks ---
+
+    def masks(self, modes: Mode) -> np.ndarray:
+        """Which sides vanish, and the weights that give the sides a of a state in this mode."""
+        if modes not in self._known:
+            closed = np.array(modes, dtype=float)
+            self._known[modes] = np.concatenate([closed, self._edges.weights(closed).reshape(-1, order="F")])
+        return self._known[modes]
+
+    def watched(self, modes: Mode) -> np.ndarray:
+        """Sides a of what is inactive, sides b of what is active."""
+        closed = np.array(modes, dtype=bool)
+        return np.concatenate([~closed, closed])
+
+    def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
+        """Violations that are rounding."""
+        sizes = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[: self._count], guards[self._count :]))
+        return np.repeat([scale * size for scale, size in zip((1e-11, 1e-9), sizes, strict=True)], self._count)
+
+    def nearest(self) -> np.ndarray:
+        """Relative times before which a violation means a wrong mode."""
+        return np.repeat(NEAREST, self._count)
+
+    def describe(self, guard: int) -> tuple[str, str]:
+        """The component, and whether its side a or its side b vanishes."""
+        return self.names[guard % self._count], "arrival" if guard < self._count else "departure"
+
+    def places(self, modes: Mode) -> str:
+        """Names of the active components."""
+        return ", ".join(name for name, mode in zip(self.names, modes, strict=True) if mode)
+
+    def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
+        """Nothing jumps: the modes before may always be tried."""
+        return True
+
+    def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
+        """The candidates of what may be active at x, those after `hint` first."""
+        a, _ = self._at_node(x, p)
+        a = a[:, 0]
+        zero = a <= TOUCHING * (1.0 + np.abs(a).max(initial=0.0))
+        if hint is not None:  # what is active stays close to zero, as close as the discretisation is exact
+            zero |= np.array(hint, dtype=bool)
+        candidates = list(self._candidates(zero, hint))
+        node = Node(x_minus=x, x_left=x, jump=np.zeros(0), modes=candidates[0], y=np.zeros(0), detail=candidates)
+        return self._with_guess(node, u, p)
+
+    def _with_guess(self, node: Node, u: np.ndarray, p: np.ndarray) -> Node:
+        y = self.guess(node, node.modes, u, p)
+        return Node(x_minus=node.x_minus, x_left=node.x_left, jump=node.jump, modes=node.modes, y=y, detail=node.detail)
+
+    def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Unknowns that satisfy the equations at the state of a node, those closest to their estimates."""
+        y, closed = self._at_node(node.x_left, p)[1][:, 0], np.array(modes, dtype=float)
+        for _ in range(CORRECTIONS):
+            rows, jacobian = self._rows(y, node.x_left, u, p, closed)
+            change = np.linalg.lstsq(jacobian, rows[:, 0], rcond=1e-10)[0]
+            y = y - change
+            if np.abs(change).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(y).max(initial=0.0)):
+                break
+        return y
+
+    def pivots(self, node: Node, modes: Mode, guard: int, y: np.ndarray) -> list[Mode]:
+        """All candidates; first what the violated guard asks for."""
+        k = guard % self._count
+        changed = list(modes)
+        changed[k] = 1 - changed[k]
+        candidates: list[Mode] = node.detail
+        first = tuple(changed)
+        return [first, *candidates] if first in candidates else candidates
+
+    def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
+        """Modes to try first after an event, as the list `hint` of `node`: what arrived takes over, what left is gone."""
+        if guard is None:
+            return modes
+        k, found = guard % self._count, list(modes)
+        if guard >= self._count:
+            found[k] = 0
+        else:
+            part = self._part_of[k]
+            for member in () if part.free else part.members:
+                found[member] = 0
+            found[k] = 1
+        return tuple(found)
+
+    def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Mode) -> np.ndarray:
+        """There is one branch only."""
+        return y
+
+    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Mode) -> np.ndarray | None:
+        """There is one branch only."""
+        return None
+
+    def blind(self, modes: Mode) -> list[int]:
+        """There is one branch only."""
+        return []
+
+    def goes_round(self, y: np.ndarray, modes: Mode) -> bool:
+        """There is one branch only."""
+        return True
+
+    def edge(self, modes: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Continuous unknowns at a state, in the order of their variables."""
+        return self._edges.solution(np.array(modes, dtype=float)) @ self._at_edge(x, p)[0][:, 0]
+
+    # --- candidates ---
+
+    def _candidates(self, zero: np.ndarray, hint: Sequence[int] | None) -> Iterator[Mode]:
+        """Modes in which nothing is active but what may be: the hint, then those closest to it, small ones first."""
+        choices = [list(_subsets([k for k in part.members if zero[k]], part.free)) for part in self.parts]
+        found = []
+        for chosen in product(*choices):
+            mode = np.zeros(self._count, dtype=int)
+            mode[[k for members in chosen for k in members]] = 1
+            found.append(tuple(mode.tolist()))
+            if len(found) >= MOST_CANDIDATES:
+                break
+        if hint is not None:
+            reference = np.array(hint)
+            found.sort(key=lambda mode: int(np.abs(np.array(mode) - reference).sum()))
+        yield from found
+
+
+def _subsets(members: Sequence[int], free: bool) -> Iterator[tuple[int, ...]]:
+    for size in range(0 if free else 1, len(members) + 1):
+        yield from combinations(members, size)
+
+
+def parts_of(dcs: DCS) -> tuple[Part, ...]:
+    """Components that share a switching function or an indicator belong together; constraints are alone."""
+    rows = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
+    place = {row: k for k, row in enumerate(rows)}
+    found: list[set[int]] = []
+    for switch in dcs.switches:
+        members = {place[pair, i] for pair, i, _ in switch.members}
+        touching = [part for part in found if part & members]
+        found = [part for part in found if not part & members] + [members.union(*touching)]
+    known = set().union(*found)
+    alone = [Part(members=(k,), free=True) for k in range(len(rows)) if k not in known]
+    return (*[Part(members=tuple(sorted(part)), free=False) for part in found], *alone)
+
+
+class EdgeValues:
+    """Sides a at any state in a mode, without the other unknowns: continuous multipliers solve linear equations.
+
+    `known` are the parts of these equations that depend on the state; the sides are weights times them. Where more is
+    active than the equations ask for (sliding) they hold as well as they can.
+    """
+
+    def __init__(self, dcs: DCS, a: ca.SX) -> None:
+        own = [v.symbol for v in dcs.variables if v.boundary]
+        self._symbols = ca.vertcat(ca.SX(0, 1), *own)
+        equations = ca.vertcat(ca.SX(0, 1), *[e.expression for e in dcs.equations if e.boundary])
+        self._linear = np.asarray(ca.DM(ca.jacobian(equations, self._symbols)))
+        self._own = np.array([ca.depends_on(a[k], self._symbols) if own else False for k in range(a.numel())], bool)
+        self._sides = np.zeros((a.numel(), self._symbols.numel()))
+        for k in np.flatnonzero(self._own):
+            self._sides[k] = np.asarray(ca.DM(ca.jacobian(a[int(k)], self._symbols))).reshape(-1)
+        self.known = ca.substitute(equations, self._symbols, ca.SX.zeros(self._symbols.numel()))
+
+    def weights(self, closed: np.ndarray) -> np.ndarray:
+        """Weights (sides, known) in a mode."""
+        count = len(self._linear)
+        return np.asarray(self._sides @ self.solution(closed)) if count else np.zeros((closed.size, 0))
+
+    def solution(self, closed: np.ndarray) -> np.ndarray:
+        """Weights (unknowns, known) that give the continuous multipliers."""
+        matrix = np.vstack([self._linear, closed[:, None] * self._sides])
+        return np.asarray(-np.linalg.pinv(matrix)[:, : len(self._linear)])
+
+    def side(self, a: ca.SX, weights: ca.SX) -> ca.SX:
+        """Sides a as functions of the state."""
+        if not self._own.any():
+            return a
+        solved = weights @ self.known
+        return ca.vertcat(*[solved[k] if own else a[k] for k, own in enumerate(self._own)])

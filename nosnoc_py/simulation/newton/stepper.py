@@ -1,0 +1,172 @@
+"""A simulation step by the active-set Newton method, with a certificate, for any system and method it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.options import FESDJ
+from nosnoc_py.functions import buffered
+from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
+from nosnoc_py.simulation.newton.contact_newton import ContactNewton
+from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
+from nosnoc_py.simulation.newton.filippov_filling import FilippovFilling
+from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
+from nosnoc_py.simulation.newton.modes import Mode
+from nosnoc_py.status import Status
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
+
+SCHEMES = ("radau_iia", "gauss_legendre")
+# Largest residuals of a step that is believed, of the unrelaxed equations.
+COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
+# So many switches of a step are counted when they are too many; they accumulate when the last ones are closer together
+# than this share of the largest distance.
+MOST_EVENTS, SHARE = 100, 1e-3
+# Why a step failed, by what the message of the engine says.
+STATUSES = {"no admissible impact": Status.NO_ADMISSIBLE_IMPACT}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewtonResult:
+    """What Newton's method made of a step: an iterate with its residuals, or a message and perhaps a final status.
+
+    Attributes
+    ----------
+    w : (n_w,) or None
+    x : (n_x,)
+        State at the end.
+    hint : Hint or None
+        For the next step.
+    residuals : dict
+    message : str
+    status : Status or None
+        Where nothing else will help either.
+    """
+
+    w: np.ndarray | None = None
+    x: np.ndarray
+    hint: Hint | None = None
+    residuals: dict[str, float]
+    message: str = ""
+    status: Status | None = None
+
+
+def misfit(problem: Transcription) -> str:
+    """Why the steps of a transcription are not for Newton's method, or ""."""
+    options = problem.fesd
+    if problem.frozen is not None:
+        return "time-freezing is solved as an MPCC (from a prediction by Newton's method)"
+    if not options.switch_detection:
+        return "steps of fixed length (switch_detection=False) locate no events"
+    if options.scheme not in SCHEMES:
+        return f"scheme: {options.scheme!r} is none of {', '.join(SCHEMES)}"
+    if options.step_equilibration == "linear_complementarity":
+        return "step_equilibration: 'linear_complementarity' has unknowns of its own; use 'direct'"
+    if isinstance(problem.method, FESDJ) and not is_exact(problem.ocp.system, problem.method.friction_cone):
+        return f"friction_cone: {problem.method.friction_cone!r} is not Coulomb's law"
+    return ""
+
+
+class NewtonStepper:
+    """The active-set Newton method on the steps of one transcription.
+
+    What it finds is believed on the residuals of the unrelaxed finite-element equations only: those are made elsewhere,
+    from other expressions.
+    """
+
+    def __init__(self, problem: Transcription, tolerance: float = 1e-11) -> None:
+        mpcc, layout = problem.mpcc, problem.mpcc.parameters
+        self._slices = tuple(layout[name] for name in ("x0", "u", "p", "horizon"))
+        system, count = problem.ocp.system, len(problem.elements)
+        self._step: Callable[..., Elements]
+        self._fill: Callable[[Elements, np.ndarray], np.ndarray]
+        self._depth: Callable[[np.ndarray, np.ndarray], float] = lambda x, p: 0.0
+        if isinstance(system, CLS):
+            method, rest = problem.fesdj, rest_velocity_of(problem.fesdj, simulation=True)
+            rate = gap_rate_of(method, system, simulation=True)
+            newton = ContactNewton(
+                system, problem.tableau, count, gap_rate=rate, rest_velocity=rest, tolerance=tolerance
+            )
+            filling = Filling(system, problem, method.friction_cone, rest)
+            self._step, self._fill = newton.engine.step, lambda step, values: filling(newton.read(step), values)
+            self._depth = _depth(system)
+        else:
+            model = FilippovModes(problem.dcs)
+            self._step = Engine(model, problem.tableau, count, tolerance).step
+            self._fill = FilippovFilling(model, problem)
+        # Newton's method locates events and needs no smallest element, which is there for relaxations.
+        steps = [block.start for block in mpcc.variables.blocks("s")]
+        lower = mpcc.lbw.copy()
+        lower[steps] = 0.0
+        self._evaluator = Evaluator(replace(mpcc, lbw=lower))
+
+    def __call__(self, values: np.ndarray, hint: Hint | None) -> NewtonResult:
+        """One step at the parameters `values`, after the step that left the hint."""
+        x, u, p, horizon = (values[rows] for rows in self._slices)
+        step = self._step(x, u, p, float(horizon[0]), hint)
+        if "more switches" in step.message:
+            message, status = self._count(x, u, p, float(horizon[0]), step.message)
+            return NewtonResult(x=x, residuals={}, message=message, status=status)
+        if step.message:
+            status = next((status for said, status in STATUSES.items() if said in step.message), None)
+            return NewtonResult(x=x, residuals={}, message=step.message, status=status)
+        w = self._fill(step, values)
+        at = self._evaluator(w, values)
+        residuals = {
+            "complementarity": self._evaluator.complementarity(at),
+            "infeasibility": self._evaluator.infeasibility(at),
+        }
+        # An initial state may penetrate by a little, which no step mends.
+        deep = self._depth(x, p)
+        if not (
+            residuals["complementarity"] <= COMPLEMENTARITY + deep
+            and residuals["infeasibility"] <= INFEASIBILITY + deep
+        ):
+            worst = self._evaluator.worst(at, 1)
+            said = f"not certified: {worst[0] if worst else residuals}"
+            return NewtonResult(x=x, residuals=residuals, message=said)
+        return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint)
+
+    def _count(
+        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, message: str
+    ) -> tuple[str, Status | None]:
+        """Follow a step with too many switches event by event, and say what would help; an MPCC would not."""
+        times, hint = [0.0], None
+        while len(times) <= MOST_EVENTS and times[-1] < (1.0 - SHARE) * length:
+            part = self._step(x, u, p, length - times[-1], hint)
+            if not len(part.h):
+                return message, None
+            boundaries = times[-1] + np.cumsum(part.h)
+            times += boundaries[_last_of_runs(part.modes, part.jump)].tolist()
+            x, hint = part.x_right[-1], part.modes[-1]
+        events = len(times) - 2 if times[-1] >= (1.0 - SHARE) * length else len(times) - 1
+        if events < MOST_EVENTS:
+            said = f"{message}; it has {events} switches: take finite_elements={events + 1} or more steps"
+            return said, Status.STEP_FAILED
+        apart = np.diff(times)
+        if apart[-1] < SHARE * apart.max():
+            return (
+                f"infinitely many switches accumulate {times[-1]:.6g} s after the beginning of the step (Zeno): give "
+                "a rest_velocity below which impacts are inelastic, or a law without chattering",
+                Status.ZENO,
+            )
+        return f"{message}; it has more than {MOST_EVENTS} of them: take many more steps", Status.STEP_FAILED
+
+
+def _last_of_runs(modes: tuple[Mode, ...], jump: np.ndarray) -> list[int]:
+    """Elements after which the mode changes or the state jumps, and the last one."""
+    jumps = (jump != 0.0).any(axis=1)
+    last = len(modes) - 1
+    return [e for e in range(last + 1) if e == last or modes[e + 1] != modes[e] or jumps[e + 1]]
+
+
+def _depth(system: CLS) -> Callable[[np.ndarray, np.ndarray], float]:
+    """How deep the contacts of a state penetrate."""
+    gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
+    evaluate = buffered(ca.Function("gaps", [system.x, system.p], [gaps]))
+    return lambda x, p: max(0.0, -float(evaluate(x, p)[0].min(initial=0.0)))
