@@ -12,6 +12,9 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.solution.records import Residual
 
+# Products of numbers below this do not overflow.
+HUGE = 1e150
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Values:
@@ -73,9 +76,12 @@ class Evaluator:
 
     def _products(self, at: Values) -> np.ndarray:
         i, j = self._pairs
-        size = np.maximum(1.0, np.maximum(np.abs(at.G[i]), np.abs(at.H[j])))
+        left, right = np.abs(at.G[i]), np.abs(at.H[j])
+        size = np.maximum(1.0, np.maximum(left, right))
+        if size.max(initial=0.0) < HUGE:  # nothing overflows, and nothing is not a number
+            return np.asarray(left * right / size)
         with np.errstate(invalid="ignore", over="ignore"):
-            return _finite_or_inf(np.abs(at.G[i] * at.H[j]) / size)
+            return _finite_or_inf(left * right / size)
 
     def _violations(self, at: Values) -> list[tuple[str, Any, np.ndarray]]:
         m = self.mpcc

@@ -17,6 +17,7 @@ from itertools import product
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK, ContactFrames, friction_rows
 from nosnoc_py.simulation.linear_algebra import correction
 
@@ -110,7 +111,7 @@ class LocalSolver:
 
     def __init__(self, frames: ContactFrames) -> None:
         self.frames = frames
-        self._function = _masked_problem(frames)
+        self._function = buffered(_masked_problem(frames))
         n_c, tangents = frames.count, frames.tangents
         self._blocks = [np.concatenate([[c], n_c + np.arange(t.start, t.stop)]) for c, t in enumerate(tangents)]
 
@@ -137,10 +138,10 @@ class LocalSolver:
         """Newton's method in given modes from forces `start`, whether or not the result is admissible."""
         chosen = self._cast(problem, modes)
         z = self._unknowns(problem, chosen, np.zeros(problem.offset.size) if start is None else start)
-        data = (problem.delassus, problem.offset, self.frames.masks(chosen), problem.held, problem.direction)
+        data = (problem.delassus.T, problem.offset, self.frames.masks(chosen), problem.held, problem.direction)
         residual = np.inf
         for _ in range(20):
-            rows, jacobian, forces, rates = (np.asarray(out.full()) for out in self._function(z, *data))
+            rows, jacobian, forces, rates = self._function(z, *data)
             last, residual = residual, float(np.abs(rows).max(initial=0.0))
             if residual == 0.0 or not np.isfinite(residual) or (residual < 1e-9 and residual >= 0.5 * last):
                 break

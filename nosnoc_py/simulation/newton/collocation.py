@@ -20,6 +20,8 @@ from nosnoc_py.simulation.linear_algebra import correction
 MOST_ITERATIONS = 30
 # Places in every element where guards are looked at, besides the stages.
 SAMPLES = 12
+# Residuals and steps below this end CasADi's Newton method, whatever the size of the unknowns.
+GLIDE = 1e-14
 # A residual below this, relative to the largest unknown, is rounding.
 ROUNDING = 1e-15
 
@@ -106,6 +108,7 @@ class Collocation:
         self.n_x, self.n_y = equations.x.shape[0], equations.y.shape[0]
         self.n_g = equations.guards.shape[0]
         self.iterations = 0
+        self._glides: dict[int, Callable[..., list[np.ndarray]]] = {}
         self._x_end = lagrange(np.append(0.0, tableau.c), np.ones(1))[0]
         self._y_end = lagrange(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
@@ -119,7 +122,7 @@ class Collocation:
 
     def solve(self, guess: Run, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None) -> Run | None:
         """Newton's method from a guess; h is that of the guess, or where the guard vanishes at the end of the run."""
-        data = (u, p, masks)
+        data, start = (u, p, masks), (guess.modes, guess.y_node, guess.x_left[0])
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
         system = self._linearize(values, h, guess, data, guard)
         for _ in range(MOST_ITERATIONS):
@@ -135,13 +138,66 @@ class Collocation:
                     break
             if converged:  # one step more than the tolerance asks for, for the last digits
                 better = new.size <= system.size
-                return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
+                return self._unpack(trial, trial_h, *start) if better else self._unpack(values, h, *start)
             values, h, system = trial, trial_h, new
             largest = 1.0 + max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
             if system.size <= ROUNDING * largest:
-                return self._unpack(values, h, guess)
+                return self._unpack(values, h, *start)
             converged = system.size <= self.tolerance * largest
-        return self._unpack(values, h, guess) if converged else None
+        return self._unpack(values, h, *start) if converged else None
+
+    def glide(
+        self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, data: tuple[np.ndarray, ...]
+    ) -> tuple[Run, np.ndarray] | None:
+        """A run of given length with its guards (n_g, m) at the samples, all at once; None where that is too simple.
+
+        CasADi's Newton method, without globalisation, from constant unknowns and a state that moves with its slope.
+        """
+        if count not in self._glides:
+            self._glides[count] = self._build_glide(count)
+        values, residual, guards = self._glides[count](x, y, *data, h)
+        size = float(residual[0, 0])
+        if not size <= self.tolerance or not np.isfinite(values.sum()):
+            return None
+        return self._unpack(values.T, h, modes, y, x), guards
+
+    def _build_glide(self, count: int) -> Callable[..., list[np.ndarray]]:
+        """The equations of all elements as one square system, and what is asked of their solution."""
+        e, stages, tableau = self.equations, self.tableau.stages, self.tableau
+        x, y, h = ca.SX.sym("x", self.n_x), ca.SX.sym("y", self.n_y), ca.SX.sym("h")
+        data = (e.u, e.p, e.masks)
+        size = stages * (self.n_x + self.n_y)
+        z = ca.SX.sym("z", size, count)
+        slope = self._stage(x, y, *data)[0]
+        guess, rows, left, samples, y_before = [], [], x, [], y
+        _, x_weights, y_weights = self._grid
+        for k in range(count):
+            guess += [ca.vertcat(x + h * (k + c) * slope, y) for c in tableau.c]
+            rows.append(self._element(z[:, k], left, h, *data)[0])
+            values = ca.reshape(z[:, k], self.n_x + self.n_y, stages)
+            inside, unknowns = values[: self.n_x, :], values[self.n_x :, :]
+            first = 0 if k == 0 else 1  # the right boundary of an element is the left one of the next
+            at = ca.horzcat(left, inside) @ ca.DM(x_weights[first:]).T
+            y_at = ca.horzcat(y_before, unknowns) @ ca.DM(y_weights[first:]).T
+            samples += [self._guards(at[:, j], y_at[:, j], *data) for j in range(at.shape[1])]
+            left = ca.horzcat(left, inside) @ ca.DM(self._x_end)
+            y_before = unknowns @ ca.DM(self._y_end)
+        known = ca.vertcat(x, y, *data, h)
+        options = {"abstol": GLIDE, "abstolStep": GLIDE, "max_iter": 10, "error_on_fail": False}
+        problem = {"x": ca.vec(z), "p": known, "g": ca.vertcat(*rows)}
+        solver = ca.rootfinder("glide", "fast_newton", problem, options)
+        first_guess = ca.Function("guess", [known], [ca.vertcat(*guess)])
+        largest = 1 + ca.mmax(ca.fabs(ca.vertcat(ca.vec(z), ca.SX(1, 1))))
+        read = ca.Function(
+            "read",
+            [ca.vec(z), known],
+            [ca.densify(ca.mmax(ca.fabs(ca.vertcat(*rows))) / largest), ca.densify(ca.horzcat(*samples))],
+        )
+        inputs = [ca.MX.sym(name, n) for name, n in zip("xyupmh", (part.numel() for part in (x, y, *data, h)))]
+        everything = ca.vertcat(*inputs)
+        solution = solver(first_guess(everything), everything)
+        outputs = [ca.reshape(solution, size, count), *read(solution, everything)]
+        return buffered(ca.Function("glide", inputs, outputs))
 
     def at(self, run: Run, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """States (m, n_x) and algebraic unknowns (m, n_y) at times after the start of the run.
@@ -188,7 +244,7 @@ class Collocation:
 
     def guards(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """Guards (n_g, m) at m samples."""
-        return self._mapped(self._guards, len(x))(x, y, *self._columns((u, p, masks), len(x)))[0]
+        return self._mapped(self._guards, len(x))(x, y, u, p, masks)[0]
 
     def shortened(self, run: Run, length: float, count: int) -> Run:
         """A guess for a run of `count` elements over the first part of a run (or beyond its end)."""
@@ -219,7 +275,7 @@ class Collocation:
         count = guess.count
         left, x_end, y_end = self._boundaries(values, guess.x_left[0])
         evaluate = self._mapped(self._element, count)
-        rows, inner, outer = evaluate(values, left, h, *self._columns(data, count))
+        rows, inner, outer = evaluate(values, left, h, *data)
         if guard is None:
             event, slope, by_h = h - guess.h, self._no_slope, 1.0
         else:
@@ -272,15 +328,13 @@ class Collocation:
         return np.array(left[:-1]), left[-1], self._y_end @ stages[-1, :, self.n_x :]
 
     def _mapped(self, function: ca.Function, count: int) -> Callable[..., list[np.ndarray]]:
-        """A function of `count` columns of every argument, made when first needed."""
+        """A function of `count` columns of states and unknowns and one of all else, made when first needed."""
         key = (function.name(), count)
         if key not in self._maps:
-            self._maps[key] = buffered(function.map(count))
+            shared = list(range(2, function.n_in()))
+            mapped = function.map(f"{function.name()}_{count}", "serial", count, shared, [])
+            self._maps[key] = buffered(mapped)
         return self._maps[key]
-
-    def _columns(self, data: tuple[np.ndarray, ...], count: int) -> list[np.ndarray]:
-        """The same data for several columns."""
-        return [np.broadcast_to(value, (count, value.size)) for value in data]
 
     def _build(self) -> ca.Function:
         """Rows of one element, and their derivatives by its stage values and by (x_left, h)."""
@@ -298,13 +352,15 @@ class Collocation:
         outputs = [ca.densify(out) for out in (rows, *derivatives)]
         return ca.Function("element", [z, x_left, h, *data], outputs)
 
-    def _unpack(self, values: np.ndarray, h: float, guess: Run) -> Run:
-        stages = values.reshape(guess.count, self.tableau.stages, -1)
-        left, end, _ = self._boundaries(values, guess.x_left[0])
+    def _unpack(
+        self, values: np.ndarray, h: float, modes: tuple[int, ...], y_node: np.ndarray, x_left: np.ndarray
+    ) -> Run:
+        stages = values.reshape(len(values), self.tableau.stages, -1)
+        left, end, _ = self._boundaries(values, x_left)
         return Run(
             h=float(h),
-            modes=guess.modes,
-            y_node=guess.y_node,
+            modes=modes,
+            y_node=y_node,
             x=stages[..., : self.n_x],
             y=stages[..., self.n_x :],
             x_left=left,

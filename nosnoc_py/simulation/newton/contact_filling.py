@@ -81,13 +81,12 @@ class Filling:
         mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
         self._places = places_of(problem)
-        rates, slips, acceleration = self._functions()
-        self._rates, self._slips = buffered(rates.map(count * n_s)), buffered(slips.map(count * n_s))
-        self._momentum = buffered(acceleration.map(count * n_s))
-        self._node_rates, self._node_slips = buffered(rates.map(2 * count)), buffered(slips.map(count))
+        stage, node = self._functions()
+        self._stage = buffered(stage.map("stages", "serial", count * n_s, [3, 4], []))
+        self._node = buffered(node.map("nodes", "serial", count, [2], []))
 
-    def _functions(self) -> tuple[ca.Function, ca.Function, ca.Function]:
-        """Gap rates and slip velocities of a state, and accelerations under forces."""
+    def _functions(self) -> tuple[ca.Function, ca.Function]:
+        """Gap rates, slip velocities and accelerations at a stage; gap rates before and after a node, slip after it."""
         s = self._system
         normals = ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(c) for c in s.contacts])
         slips = [weights(c)[1] * (c.tangent.T @ s.v) for c in self._frictional]
@@ -96,11 +95,12 @@ class Filling:
         force = s.force + normals @ normal
         for contact, value in zip(self._frictional, tangent, strict=True):
             force += contact.tangent @ value
-        arguments = [s.x, s.u, s.p, normal, ca.vertcat(ca.SX(0, 1), *tangent)]
+        forces = [normal, ca.vertcat(ca.SX(0, 1), *tangent)]
+        rates, slips = normals.T @ s.v, ca.vertcat(ca.SX(0, 1), *slips)
+        before = ca.SX.sym("x", s.x.numel())
         return (
-            ca.Function("rates", [s.x, s.p], [normals.T @ s.v]),
-            ca.Function("slips", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *slips)]),
-            ca.Function("acceleration", arguments, [ca.solve(s.mass_matrix, force)]),
+            ca.Function("stage", [s.x, *forces, s.u, s.p], [rates, slips, ca.solve(s.mass_matrix, force)]),
+            ca.Function("node", [before, s.x, s.p], [ca.substitute(rates, s.x, before), rates, slips]),
         )
 
     def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ class Filling:
         found = {
             "s": step.h / step.h.sum() * len(step.h),
             "x_right": step.x_right,
-            **self._node(step, p),
+            **self._nodes(step, p),
             **self._stages(step, u, p),
         }
         w = self._blank.copy()
@@ -123,28 +123,25 @@ class Filling:
             part.reshape(part.shape[0] * part.shape[1], part.shape[2])
             for part in (step.x_stages, step.lambda_normal, step.lambda_tangent, step.drift)
         )
-        us, ps = (np.broadcast_to(part, (len(x), part.size)) for part in (u, p))
+        rates, slips, acceleration = self._stage(x, normal, tangent, u, p)
         return {
             "x": x,
             "lambda_normal": normal,
-            "acceleration": self._momentum(x, us, ps, normal, tangent)[0].T,
+            "acceleration": acceleration.T,
             **_parts("drift", drift),
-            **_parts("gap_rate", self._rates(x, ps)[0].T),
-            **self._friction(self._slips(x, ps)[0].T, tangent, str),
+            **_parts("gap_rate", rates.T),
+            **self._friction(slips.T, tangent, str),
         }
 
-    def _node(self, step: ContactStep, p: np.ndarray) -> Values:
+    def _nodes(self, step: ContactStep, p: np.ndarray) -> Values:
         """Values at the left boundaries of all elements, one row each."""
-        count = len(step.h)
-        ps = np.broadcast_to(p, (2 * count, p.size))
-        rates = self._node_rates(np.concatenate([step.x_minus, step.x_left]), ps)[0].T
-        before, after = rates[:count], rates[count:]
-        restitution = np.where((before < -self._rest) | (self._rest == 0.0), self._restitution, 0.0)
+        before, after, slips = self._node(step.x_minus, step.x_left, p)
+        restitution = np.where((-self._rest > before.T) | (self._rest == 0.0), self._restitution, 0.0)
         return {
             "v_plus": step.x_left[:, self._system.n_q :],
             "Lambda_normal": step.Lambda_normal,
-            **_parts("Y", after + restitution * before),
-            **self._friction(self._node_slips(step.x_left, ps[:count])[0].T, step.Lambda_tangent, str.capitalize),
+            **_parts("Y", after.T + restitution * before.T),
+            **self._friction(slips.T, step.Lambda_tangent, str.capitalize),
         }
 
     def _friction(self, slips: np.ndarray, force: np.ndarray, rename: Callable[[str], str]) -> Values:

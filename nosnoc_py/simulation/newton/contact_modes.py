@@ -69,18 +69,24 @@ class ContactModes:
         self._data = buffered(node_function(system, self.frames))
         gaps, normals, _ = directions(system, self.frames)
         self._contacts = buffered(ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v]))
+        self._masks: dict[Mode, np.ndarray] = {}
+        self._watched: dict[Mode, np.ndarray] = {}
         self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
 
     # --- what the engine asks ---
 
-    def masks(self, modes: Sequence[int]) -> np.ndarray:
+    def masks(self, modes: Mode) -> np.ndarray:
         """Numbers that choose the rows of the modes."""
-        return self.frames.masks(modes)
+        if modes not in self._masks:
+            self._masks[modes] = self.frames.masks(modes)
+        return self._masks[modes]
 
-    def watched(self, modes: Sequence[int]) -> np.ndarray:
+    def watched(self, modes: Mode) -> np.ndarray:
         """Which guards have a meaning in these modes (4 n_c,)."""
-        kinds = np.asarray(modes, dtype=int)
-        return np.concatenate([kinds == FREE, kinds != FREE, kinds >= SLIP, kinds == STICK])
+        if modes not in self._watched:
+            kinds = np.asarray(modes, dtype=int)
+            self._watched[modes] = np.concatenate([kinds == FREE, kinds != FREE, kinds >= SLIP, kinds == STICK])
+        return self._watched[modes]
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding, for guards (4 n_c, samples) on elements of length h."""

@@ -65,6 +65,7 @@ class Walk:
         self.model, self.collocation, self.u, self.p = model, collocation, u, p
         self.node, self.length, self.free, self.sparing = node, length, free, sparing
         self._known: dict[Mode, np.ndarray] = {}
+        self._calm: Run | None = None  # a run in which it is plain that nothing happens
 
     def _masks(self, modes: Mode) -> np.ndarray:
         if modes not in self._known:
@@ -102,6 +103,14 @@ class Walk:
     def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
         masks = self._masks(modes)
+        found = self.collocation.glide(
+            self.node.x_left, modes, y, self.length / self.free, self.free, (self.u, self.p, masks)
+        )
+        if found is not None:
+            run, guards = found
+            if self._is_clear(guards[self.model.watched(modes)]) and self._upright(run) is run:
+                self._calm = run
+            return run
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
         for _ in range(12):
@@ -240,10 +249,10 @@ class Walk:
 
     def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
         """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
+        if run is self._calm:
+            return None
         upright, masks = self._upright(run), self._masks(run.modes)
         watched = self.model.watched(run.modes)
-        if not watched.any():
-            return None
         times, x, y = self.collocation.samples(upright)
         values = self.collocation.guards(x, y, self.u, self.p, masks)
         if self._is_clear(values[watched]):
@@ -265,6 +274,8 @@ class Walk:
 
     def _is_clear(self, values: np.ndarray) -> bool:
         """Whether guards (n, samples) are all positive, and too large to dip below zero between two samples."""
+        if not len(values):
+            return True
         lowest = values.min(axis=1)
         if not lowest.min() >= 0.0:
             return False

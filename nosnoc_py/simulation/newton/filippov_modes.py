@@ -79,6 +79,8 @@ class FilippovModes:
         self._at_node = buffered(ca.Function("node", [dcs.x, dcs.p], [at_node, estimates]))
         self._at_edge = buffered(ca.Function("edge", [dcs.x, dcs.p], [self._edges.known]))
         self._known: dict[Mode, np.ndarray] = {}
+        self._watched: dict[Mode, np.ndarray] = {}
+        self._solutions: dict[Mode, np.ndarray] = {}
 
     # --- what the engine asks ---
 
@@ -91,8 +93,10 @@ class FilippovModes:
 
     def watched(self, modes: Mode) -> np.ndarray:
         """Sides a of what is inactive, sides b of what is active."""
-        closed = np.array(modes, dtype=bool)
-        return np.concatenate([~closed, closed])
+        if modes not in self._watched:
+            closed = np.array(modes, dtype=bool)
+            self._watched[modes] = np.concatenate([~closed, closed])
+        return self._watched[modes]
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding."""
@@ -182,7 +186,9 @@ class FilippovModes:
 
     def edge(self, modes: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Continuous unknowns at a state, in the order of their variables."""
-        return self._edges.solution(np.array(modes, dtype=float)) @ self._at_edge(x, p)[0][:, 0]
+        if modes not in self._solutions:
+            self._solutions[modes] = self._edges.solution(np.array(modes, dtype=float))
+        return self._solutions[modes] @ self._at_edge(x, p)[0][:, 0]
 
     # --- candidates ---
 

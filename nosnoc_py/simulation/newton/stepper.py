@@ -121,16 +121,19 @@ class NewtonStepper:
             "complementarity": self._evaluator.complementarity(at),
             "infeasibility": self._evaluator.infeasibility(at),
         }
-        # An initial state may penetrate by a little, which no step mends.
-        deep = self._depth(x, p)
-        if not (
-            residuals["complementarity"] <= COMPLEMENTARITY + deep
-            and residuals["infeasibility"] <= INFEASIBILITY + deep
-        ):
+        if not self._is_believed(residuals, x, p):
             worst = self._evaluator.worst(at, 1)
             said = f"not certified: {worst[0] if worst else residuals}"
             return NewtonResult(x=x, residuals=residuals, message=said)
         return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint)
+
+    def _is_believed(self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray) -> bool:
+        """Whether the residuals are rounding; an initial state may penetrate by a little, which no step mends."""
+        limits = {"complementarity": COMPLEMENTARITY, "infeasibility": INFEASIBILITY}
+        if all(residuals[name] <= limit for name, limit in limits.items()):
+            return True
+        deep = self._depth(x, p)
+        return deep > 0.0 and all(residuals[name] <= limit + deep for name, limit in limits.items())
 
     def _count(
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, message: str
