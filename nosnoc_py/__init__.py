@@ -27,6 +27,7 @@ from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
+from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
@@ -58,6 +59,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ActiveSet",
+    "ActiveSetNewton",
     "Algebraic",
     "Auto",
     "CLS",

@@ -15,6 +15,7 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
@@ -74,7 +75,7 @@ def simulate(
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
-    solver: Strategy | None = None,
+    solver: Strategy | ActiveSetNewton | None = None,
     callback: Callable[[Any], Any] | None = None,
     time_limit: float | None = None,
     sensitivities: bool = False,
@@ -95,15 +96,15 @@ def simulate(
         chooses its steps.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
-        a `Trajectory` or a `Solution`; zero by default. `FESDJ` keeps it constant within a step, `EventDriven` applies
-        it as it is.
+        a `Trajectory` or a `Solution`; zero by default. Finite elements keep it constant within a step, `EventDriven`
+        applies it as it is.
     p : (n_p,), optional
-    solver : Homotopy, ActiveSet or Auto, optional
-        With `FESDJ` only: solves every step as an MPCC. Default: active-set Newton, and an MPCC only for steps where
-        that fails.
+    solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
+        With finite elements only. Default `ActiveSetNewton()`, and an MPCC only for steps where that fails; another
+        one solves every step as an MPCC.
     callback : callable, optional
-        Called after every step with a `SimulatorState` by `FESDJ`, after every phase with an `EventDrivenState` by
-        `EventDriven`; returns `ns.Stop` to end the work.
+        Called after every step with a `SimulatorState` by finite elements, after every phase with an
+        `EventDrivenState` by `EventDriven`; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool

@@ -26,7 +26,7 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
     buffer, run = dense.buffer()
     inputs = [np.zeros(dense.numel_in(i)) for i in range(dense.n_in())]
     outputs = [np.zeros(dense.numel_out(i)) for i in range(dense.n_out())]
-    shapes = [dense.size_out(i) for i in range(dense.n_out())]
+    views = [array.reshape(dense.size_out(i), order="F") for i, array in enumerate(outputs)]
     for i, array in enumerate(inputs):
         buffer.set_arg(i, array.data)
     for i, array in enumerate(outputs):
@@ -36,6 +36,6 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
         for array, value in zip(inputs, values, strict=True):
             array[:] = value.reshape(-1) if isinstance(value, np.ndarray) else value
         run()
-        return [array.reshape(shape, order="F").copy() for array, shape in zip(outputs, shapes, strict=True)]
+        return [view.copy("F") for view in views]
 
     return evaluate

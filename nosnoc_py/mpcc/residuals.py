@@ -39,6 +39,9 @@ class Evaluator:
         self._indicator = buffered(mpcc.indicator)
         self._pairs = mpcc.pairs()
         self._enforced = bool(mpcc.enforced.any())
+        nonnegative = np.zeros(mpcc.G.numel() + mpcc.H.numel())
+        self._lower = np.concatenate([mpcc.lbw, mpcc.lbg, nonnegative])
+        self._upper = np.concatenate([mpcc.ubw, mpcc.ubg, np.full(nonnegative.size, np.inf)])
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Values:
         """Evaluate at (w, p)."""
@@ -58,7 +61,8 @@ class Evaluator:
 
     def infeasibility(self, at: Values) -> float:
         """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
-        return float(np.concatenate([violation for _, _, violation in self._violations(at)]).max(initial=0.0))
+        bounded = outside(np.concatenate([at.w, at.g, at.G, at.H]), self._lower, self._upper)
+        return float(max(bounded.max(initial=0.0), self._unequal(at).max(initial=0.0)))
 
     def worst(self, at: Values, count: int = 5) -> tuple[Residual, ...]:
         """The largest residuals, by name and place."""
@@ -92,9 +96,14 @@ class Evaluator:
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
         if self._enforced:
-            product = np.where(m.enforced, np.abs(at.r * self.indicators(at)), 0.0)
-            found.append(("equation", m.switched, _finite_or_inf(product)))
+            found.append(("equation", m.switched, self._unequal(at)))
         return found
+
+    def _unequal(self, at: Values) -> np.ndarray:
+        """Violations of enforced switched equations."""
+        if not self._enforced:
+            return np.zeros(0)
+        return _finite_or_inf(np.where(self.mpcc.enforced, np.abs(at.r * self.indicators(at)), 0.0))
 
     def indicators(self, at: Values) -> np.ndarray:
         """eta of every switched equation."""

@@ -91,8 +91,8 @@ class Simulator:
 
     Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
     finite-element equations; where that fails, it is solved as an MPCC. A method that Newton's does not fit
-    (time-freezing, fixed steps, a friction cone that is not Coulomb's, a scheme without collocation at the right places)
-    is solved as an MPCC throughout.
+    (time-freezing, fixed steps, a friction cone that is not Coulomb's, a scheme that is neither Radau IIA nor
+    Gauss-Legendre) is solved as an MPCC throughout.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class Simulator:
         callback: Callable[[SimulatorState], Any] | None = None,
         time_limit: float | None = None,
     ) -> Trajectory:
-        """Simulate a number of steps; arguments and result are those of `nosnoc_py.simulate`, nothing is built again."""
+        """Simulate some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again."""
         control = control_of(u, self.system.n_u, steps * self.length)
         state = self.init(x0, p)
         done: list[SimulatorState] = []

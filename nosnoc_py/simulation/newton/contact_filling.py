@@ -22,6 +22,8 @@ from nosnoc_py.transcription import Transcription
 Values = dict[str, np.ndarray]
 
 SMALL = 1e-12
+# Velocities below this, relative to the largest one and to 1, are rounding: what does not move has none.
+REST = 1e-15
 
 
 def _parts(name: str, value: np.ndarray) -> Values:
@@ -124,25 +126,31 @@ class Filling:
             for part in (step.x_stages, step.lambda_normal, step.lambda_tangent, step.drift)
         )
         rates, slips, acceleration = self._stage(x, normal, tangent, u, p)
+        size = self._size(x)
         return {
             "x": x,
             "lambda_normal": normal,
             "acceleration": acceleration.T,
             **_parts("drift", drift),
-            **_parts("gap_rate", rates.T),
-            **self._friction(slips.T, tangent, str),
+            **_parts("gap_rate", _moving(rates.T, size)),
+            **self._friction(_moving(slips.T, size), tangent, str),
         }
 
     def _nodes(self, step: ContactStep, p: np.ndarray) -> Values:
         """Values at the left boundaries of all elements, one row each."""
         before, after, slips = self._node(step.x_minus, step.x_left, p)
+        size = self._size(step.x_left)
         restitution = np.where((-self._rest > before.T) | (self._rest == 0.0), self._restitution, 0.0)
         return {
             "v_plus": step.x_left[:, self._system.n_q :],
             "Lambda_normal": step.Lambda_normal,
-            **_parts("Y", after.T + restitution * before.T),
-            **self._friction(slips.T, step.Lambda_tangent, str.capitalize),
+            **_parts("Y", _moving(after.T + restitution * before.T, size)),
+            **self._friction(_moving(slips.T, size), step.Lambda_tangent, str.capitalize),
         }
+
+    def _size(self, x: np.ndarray) -> float:
+        """Of the velocities of states (m, n_x)."""
+        return 1.0 + float(np.abs(x[:, self._system.n_q :]).max(initial=0.0))
 
     def _friction(self, slips: np.ndarray, force: np.ndarray, rename: Callable[[str], str]) -> Values:
         found: Values = {}
@@ -150,6 +158,10 @@ class Filling:
             values = CONES[cone_of(contact, self._cone)](slips[:, part], force[:, part] / weight)
             found |= {f"{rename(name)}[{contact.name}]": value for name, value in values.items()}
         return found
+
+
+def _moving(velocity: np.ndarray, size: float) -> np.ndarray:
+    return np.where(np.abs(velocity) <= REST * size, 0.0, velocity)
 
 
 def places_of(problem: Transcription) -> dict[str, np.ndarray]:

@@ -89,12 +89,13 @@ class ContactModes:
         return self._watched[modes]
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
-        """Violations that are rounding, for guards (4 n_c, samples) on elements of length h."""
+        """Violations that are rounding, or there from the start, for guards (4 n_c, samples) on lengths h."""
         n_c = self.frames.count
         force = 1.0 + np.abs(y[: n_c + self.frames.weights.size]).max(initial=0.0)
         gaps, slips = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[:n_c], guards[2 * n_c : 3 * n_c]))
         noise = 1e-9 * force + 1e-14 * slips / h
-        return np.repeat([1e-11 * gaps, noise, 1e-11 * slips, noise * force], n_c)
+        rounding = np.repeat([1e-11 * gaps, noise, 1e-11 * slips, noise * force], n_c)
+        return np.asarray(rounding + np.maximum(0.0, -guards[:, 0]))
 
     def nearest(self) -> np.ndarray:
         """Relative times (4 n_c,) before which a violation means a wrong mode: forces change with the mode at once."""
@@ -136,8 +137,10 @@ class ContactModes:
         assert node.detail is not None
         return self._algebraic(node.x_left, u, p, self._solver.in_modes(node.detail, modes))
 
-    def pivots(self, node: Node, modes: Mode, guard: int, y: np.ndarray) -> list[Mode]:
+    def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
         """Modes to try when a guard is violated at once, the likeliest first."""
+        if guard is None:
+            return []
         c, kind = guard % self.frames.count, guard // self.frames.count
         local: LocalProblem = node.detail
         part, width = self.frames.tangents[c], self.frames.width(c)
@@ -203,7 +206,10 @@ class ContactModes:
         before = jacobian @ x[n_q:]
         response = np.linalg.solve(mass, jacobian.T)
         problem = impact_problem(frames, jacobian @ response, before, closed, self.rest_velocity)
-        found = self._solver.solve(problem)
+        plain = [CLOSED if c in closed else FREE for c in range(frames.count)]
+        # Without friction impulses are unique as far as they matter, and those of all closed contacts the likeliest.
+        frictionless = all(not frames.width(c) for c in closed)
+        found = self._solver.solve(problem, [plain] if frictionless else [])
         if found is None:
             return x, np.zeros(before.size), "no admissible impact"
         after = np.concatenate([x[:n_q], x[n_q:] + response @ found.forces])

@@ -81,23 +81,24 @@ class Walk:
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
             plain = self._plain(modes, y)
-            if plain is None:
-                return self._failure("Newton's method did not converge", self.model.places(modes))
-            crossing = self._first_crossing(plain)
-            if crossing is not None and not crossing.at_start:
+            crossing = None if plain is None else self._first_crossing(plain)
+            if plain is not None and crossing is not None and not crossing.at_start:
                 found = self._until(plain, crossing)
                 if isinstance(found, Outcome):
                     return found
                 crossing = found
-            if crossing is None:
+            if plain is not None and crossing is None:
                 return Outcome(run=plain, node=node)
-            pivots = self.model.pivots(node, modes, crossing.guard, y) if node.detail is not None else []
+            guard = None if crossing is None else crossing.guard
+            pivots = self.model.pivots(node, modes, guard, y) if node.detail is not None else []
             following = [new for new in pivots if new not in seen]
             if not following:
                 break
             modes = following[0]
             y = self.model.guess(node, modes, self.u, self.p)
-        name, kind = self.model.describe(crossing.guard) if crossing else ("", "")
+        if crossing is None:
+            return self._failure("Newton's method did not converge", self.model.places(modes))
+        name, kind = self.model.describe(crossing.guard)
         return self._failure(f"no consistent mode of {name!r} ({kind})", name)
 
     def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
@@ -107,10 +108,10 @@ class Walk:
             self.node.x_left, modes, y, self.length / self.free, self.free, (self.u, self.p, masks)
         )
         if found is not None:
-            run, guards = found
-            if self._is_clear(guards[self.model.watched(modes)]) and self._upright(run) is run:
-                self._calm = run
-            return run
+            smooth, guards = found
+            if self._is_clear(guards[self.model.watched(modes)]) and self._upright(smooth) is smooth:
+                self._calm = smooth
+            return smooth
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
         for _ in range(12):
@@ -261,7 +262,6 @@ class Walk:
         for _ in range(DIPS):
             times, values = self._with_dips(times, values, watched, sample)
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
-        tolerance = tolerance + np.maximum(0.0, -values[:, 0])
         bad = (values < -tolerance[:, None]) & watched[:, None]
         bad[list(blind)] = False
         if not bad.any():

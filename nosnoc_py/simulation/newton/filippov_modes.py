@@ -64,6 +64,7 @@ class FilippovModes:
             flow=dcs.flow,
             rows=ca.vertcat(*rows),
             guards=ca.vertcat(self._edges.side(a, weights), b),
+            known_at_nodes=False,
         )
         arguments = [dcs.z, dcs.x, dcs.u, dcs.p, closed]
         jacobian = ca.jacobian(self.equations.rows, dcs.z)
@@ -99,9 +100,11 @@ class FilippovModes:
         return self._watched[modes]
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
-        """Violations that are rounding."""
+        """Violations that are rounding; of sides a also what drift has left at the start."""
         sizes = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[: self._count], guards[self._count :]))
-        return np.repeat([scale * size for scale, size in zip((1e-11, 1e-9), sizes, strict=True)], self._count)
+        rounding = np.repeat([scale * size for scale, size in zip((1e-11, 1e-9), sizes, strict=True)], self._count)
+        rounding[: self._count] += np.maximum(0.0, -guards[: self._count, 0])
+        return rounding
 
     def nearest(self) -> np.ndarray:
         """Relative times before which a violation means a wrong mode."""
@@ -145,12 +148,13 @@ class FilippovModes:
                 break
         return y
 
-    def pivots(self, node: Node, modes: Mode, guard: int, y: np.ndarray) -> list[Mode]:
+    def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
         """All candidates; first what the violated guard asks for."""
-        k = guard % self._count
-        changed = list(modes)
-        changed[k] = 1 - changed[k]
         candidates: list[Mode] = node.detail
+        if guard is None:
+            return candidates
+        changed = list(modes)
+        changed[guard % self._count] = 1 - changed[guard % self._count]
         first = tuple(changed)
         return [first, *candidates] if first in candidates else candidates
 

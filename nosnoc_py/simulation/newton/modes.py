@@ -78,8 +78,8 @@ class Modes(Protocol):
     def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Algebraic unknowns right after a node in other modes."""
 
-    def pivots(self, node: Node, modes: Mode, guard: int, y: np.ndarray) -> list[Mode]:
-        """Modes to try when a guard is violated at once, the likeliest first."""
+    def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
+        """Modes to try when a guard is violated at once, or (None) when Newton's method fails, the likeliest first."""
 
     def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
         """Modes to try first after an event."""
