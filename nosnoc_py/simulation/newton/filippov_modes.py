@@ -159,7 +159,7 @@ class FilippovModes:
         return [first, *candidates] if first in candidates else candidates
 
     def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
-        """Modes to try first after an event, as the list `hint` of `node`: what arrived takes over, what left is gone."""
+        """Modes to try first after an event: what arrived takes over, what left is gone."""
         if guard is None:
             return modes
         k, found = guard % self._count, list(modes)
