@@ -15,9 +15,9 @@ import nosnoc_py as ns
 from models import bouncing_ball, falling_rod, two_balls_spring
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
-from nosnoc_py.simulation.event_driven.phase import Flow
 from nosnoc_py.simulation.event_driven.propagation import between, transition
 from nosnoc_py.simulation.event_driven.smoothness import Passage
 from nosnoc_py.simulation.event_driven.variations import Variations

@@ -1,1 +1,1 @@
-"""The referee: event-driven simulation of contact mechanics, which shares no code with the finite elements."""
+"""The referee: event-driven simulation of contacts and Filippov systems, which shares no code with finite elements."""

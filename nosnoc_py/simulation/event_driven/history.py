@@ -11,21 +11,27 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.contact_problem import LocalSolver
-from nosnoc_py.simulation.event_driven.guards import GAP, rounding
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
-from nosnoc_py.simulation.event_driven.node import RESTING, Node, Nodes
+from nosnoc_py.simulation.event_driven.contacts import Contacts
+from nosnoc_py.simulation.event_driven.filippov.model import Filippov
+from nosnoc_py.simulation.event_driven.guards import RESTING
+from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase, PhaseRun, Step
+from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
+from nosnoc_py.simulation.event_driven.protocol import Model
+from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # So many impacts within so many seconds, the last one a bounce slower than this [m/s], are the end of an infinite
 # sequence: lower bounces are lost in the rounding of the gap.
 ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
 # Events one after the other at one instant.
 MOST_AT_ONCE = 50
+# So many of so many phases that end at once: rounding decides what happens.
+MOST_RETRIES = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,7 +54,7 @@ class History:
         One before every phase; one more where the motion ends at a node.
     phases : tuple of Phase
     flows : tuple of Flow
-        The control law of every phase.
+        The motion under the control law of every phase.
     t, x
         The end.
     status, message
@@ -57,7 +63,7 @@ class History:
 
     nodes: tuple[Node, ...]
     phases: tuple[Phase, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[Any, ...]
     t: float
     x: np.ndarray
     p: np.ndarray
@@ -78,14 +84,16 @@ class History:
 class Referee:
     """Simulates one system; built once."""
 
-    def __init__(self, system: CLS, options: EventDriven) -> None:
-        if not isinstance(system, CLS):
-            raise OptionError(
-                f"EventDriven simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate "
-                "it with method=ns.FESD(...) and small steps."
-            )
-        self.system, self.options, self.mechanics = system, options, Mechanics(system)
-        self.solver = LocalSolver(self.mechanics.frames)
+    def __init__(self, system: Described, options: EventDriven) -> None:
+        self.system, self.options = system, options
+        self.model: Model = _model_of(system)
+
+    @property
+    def mechanics(self) -> Mechanics:
+        """Numbers of a contact system."""
+        if not isinstance(self.model, Contacts):
+            raise OptionError(f"mechanics of contacts: expected a CLS, given a {type(self.system).__name__}.")
+        return self.model.mechanics
 
     def run(
         self,
@@ -105,16 +113,22 @@ class Referee:
         Parameters
         ----------
         modes : tuple of int, optional
-            Modes of the contacts before the start; closed ones with gap rates up to `drift` [m/s] stay closed.
+            Modes before the start. Of contacts: closed ones with gap rates up to `drift` [m/s] stay closed. Of Filippov
+            systems those of `filippov.laws`.
         deadline : float
             On the clock of `time.monotonic`.
         """
         loop = _Loop(self, control, p, deadline, callback)
-        regime = None
-        if modes is not None:
-            direction = np.zeros(self.mechanics.n_t)
-            regime = Regime(frames=self.mechanics.frames, modes=modes, direction=direction)
+        regime = None if modes is None else self.model.regime(modes)
         return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+
+
+def _model_of(system: Described) -> Model:
+    if isinstance(system, CLS):
+        return Contacts(system)
+    if isinstance(system, PSS | Heaviside | PDS):
+        return Filippov(system)
+    raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
 
 
 class _Loop:
@@ -132,11 +146,12 @@ class _Loop:
         self.deadline, self.callback = deadline, callback
         self.nodes: list[Node] = []
         self.phases: list[Phase] = []
-        self.flows: list[Flow] = []
-        self.impacts: list[float] = []
+        self.flows: list[Any] = []
+        self.counted: list[float] = []
+        self.at_once: list[int] = []
         self.stiff = False
 
-    def run(self, x: np.ndarray, start: float, end: float, regime: Regime | None, drift: float) -> History:
+    def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
         """Piece by piece of the control."""
         self.t, self.x, self.regime, self.drift = start, x, regime, drift
         breaks = self.control.breaks
@@ -146,16 +161,16 @@ class _Loop:
                 return self._history(status, message)
         return self._history(Status.SOLVED, "")
 
-    def _flow(self, low: float, high: float) -> Flow:
+    def _flow(self, low: float, high: float) -> Any:
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
             u = self.control(0.5 * (low + high), np.zeros(0))
             law = lambda t, x: u  # noqa: E731
-        return Flow(self.referee.mechanics, self.referee.options, law, self.p)
+        return self.referee.model.flow(self.referee.options, law, self.p)
 
-    def _piece(self, flow: Flow, end: float) -> tuple[Status, str]:
+    def _piece(self, flow: Any, end: float) -> tuple[Status, str]:
         """Nodes and phases until `end`."""
-        crossing = Nodes(flow, self.referee.solver)
+        crossing = self.referee.model.crosser(flow)
         ended: Phase | None = None
         while True:
             node = crossing.cross(self.t, self.x, self.regime, ended, self.drift)
@@ -169,6 +184,7 @@ class _Loop:
             self.flows.append(flow)
             self.t, self.x, self.regime = phase.t, phase.x, phase.regime
             self.stiff = self.stiff or phase.stiff
+            self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
             if phase.failure:
                 return Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
             ended = phase if phase.crossing is not None else None
@@ -177,14 +193,9 @@ class _Loop:
             if over or stopped is not Status.SOLVED:
                 return stopped, ""
 
-    def _phase(self, flow: Flow, node: Node, end: float) -> Phase:
+    def _phase(self, flow: Any, node: Node, end: float) -> Phase:
         regime = node.regime
-        assert regime is not None
-        sample = flow.sample(regime, node.t, node.after)
-        n_c = self.referee.mechanics.n_c
-        inertia = regime.inertia(flow.look(node.t, node.after))
-        armed = sample.guards > rounding(regime, sample.forces[None], inertia)
-        armed[GAP * n_c : (GAP + 1) * n_c] |= sample.rates[:n_c] > RESTING
+        armed = flow.armed(regime, node.t, node.after)
         return PhaseRun(flow, regime, node.t, node.after, end, armed, stiff=self.stiff).run(self._is_over)
 
     def _is_over(self) -> bool:
@@ -204,17 +215,19 @@ class _Loop:
         if node.status is not Status.SOLVED:
             return node.status, node.message
         if node.grazing and options.grazing == "stop":
-            return Status.GRAZING, f"at {node.grazing}"
+            return Status.GRAZING, node.message or f"at {node.grazing}"
         if len(self.nodes) > MOST_AT_ONCE and self.nodes[-MOST_AT_ONCE].t >= node.t:
             return Status.STEP_FAILED, f"{MOST_AT_ONCE} changes of modes at one instant"
-        if node.impact is None:
+        if len(self.at_once) > MOST_RETRIES and self.at_once[-1] - self.at_once[-1 - MOST_RETRIES] < MOST_AT_ONCE:
+            return Status.ZENO, "the modes change again and again at once: there seem to be infinitely many switches"
+        if not node.counted:
             return Status.SOLVED, ""
-        self.impacts.append(node.t)
+        self.counted.append(node.t)
         limits = [(options.max_impacts, options.impact_window)]
-        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact.bounce < SLOW else []
+        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact is not None and node.impact.bounce < SLOW else []
         for count, window in limits:
-            if len(self.impacts) > count and self.impacts[-1] - self.impacts[-1 - count] < window:
-                return Status.ZENO, f"{count} impacts within {window:g} s"
+            if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:
+                return Status.ZENO, f"{count} {'switches' if node.impact is None else 'impacts'} within {window:g} s"
         return Status.SOLVED, ""
 
     def _history(self, status: Status, message: str) -> History:

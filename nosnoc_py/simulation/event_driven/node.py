@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,65 +15,23 @@ from nosnoc_py.simulation.contact_problem import (
     acceleration_problem,
     impact_problem,
 )
-from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
+from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, RESTING, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import Look, Regime, inertia_of, regime_of
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase
+from nosnoc_py.simulation.event_driven.phase import Phase
+from nosnoc_py.simulation.event_driven.records import Impact as Impact
+from nosnoc_py.simulation.event_driven.records import Node as Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 
-# Gaps [m] below this are closed, rates [m/s] below it are zero.
+# Gaps [m] below this are closed.
 TOUCHING = 1e-9
-RESTING = 1e-9
 # A slip in space that is faster than this [m/s] when its direction has turned by a right angle has not ended.
 TURNING = 1e-6
 # Approaches [m/s] above this, by impulses that change them by more than this, are an event.
 IMPACT = 1e-6
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Impact:
-    """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
-
-    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is.
-    """
-
-    modes: tuple[int, ...]
-    impulses: np.ndarray
-    restitution: np.ndarray
-    energy_gain: float
-    bounce: float = np.inf
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
-    """The transition from one phase to the next.
-
-    Attributes
-    ----------
-    t : float
-    before, after : (n_x,)
-    trigger : int or None
-        The guard that was crossed (5 n_c).
-    impact : Impact or None
-    regime : Regime or None
-        None where no motion goes on: `status` and `message` say why.
-    events : tuple of Event
-    grazing : str
-        The contact that is touched without speed and left again, or "".
-    """
-
-    t: float
-    before: np.ndarray
-    after: np.ndarray
-    trigger: int | None = None
-    impact: Impact | None = None
-    regime: Regime | None = None
-    events: tuple[Event, ...] = ()
-    grazing: str = ""
-    status: Status = Status.SOLVED
-    message: str = ""
 
 
 class Nodes:
@@ -140,7 +98,7 @@ class Nodes:
             energy_gain=gain,
             bounce=max(thrown, default=np.inf),
         )
-        return replace(node, after=after, impact=impact)
+        return replace(node, after=after, impact=impact, counted=True)
 
     def _next(
         self, node: Node, before: Regime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray

@@ -12,9 +12,13 @@ from nosnoc_py.options import Options
 class EventDriven(Options):
     """Event-driven simulation: smooth motion between events by a Runge-Kutta method of high order.
 
-    In each phase the closed contacts satisfy their constraints at the level of accelerations (stick: no tangential
-    acceleration either; slip: friction of full size against it). A phase ends where a gap closes, a normal force
-    vanishes, a slip ends, or a sticking contact reaches its cone. Impacts obey FESD-J, Eq. 11.
+    Filippov systems (`PSS`, `Heaviside`, `PDS`): a phase keeps to the interior of regions, to the surfaces the motion
+    slides on, and to active constraints; it ends where a switching function becomes zero or a multiplier leaves its
+    range. On several surfaces of one partition the weights of regions are products of step functions.
+
+    Contact mechanics (`CLS`): in each phase the closed contacts satisfy their constraints at the level of accelerations
+    (stick: no tangential acceleration either; slip: friction of full size against it). A phase ends where a gap closes,
+    a normal force vanishes, a slip ends, or a sticking contact reaches its cone. Impacts obey FESD-J, Eq. 11.
 
     Parameters
     ----------
@@ -31,11 +35,12 @@ class EventDriven(Options):
         Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 an infinite
         sequence of impacts ends the simulation. The default is that of FESD-J in simulation.
     max_impacts : int
-        More impacts within `impact_window` [s] end the simulation.
+        More impacts, or switches, within `impact_window` [s] end the simulation.
     impact_window : float
     grazing : {"stop", "continue"}
-        What to do where a contact is touched without speed and left again: the motion goes on continuously, but small
-        changes of the data make an impact of it or none.
+        What to do where a contact or a surface is touched without speed and left again: the motion goes on
+        continuously, but small changes of the data make an impact or a switch of it, or none. The same where a
+        Filippov system has several motions (a repulsive surface): the first in the order crossing, sliding, leaving.
     """
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)

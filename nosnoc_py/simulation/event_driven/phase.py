@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
-from nosnoc_py.simulation.event_driven.guards import Crossing, Sample, Search, rounding, sample
-from nosnoc_py.simulation.event_driven.mechanics import GROWN, Look, Mechanics, Regime
-from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.protocol import Flow
+from nosnoc_py.simulation.event_driven.search import Crossing, Search
 
 # Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
 STABILITY_LIMIT = 6.1
 STIFF_STEPS = 15
-# Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
-INCREMENT = 1e-8
-# Smaller states are zero: the squares of their errors would underflow in SciPy's norm.
+# Smaller states and rates are zero: the squares of their errors would underflow in SciPy's norm.
 TINY = 1e-50
 # So many steps in a row, all shorter than this share of what is left, stand on a jump of the control or of a force. A
 # slip in space starts and ends with steps that are as short, but not with so many.
@@ -33,7 +30,7 @@ CORRECTIONS = 4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Step:
-    """One step of the integrator, at the times t (8,): states, contact forces, gap rates and slip velocities."""
+    """One step of the integrator, at the times t (8,): states, and forces and rates as in a `Sample`."""
 
     t: np.ndarray
     x: np.ndarray
@@ -47,8 +44,8 @@ class Phase:
 
     Attributes
     ----------
-    start, regime : Regime
-        At the beginning, and with the directions of slip of the last step.
+    start, regime
+        The regime at the beginning, and as the last step left it (directions of slip, say).
     steps : tuple of Step
     t, x
         The end.
@@ -60,13 +57,13 @@ class Phase:
     failure : str
         Why the integrator gave up, if it did.
     finite : bool
-        Whether the accelerations had values where it did.
+        Whether the rates of the state had values where it did.
     length : float
         Of the step in which the crossing was found [s].
     """
 
-    start: Regime
-    regime: Regime
+    start: Any
+    regime: Any
     steps: tuple[Step, ...]
     t: float
     x: np.ndarray
@@ -78,79 +75,37 @@ class Phase:
     length: float = 0.0
 
 
-class Flow:
-    """The smooth motion of a system under one control law, in any regime."""
-
-    def __init__(
-        self,
-        mechanics: Mechanics,
-        options: EventDriven,
-        control: Callable[[float, np.ndarray], np.ndarray],
-        p: np.ndarray,
-    ) -> None:
-        self.mechanics, self.options, self.control, self.p = mechanics, options, control, p
-
-    def look(self, t: float, x: np.ndarray) -> Look:
-        """Numbers of the system."""
-        return self.mechanics.look(x, self.control(t, x), self.p)
-
-    def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
-        """dx/dt (2 n_q,); NaN where the contact forces have no value."""
-        look = self.look(t, x)
-        return np.concatenate([look.velocity, regime.motion(look)[0]])
-
-    def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:
-        """Guards, forces and rates."""
-        return sample(self.look(t, x), regime)
-
-    def project(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
-        """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
-        if not regime.rows.size:
-            return x
-        look, n_q = self.look(t, x), self.mechanics.n_q
-        closed = regime.closed
-        moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
-        x = np.concatenate([x[:n_q] - moved, x[n_q:]])
-        look, rows = self.look(t, x), regime.rows
-        pushed = look.response[:, rows] @ _least(look.delassus[np.ix_(rows, rows)], look.rates[rows])
-        return np.concatenate([x[:n_q], x[n_q:] - pushed])
-
-
-def _least(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-12)[0])
-
-
 class PhaseRun:
-    """Integrates one regime; the directions of slip in it follow the motion from step to step.
+    """Integrates one regime; what it remembers (directions of slip, say) follows the motion from step to step.
 
     Parameters
     ----------
     flow : Flow
-    regime : Regime
+    regime
+        One of the system's.
     t, x
         The beginning.
     end : float
         Where to stop if nothing happens [s].
-    armed : (5 n_c,) bool
+    armed : (n_g,) bool
         Guards that are about to be positive.
     stiff : bool
         Whether to begin with Radau.
     """
 
     def __init__(
-        self, flow: Flow, regime: Regime, t: float, x: np.ndarray, end: float, armed: np.ndarray, *, stiff: bool
+        self, flow: Flow, regime: Any, t: float, x: np.ndarray, end: float, armed: np.ndarray, *, stiff: bool
     ) -> None:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
-        look = flow.look(t, x)
-        self.inertia, self.starts, self.finite = regime.inertia(look), regime.slowest(look.rates) < GROWN, True
+        self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
         self.tiny = 0
         self.steps: list[Step] = []
 
     def run(self, is_over: Callable[[], bool]) -> Phase:
         """Integrate until a guard crosses zero, or to the end; `is_over` says when the time limit has come."""
         if not np.isfinite(self.flow.rhs(self.regime, self.t, self.x)).all():
-            return self._ended(failure="the accelerations are not finite", finite=False)
+            return self._ended(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over():
             self.finite = True
@@ -163,15 +118,16 @@ class PhaseRun:
             if crossing is not None:
                 return self._at(crossing, dense)
             self.steps.append(step)
-            self.armed = self.armed | (guards[-1] > rounding(self.regime, step.forces, self.inertia))
+            self.armed = self.armed | (guards[-1] > self.flow.rounding(self.regime, step.forces, self.inertia))
             self._go_on()
             if self._is_stuck(step):
                 return self._ended(failure=STUCK)
         return self._ended()
 
     def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
-        noise = rounding(self.regime, step.forces, self.inertia)
-        search = Search(noise=noise, look=lambda s: self.flow.sample(self.regime, s, dense(s)))
+        noise = self.flow.rounding(self.regime, step.forces, self.inertia)
+        look = lambda s: self.flow.sample(self.regime, s, dense(s))  # noqa: E731
+        search = Search(noise=noise, look=look, distances=self.flow.distances)
         return search.first(step.t, guards, step.rates, self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:
@@ -201,13 +157,12 @@ class PhaseRun:
         )
 
     def _go_on(self) -> None:
-        """Project the state, let the directions of slip follow, and change the integrator in a stiff phase."""
+        """Project the state, let the regime follow, and change the integrator in a stiff phase."""
         solver, flow = self.solver, self.flow
         self.t, y = float(solver.t), _flushed(flow.project(self.regime, solver.t, solver.y))
-        rates = flow.look(self.t, y).rates
-        self.x, self.regime = y, self.regime.turned(rates)
+        self.x, self.regime = y, flow.turned(self.regime, self.t, y)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
-        grown = self.starts and not self.regime.slowest(rates) < GROWN
+        grown = self.starts and not flow.starts(self.regime, self.t, y)
         self.starts = self.starts and not grown
         self.stiff = self.stiff or self.slow >= STIFF_STEPS
         if (grown or self.slow >= STIFF_STEPS) and solver.status == "running":
@@ -231,17 +186,14 @@ class PhaseRun:
         return DOP853(self._rate, t, x, end, **shared)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
-        rate = self.flow.rhs(self.regime, t, x)
+        rate = _flushed(self.flow.rhs(self.regime, t, x))
         self.finite = self.finite and bool(np.isfinite(rate).all())
         return rate
 
     def _jacobian(self, t: float, x: np.ndarray) -> np.ndarray:
         """Forward differences (n_x, n_x); with those of SciPy, increments of what has no influence overflow in time."""
-        increments = INCREMENT * np.maximum(1.0, np.abs(x))
-        if self.starts:
-            increments[x.size // 2 :] = 1e-3 * self.regime.slowest(self.flow.look(t, x).rates)
         here, columns = self._rate(t, x), []
-        for i, increment in enumerate(increments):
+        for i, increment in enumerate(self.flow.increments(self.regime, t, x, starts=self.starts)):
             near = x.copy()
             near[i] += increment
             columns.append((self._rate(t, near) - here) / (near[i] - x[i]))
@@ -255,10 +207,10 @@ class PhaseRun:
             if self.finite:
                 raise
             solver.status, message = "failed", None
-        return str(message) if self.finite else "the accelerations are not finite"
+        return str(message) if self.finite else self.flow.not_finite
 
     def _read(self, low: float, high: float, dense: Any) -> tuple[Step, np.ndarray]:
-        """Samples of one step, and their guards (8, 5 n_c)."""
+        """Samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
         samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]

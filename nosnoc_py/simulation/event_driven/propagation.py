@@ -8,8 +8,15 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
+from nosnoc_py.simulation.event_driven.protocol import Flow
 
 Array = np.ndarray
+# Two events that are closer than this [s] are one: a change of the data may exchange them.
+SIMULTANEOUS = 1e-6
+# An event that is closer than this [s] to a time that is fixed may fall on its other side.
+FIXED = 1e-9
+# Speeds, and rates of guards, below this have no direction.
+SLOW = 1e-6
 # Gauss-Legendre with six stages, order 12: the steps of the simulation are seldom halved.
 STAGES = 6
 # A transition matrix may change by this when its interval is halved, relative to its largest entry and to 1.
@@ -37,6 +44,18 @@ def between(step: Step, t: float) -> Array:
     return np.asarray(shares @ step.x / shares.sum())
 
 
+def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
+    """Guards that cross zero within `horizon` [s] of the end of a phase, as far as their rates can tell."""
+    back = max(phase.t - SIMULTANEOUS, float(phase.steps[0].t[0])) if phase.steps else phase.t
+    if not back < phase.t:
+        return []
+    old = flow.sample(phase.regime, back, state_at(phase, back)).guards
+    new = flow.sample(phase.regime, phase.t, phase.x).guards
+    watched = np.flatnonzero(np.isfinite(old) & np.isfinite(new))
+    ahead = new[watched] + horizon * (new[watched] - old[watched]) / (phase.t - back)
+    return [int(i) for i in watched[ahead <= 0.0]]
+
+
 def transition(
     slope: Callable[[float], Array], low: float, high: float, halvings: int = MOST_HALVINGS, last: float = np.inf
 ) -> Array:
@@ -61,7 +80,10 @@ def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Ar
     slopes = np.array([slope(low + h * c) for c in NODES])
     n = slopes.shape[1]
     coupling = np.einsum("ij,ikl->ikjl", h * MATRIX, slopes).reshape(STAGES * n, STAGES * n)
-    stages = np.linalg.solve(np.eye(STAGES * n) - coupling, slopes.reshape(STAGES * n, n)).reshape(STAGES, n, n)
+    try:
+        stages = np.linalg.solve(np.eye(STAGES * n) - coupling, slopes.reshape(STAGES * n, n)).reshape(STAGES, n, n)
+    except np.linalg.LinAlgError:  # of slopes that overflow: a motion that escapes in finite time
+        return np.full((n, n), np.nan)
     return np.asarray(np.eye(n) + h * np.tensordot(WEIGHTS, stages, axes=1))
 
 

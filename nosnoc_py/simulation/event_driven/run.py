@@ -12,6 +12,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.common import energy_note, seconds_of
 from nosnoc_py.simulation.contact_frames import ContactFrames, frames_of
+from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import NODES
@@ -20,6 +21,7 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 
 # Rows of a control that is no constant between breaks, in the trajectory.
@@ -27,7 +29,7 @@ CONTROL_ROWS = 200
 
 
 def run(
-    system: CLS,
+    system: Described,
     *,
     x0: Any,
     duration: float,
@@ -53,11 +55,15 @@ def run(
     deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     history = Referee(system, method).run(start, control, parameters, deadline=deadline, callback=callback)
     trajectory = trajectory_of(system, history, control)
-    return replace(trajectory, sensitivity=sensitivity_of(system, history, control)) if sensitivities else trajectory
+    if not sensitivities:
+        return trajectory
+    if isinstance(system, CLS):
+        return replace(trajectory, sensitivity=sensitivity_of(system, history, control))
+    return replace(trajectory, sensitivity=filippov_sensitivity(system, history, control))
 
 
-def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory:
-    """A trajectory with events, dense output and contact forces from a history."""
+def trajectory_of(system: Described, history: History, control: Control) -> Trajectory:
+    """A trajectory with events, dense output and contact forces or multipliers from a history."""
     grid = control_grid(control, history)
     common: dict[str, Any] = {
         "state_names": system.state_names,
@@ -83,7 +89,7 @@ def trajectory_of(system: CLS, history: History, control: Control) -> Trajectory
     interpolant = RungeKuttaInterpolant(
         t_left=t_left, h=h, c=NODES[1:], x_left=x_left, x_stages=stages, x_initial=x_initial
     )
-    series, units = _series(frames_of(system), history)
+    series, units = _series(frames_of(system), history) if isinstance(system, CLS) else (_multipliers(history), {})
     units = {**system.units, **units}
     return Trajectory(t=t, x=x, interpolant=interpolant, series=series, units=units, **common)
 
@@ -123,6 +129,17 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
     return {name: series for name, (series, _) in found.items()}, {name: unit for name, (_, unit) in found.items()}
 
 
+def _multipliers(history: History) -> dict[str, Series]:
+    """Multipliers, what they belong to and algebraic variables over the steps, by the names of FESD."""
+    laws, steps = history.flows[0].laws, history.steps
+    t = np.concatenate([step.t for step in steps])
+    x, s = (np.concatenate([getattr(step, name) for step in steps]) for name in ("x", "forces"))
+    values = np.array(
+        [laws.series(s_k, np.concatenate([x_k, history.p]))[0][:, 0] for s_k, x_k in zip(s, x, strict=True)]
+    )
+    return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
+
+
 def _directions(frames: ContactFrames) -> list[tuple[str, str]]:
     """Kind and label of every direction, normals first."""
     tangents = [
@@ -134,10 +151,12 @@ def _directions(frames: ContactFrames) -> list[tuple[str, str]]:
 
 
 def _told(history: History) -> str:
-    """Why it ended, what was touched without speed, and energy that came from nowhere."""
+    """Why it ended, what was touched without speed or is not unique, and energy that came from nowhere."""
     said = [history.message] if history.message else []
-    touched = [node for node in history.nodes if node.grazing]
+    touched = [node for node in history.nodes if node.grazing and not node.message]
     if touched and history.status is not Status.GRAZING:
         said.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
+    open_ = [node for node in history.nodes if node.message and node.message != history.message]
+    said += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
     gain = sum(max(0.0, node.impact.energy_gain) for node in history.nodes if node.impact is not None)
     return "; ".join(said + energy_note(gain))

@@ -16,17 +16,18 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Regime
 from nosnoc_py.simulation.event_driven.node import Node
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import between, state_at, transition
+from nosnoc_py.simulation.event_driven.phase import Phase, Step
+from nosnoc_py.simulation.event_driven.propagation import SLOW, between, state_at
 from nosnoc_py.simulation.event_driven.slopes import control_rate, slope_of
-from nosnoc_py.simulation.event_driven.smoothness import FIXED, SLOW, Passage, imminent
+from nosnoc_py.simulation.event_driven.smoothness import Passage
 from nosnoc_py.simulation.event_driven.variations import Motion, Variations
+from nosnoc_py.simulation.event_driven.walk import Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
-from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 
@@ -53,31 +54,12 @@ def sensitivity_of(system: CLS, history: History, control: Control) -> Sensitivi
     return _Walk(Variations(system), history, control).run()
 
 
-class _Walk:
-    """Carries dw / d(x0, p) from node to node; NaN from the first one on that is not smooth."""
+class _Walk(Walk):
+    """The walk of a contact system."""
 
     def __init__(self, variations: Variations, history: History, control: Control) -> None:
-        self.variations, self.history, self.control = variations, history, control
-        self.flags: list[str] = []
-
-    def run(self) -> Sensitivity:
-        """Phase by phase."""
-        n_x, n_w = self.variations.n_x, self.variations.n_w
-        W, delays = np.eye(n_w), [np.zeros((0, n_w))]
-        for k, node in enumerate(self.history.nodes):
-            W, delay = self._cross(k, node, W)
-            delays += [delay[None, :]] * len(node.events)
-            if k < len(self.history.phases):
-                W = self._along(self.history.phases[k], self.history.flows[k], W)
-        self._end()
-        made, times = (np.full_like(W, np.nan) if self.flags else W), np.concatenate(delays)
-        return Sensitivity(
-            x0=made[:n_x, :n_x],
-            p=made[:n_x, n_x:],
-            event_times_x0=times[:, :n_x],
-            event_times_p=times[:, n_x:],
-            flags=tuple(self.flags),
-        )
+        super().__init__(variations.n_x, variations.n_w, history, control)
+        self.variations = variations
 
     def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
         """Variations after a node, and of its time."""
@@ -190,37 +172,18 @@ class _Walk:
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
 
+    def _until(self, phase: Phase) -> float:
+        return phase.t if phase.crossing is None else _last(phase, phase.crossing.guard)
+
     def _along(self, phase: Phase, flow: Flow, W: Array) -> Array:
         """Variations at the end of a phase."""
-        if not np.isfinite(W).all():
-            return W
-        end = phase.t if phase.crossing is None else _last(phase, phase.crossing.guard)
-        for step in phase.steps:
-            low, high = float(step.t[0]), min(float(step.t[-1]), end)
-            if high > low:
-                W = transition(self._slope(phase, flow, step), low, high) @ W
-        if end < phase.t:
+        W, end = super()._along(phase, flow, W), self._until(phase)
+        if end < phase.t and np.isfinite(W).all():
             W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
         return W
 
     def _slope(self, phase: Phase, flow: Flow, step: Step) -> Callable[[float], Array]:
         return lambda t: self._motion(phase.start, flow, t, self._w(between(step, t))).rate_w
-
-    def _end(self) -> None:
-        """The end is a fixed time like a break of the control."""
-        history = self.history
-        if history.status is not Status.SOLVED:
-            self._flag(history.t, f"the simulation stopped: {history.status.value}")
-        elif history.phases:
-            phase, flow = history.phases[-1], history.flows[-1]
-            if phase.crossing is not None or imminent(phase, flow, FIXED):
-                self._flag(history.t, "an event at the end")
-
-    def _w(self, x: Array) -> Array:
-        return np.concatenate([x, self.history.p])
-
-    def _flag(self, t: float, *reasons: str) -> None:
-        self.flags += [f"t = {t:.9g}: {reason}" for reason in reasons]
 
 
 def _last(phase: Phase, trigger: int) -> float:

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK, Sample
+from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.node import TOUCHING, Node
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase
-from nosnoc_py.simulation.event_driven.propagation import state_at
+from nosnoc_py.simulation.event_driven.phase import Phase
+from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, imminent
+from nosnoc_py.simulation.event_driven.search import Sample
 
-# Two events that are closer than this [s] are one: a change of the data may exchange them.
-SIMULTANEOUS = 1e-6
-# An event that is closer than this [s] to a time that is fixed may fall on its other side.
-FIXED = 1e-9
-# Slips and approaches [m/s], and accelerations [m/s^2], below this have no direction.
-SLOW = 1e-6
 # Forces and impulses below this share of the largest one are zero.
 SMALL = 1e-8
 
@@ -177,15 +173,3 @@ class Passage:
     @property
     def _count(self) -> int:
         return len(self._names)
-
-
-def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
-    """Guards that cross zero within `horizon` [s] of the end of a phase, as far as their rates can tell."""
-    back = max(phase.t - SIMULTANEOUS, float(phase.steps[0].t[0])) if phase.steps else phase.t
-    if not back < phase.t:
-        return []
-    old = flow.sample(phase.regime, back, state_at(phase, back)).guards
-    new = flow.sample(phase.regime, phase.t, phase.x).guards
-    watched = np.flatnonzero(np.isfinite(old) & np.isfinite(new))
-    ahead = new[watched] + horizon * (new[watched] - old[watched]) / (phase.t - back)
-    return [int(i) for i in watched[ahead <= 0.0]]

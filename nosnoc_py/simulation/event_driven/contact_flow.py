@@ -1,0 +1,92 @@
+"""The smooth motion of a contact system between two events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.guards import GAP, RESTING, rounding, sample
+from nosnoc_py.simulation.event_driven.mechanics import GROWN, Look, Mechanics, Regime
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.protocol import INCREMENT
+from nosnoc_py.simulation.event_driven.search import Sample
+
+
+class Flow:
+    """The smooth motion of a contact system under one control law, in any regime: what a `PhaseRun` asks for."""
+
+    not_finite = "the accelerations are not finite"
+
+    def __init__(
+        self,
+        mechanics: Mechanics,
+        options: EventDriven,
+        control: Callable[[float, np.ndarray], np.ndarray],
+        p: np.ndarray,
+    ) -> None:
+        self.mechanics, self.options, self.control, self.p = mechanics, options, control, p
+
+    def look(self, t: float, x: np.ndarray) -> Look:
+        """Numbers of the system."""
+        return self.mechanics.look(x, self.control(t, x), self.p)
+
+    def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+        """dx/dt (2 n_q,); NaN where the contact forces have no value."""
+        look = self.look(t, x)
+        return np.concatenate([look.velocity, regime.motion(look)[0]])
+
+    @property
+    def distances(self) -> int:
+        """How many guards are gaps."""
+        return self.mechanics.n_c
+
+    def armed(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+        """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
+        sample, n_c = self.sample(regime, t, x), self.distances
+        armed = sample.guards > self.rounding(regime, sample.forces[None], self.inertia(regime, t, x))
+        armed[GAP * n_c : (GAP + 1) * n_c] |= sample.rates[:n_c] > RESTING
+        return armed
+
+    def inertia(self, regime: Regime, t: float, x: np.ndarray) -> float:
+        """What forces are compared with [kg]."""
+        return regime.inertia(self.look(t, x))
+
+    def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
+        """Violations of guards (5 n_c,) that are rounding."""
+        return rounding(regime, forces, inertia)
+
+    def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:
+        """The same modes with the directions of slip of this instant."""
+        return regime.turned(self.look(t, x).rates)
+
+    def starts(self, regime: Regime, t: float, x: np.ndarray) -> bool:
+        """Whether a slip in space is so slow that its direction is stiff."""
+        return regime.slowest(self.look(t, x).rates) < GROWN
+
+    def increments(self, regime: Regime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
+        """Differences of states (n_x,) for a Jacobian."""
+        made = INCREMENT * np.maximum(1.0, np.abs(x))
+        if starts:
+            made[self.mechanics.n_q :] = 1e-3 * regime.slowest(self.look(t, x).rates)
+        return np.asarray(made)
+
+    def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:
+        """Guards, forces and rates."""
+        return sample(self.look(t, x), regime)
+
+    def project(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+        """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
+        if not regime.rows.size:
+            return x
+        look, n_q = self.look(t, x), self.mechanics.n_q
+        closed = regime.closed
+        moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
+        x = np.concatenate([x[:n_q] - moved, x[n_q:]])
+        look, rows = self.look(t, x), regime.rows
+        pushed = look.response[:, rows] @ _least(look.delassus[np.ix_(rows, rows)], look.rates[rows])
+        return np.concatenate([x[:n_q], x[n_q:] - pushed])
+
+
+def _least(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.lstsq(matrix, right, rcond=1e-12)[0])

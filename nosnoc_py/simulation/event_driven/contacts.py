@@ -1,0 +1,34 @@
+"""Contact mechanics as the event-driven simulation sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nosnoc_py.simulation.contact_problem import LocalSolver
+from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
+from nosnoc_py.simulation.event_driven.node import Nodes
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.systems.cls import CLS
+
+
+class Contacts:
+    """A `Model` of a contact system."""
+
+    def __init__(self, system: CLS) -> None:
+        self.mechanics = Mechanics(system)
+        self.solver = LocalSolver(self.mechanics.frames)
+
+    def flow(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Flow:
+        """The motion under a control law."""
+        return Flow(self.mechanics, options, law, p)
+
+    def crosser(self, flow: Flow) -> Nodes:
+        """Impacts and changes of modes."""
+        return Nodes(flow, self.solver)
+
+    def regime(self, modes: tuple[int, ...]) -> Regime:
+        """Closed contacts have no direction of slip yet."""
+        return Regime(frames=self.mechanics.frames, modes=modes, direction=np.zeros(self.mechanics.n_t))

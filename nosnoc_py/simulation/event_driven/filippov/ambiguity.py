@@ -1,0 +1,74 @@
+"""Where surfaces of one partition meet: Filippov's convex combinations that products of step functions leave out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.filippov.candidates import Candidate
+from nosnoc_py.simulation.event_driven.filippov.laws import ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.regime import Flow, regime_of
+from nosnoc_py.systems.pss import PSS
+
+Array = np.ndarray
+# Singular values and residuals below this share of the largest number are zero.
+SMALL = 1e-10
+
+
+def told(flow: Flow, t: float, one: Candidate, touched: Array) -> str:
+    """A word where a motion on or at several surfaces of one partition is one of many; "" where it is not."""
+    laws = flow.laws
+    for part, regions in enumerate(laws.regions):
+        rows = np.flatnonzero(touched & (laws.parts == part))
+        if regions is None or rows.size < 2:
+            continue
+        names = " and ".join(laws.names[k] for k in rows)
+        flows, rest = _flows(flow, t, one, part, rows)
+        across = flow.functions(one.x)[1][rows, : laws.n_x]
+        if one.regime.on[rows].all():
+            if _moves(flows, across):
+                return (
+                    f"sliding on {names} leaves the convex combination open; the regions weigh as products of step "
+                    "functions"
+                )
+        elif _slides(flows, rest, across):
+            return f"other convex combinations than products of step functions could slide on {names}"
+    return ""
+
+
+def _flows(flow: Flow, t: float, one: Candidate, part: int, rows: Array) -> tuple[Array, Array]:
+    """Flows (n_x, n_f) of the regions that meet, and what else moves the state (n_x,)."""
+    laws, regime = flow.laws, one.regime
+    met = regime_of(laws, tuple(ON if k in rows else mode for k, mode in enumerate(regime.modes)))
+    w, u = np.concatenate([one.x, flow.p]), flow.control(t, one.x)
+    regions = laws.regions[part]
+    assert regions is not None
+    flows, signs = regions(one.look.s, w, u, met.masks)[0], _signs(laws, part)
+    own = np.flatnonzero(laws.parts == part)
+    alpha = one.look.s[own]
+    theta = np.where(signs > 0.0, alpha, 1.0 - alpha).prod(axis=1)
+    others = [k for k in range(own.size) if own[k] not in rows]
+    active = (signs[:, others] == regime.sign[own[others]]).all(axis=1)
+    return flows[:, active], one.look.rate - flows[:, active] @ theta[active]
+
+
+def _signs(laws: Laws, part: int) -> Array:
+    assert isinstance(laws.system, PSS)
+    return np.asarray(laws.system.modes[part].signs)
+
+
+def _moves(flows: Array, across: Array) -> bool:
+    """Whether convex combinations with the same rates across the surfaces move differently along them."""
+    fixed = np.vstack([across @ flows, np.ones(flows.shape[1])])
+    _, sizes, right = np.linalg.svd(fixed)
+    loose = right[int((sizes > SMALL * sizes.max()).sum()) :].T
+    return bool(np.abs(flows @ loose).max(initial=0.0) > SMALL * (1.0 + np.abs(flows).max()))
+
+
+def _slides(flows: Array, rest: Array, across: Array) -> bool:
+    """Whether a convex combination keeps the state on all the surfaces."""
+    from scipy.optimize import nnls  # not paid for by an import of the library
+
+    matrix = np.vstack([across @ (flows + rest[:, None]), np.ones(flows.shape[1])])
+    sizes = np.maximum(np.abs(matrix).max(axis=1), np.finfo(float).tiny)
+    right = np.concatenate([np.zeros(len(across)), [1.0]])
+    return bool(nnls(matrix / sizes[:, None], right / sizes)[1] < SMALL)

@@ -1,0 +1,142 @@
+"""What happens where a motion meets surfaces: crossing, sliding, leaving, and constraints that become active."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.filippov import ambiguity
+from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
+from nosnoc_py.simulation.event_driven.filippov.laws import FORCE, ON, REGION, STEP
+from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, Flow, Regime, sides
+from nosnoc_py.simulation.event_driven.phase import Phase
+from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.solution import Event
+from nosnoc_py.status import Status
+
+Array = np.ndarray
+# Functions with a smaller absolute value are zero at a node.
+TOUCHING = 1e-9
+
+
+class Nodes:
+    """Finds the motions that follow an event, under one control law."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.laws = flow, flow.laws
+
+    def cross(self, t: float, x: Array, before: Regime | None, ended: Phase | None, drift: float) -> Node:
+        """The node at time t and state x after a phase in the regime `before`; `ended` if a crossing ended it."""
+        trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
+        made, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
+        if not np.isfinite(values).all():
+            return self._stopped(made, Status.NUMERICAL_ERROR, "switching functions or constraints are not finite")
+        if trigger is not None and trigger >= 3 * self.laws.n_y:
+            name = self.laws.z_names[(trigger - 3 * self.laws.n_y) % self.laws.n_z]
+            return self._stopped(made, Status.STEP_FAILED, f"{name} reaches its bound")
+        touched = self._touched(values, before, trigger)
+        tries = Candidates(self.flow, t, touched, None if before is None else before.guess)
+        if tries.count() > MOST:
+            return self._stopped(made, Status.STEP_FAILED, f"too many surfaces meet: {self._names(touched)}")
+        modes = sides(self.laws, values) if before is None else before.modes
+        refused = before.modes if before is not None and _is_at_once(ended) else None
+        found = tries.find(x, modes, refused)
+        if not found:
+            return self._stopped(made, Status.STEP_FAILED, self._nothing(touched))
+        return self._next(made, before, ended, touched, sorted(found, key=lambda one: _rank(before, one.regime)))
+
+    def _touched(self, values: Array, before: Regime | None, trigger: int | None) -> Array:
+        """Surfaces that the state is on, or that it has been sliding on; with a region all those it shares with."""
+        laws = self.laws
+        touched = touched_of(laws, values, TOUCHING)
+        if before is not None:
+            touched |= before.on & ((laws.kinds != REGION) | before.shares)
+        if trigger is not None:
+            touched[trigger % laws.n_y] = True
+        for part in np.unique(laws.parts[touched & (laws.kinds == REGION)]):
+            inside = laws.parts == part
+            touched |= inside & (before.on if before is not None else touched)
+        return np.asarray(touched)
+
+    def _next(
+        self, node: Node, before: Regime | None, ended: Phase | None, touched: Array, found: list[Candidate]
+    ) -> Node:
+        """The node with the first of the motions that go on."""
+        best = found[0]
+        events = () if before is None else self._events(node.t, before, best.regime)
+        made = replace(node, after=best.x, regime=best.regime, events=events, counted=bool(events))
+        if len(found) > 1:
+            said = ", ".join(self._told(one.regime, touched) for one in found)
+            where = self._names(touched)
+            return replace(made, grazing=where, message=f"{len(found)} motions are possible at {where}: {said}")
+        if ended is not None and self._grazes(ended, before, best.regime):
+            assert node.trigger is not None
+            return replace(made, grazing=self.laws.names[node.trigger % self.laws.n_y])
+        return replace(made, message=ambiguity.told(self.flow, node.t, best, touched))
+
+    def _grazes(self, ended: Phase, before: Regime | None, after: Regime) -> bool:
+        """Whether a surface was touched, and the motion goes on as before."""
+        crossing = ended.crossing
+        assert crossing is not None
+        return crossing.guard // self.laws.n_y == DISTANCE and before is not None and before.modes == after.modes
+
+    def _events(self, t: float, before: Regime, after: Regime) -> tuple[Event, ...]:
+        """Changes of sides in the order of the functions, by the names of the finite elements."""
+        laws, made = self.laws, []
+        for k, name in enumerate(laws.names):
+            old, new = before.modes[k], after.modes[k]
+            if laws.kinds[k] == FORCE and old != new:
+                made.append(Event(t, name, "contact" if new == ON else "release"))
+            if laws.kinds[k] == STEP and old != new:
+                made.append(Event(t, name, _kind(old == ON, new == ON)))
+        for part in np.unique(laws.parts[laws.kinds == REGION]):
+            inside = laws.parts == part
+            active = [np.flatnonzero(inside & regime.on) for regime in (before, after)]
+            slides = [regions.size > 1 for regions in active]
+            if slides[0] != slides[1] or (not slides[0] and active[0][0] != active[1][0]):
+                made.append(Event(t, laws.names[int(np.argmax(inside))], _kind(*slides)))
+        return tuple(made)
+
+    def _nothing(self, touched: Array) -> str:
+        """Why no motion goes on."""
+        if not touched.any():
+            return "the algebraic equations have no solution"
+        said = f"no motion goes on at {self._names(touched)}"
+        if np.bincount(self.laws.parts[touched & (self.laws.kinds == STEP)]).max(initial=0) > 1:
+            said += " with products of step functions; other convex combinations may: give indicators"
+        return said
+
+    def _told(self, regime: Regime, touched: Array) -> str:
+        words = {ON: "on", 1: "above", -1: "below"}
+        said = []
+        for k in np.flatnonzero(touched):
+            mode = regime.modes[k]
+            if self.laws.kinds[k] == REGION:
+                said += [f"region {k - int(np.argmax(self.laws.parts == self.laws.parts[k]))}"] if mode == ON else []
+            else:
+                said.append(f"{words[mode]} {self.laws.names[k]}")
+        return " and ".join(said)
+
+    def _names(self, touched: Array) -> str:
+        return ", ".join(dict.fromkeys(self.laws.names[k] for k in np.flatnonzero(touched)))
+
+    def _stopped(self, node: Node, status: Status, message: str) -> Node:
+        return replace(node, status=status, message=message)
+
+
+def _is_at_once(ended: Phase | None) -> bool:
+    return ended is not None and ended.crossing is not None and ended.crossing.at_once
+
+
+def _kind(slid: bool, slides: bool) -> str:
+    return "switch" if not (slid or slides) else "enter_sliding" if slides else "leave_sliding"
+
+
+def _rank(before: Regime | None, after: Regime) -> tuple[int, ...]:
+    """Crossing first, then sliding, then leaving: what to prefer where the motion is not unique."""
+    laws, old = after.laws, after if before is None else before
+    crossed = int(((laws.kinds != REGION) & (old.sign * after.sign < 0.0)).sum())
+    for part in np.unique(laws.parts[laws.kinds == REGION]):
+        crossed += not (old.on & after.on & (laws.parts == part)).any()
+    return (-crossed, -int(after.on.sum()))

@@ -1,0 +1,235 @@
+"""The modes of all multipliers, and the motion in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, REGION, STEP, Laws
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.protocol import INCREMENT
+from nosnoc_py.simulation.event_driven.search import Sample
+
+Array = np.ndarray
+DISTANCE, LOW, HIGH = range(3)
+"""Blocks of guards, one for every multiplier: distance of the state from a surface, multiplier from its lower bound,
+from its upper one. Behind them: distances of the algebraic variables from their lower and upper bounds."""
+# Violations below this are rounding: distances, and multipliers relative to the largest one and to 1.
+ROUNDING, MULTIPLIER_ROUNDING = 1e-11, 1e-9
+# Newton's method for multipliers and algebraic variables: so many steps, the last one so small that the next would not
+# be seen.
+NEWTON_STEPS, NEWTON_STEP = 30, 1e-9
+# Projections onto the surfaces of a sliding mode.
+PROJECTIONS = 2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Regime:
+    """The modes of all multipliers.
+
+    Attributes
+    ----------
+    modes : (n_y,) of ints
+        As in `laws`.
+    guess : (n_y + n_z,)
+        Multipliers and algebraic variables near those of the motion: with several solutions it tells which one.
+    """
+
+    laws: Laws
+    modes: tuple[int, ...]
+    guess: Array
+
+    @cached_property
+    def on(self) -> Array:
+        """Free multipliers and active regions (n_y,) bool."""
+        return np.array(self.modes, dtype=int) == ON
+
+    @cached_property
+    def reference(self) -> Array:
+        """The active region (n_y,) that the indicators of a partition are compared with; -1 for other kinds."""
+        made = np.full(self.laws.n_y, -1)
+        for part in np.unique(self.laws.parts[self.laws.kinds == REGION]):
+            inside = self.laws.parts == part
+            made[inside] = np.flatnonzero(inside & self.on)[0]
+        return made
+
+    @cached_property
+    def sign(self) -> Array:
+        """+1 or -1 (n_y,): the side of a surface on which the state is; 0 where it is on it."""
+        return np.array(self.modes, dtype=float)
+
+    @cached_property
+    def free(self) -> Array:
+        """Multipliers (n_y,) bool that a rate determines."""
+        return np.asarray(self.on & (self.reference != np.arange(self.laws.n_y)))
+
+    @cached_property
+    def masks(self) -> Array:
+        """(3 n_y,)."""
+        index = np.arange(self.laws.n_y)
+        value = (self.laws.kinds == STEP) & (self.sign > 0.0)
+        return np.concatenate([self.free, self.reference == index, value]).astype(float)
+
+    @cached_property
+    def shares(self) -> Array:
+        """Active regions (n_y,) bool that are not alone."""
+        parts = self.laws.parts
+        many = np.bincount(parts, self.on)[parts] > 1.0
+        return np.asarray(self.on & many & (self.laws.kinds == REGION))
+
+    @cached_property
+    def known(self) -> Array | None:
+        """Multipliers (n_y,), where no equation has to be solved for them; otherwise None."""
+        laws = self.laws
+        if laws.n_z or self.free.any():
+            return None
+        alone = (laws.kinds == REGION) & self.on
+        return np.where(alone, 1.0, self.masks[2 * laws.n_y :])
+
+    def solve(self, w: Array, u: Array, guess: Array | None = None) -> Array:
+        """Multipliers and algebraic variables (n_y + n_z,) by Newton's method; NaN where there are none."""
+        if self.known is not None:
+            return self.known
+        s = self.guess if guess is None else guess
+        for _ in range(NEWTON_STEPS):
+            rows, slope = self.laws.residual(s, w, u, self.masks)
+            try:
+                step = np.linalg.solve(slope, -rows[:, 0])
+            except np.linalg.LinAlgError:
+                break
+            s = s + step
+            if self.laws.affine or np.abs(step).max() <= NEWTON_STEP * (1.0 + np.abs(s).max()):
+                return s
+            if not np.isfinite(step).all():
+                break
+        return np.full(s.size, np.nan)
+
+    def relative(self, values: Array) -> Array:
+        """Functions (n_y, ...) of the multipliers as distances from surfaces, with their signs; also their rates."""
+        regions = self.reference >= 0
+        made = values.copy()
+        made[regions] = values[regions] - values[self.reference[regions]]
+        return np.asarray(made * self.sign.reshape(-1, *[1] * (values.ndim - 1)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Look:
+    """A motion at one instant: s (n_y + n_z,), dx/dt (n_x,), and rates of the functions (n_y,)."""
+
+    s: Array
+    rate: Array
+    rates: Array
+
+
+class Flow:
+    """The motion of a Filippov system under one control law, in any regime: what a `PhaseRun` asks for."""
+
+    not_finite = "the flow, a multiplier or an algebraic variable has no finite value"
+
+    def __init__(self, laws: Laws, options: EventDriven, control: Callable[[float, Array], Array], p: Array) -> None:
+        self.laws, self.options, self.control, self.p = laws, options, control, p
+
+    @property
+    def distances(self) -> int:
+        """How many guards are distances from surfaces."""
+        return self.laws.n_y
+
+    def look(self, regime: Regime, t: float, x: Array, guess: Array | None = None) -> Look:
+        """Multipliers and rates."""
+        w, u = np.concatenate([x, self.p]), self.control(t, x)
+        s = regime.solve(w, u, guess)
+        flow, rates = self.laws.motion(s, w, u, regime.masks)
+        return Look(s=s, rate=flow[:, 0], rates=rates[:, 0])
+
+    def functions(self, x: Array) -> tuple[Array, Array]:
+        """Switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
+        values, slopes = self.laws.functions(np.concatenate([x, self.p]))
+        return values[:, 0], slopes
+
+    def rhs(self, regime: Regime, t: float, x: Array) -> Array:
+        """dx/dt (n_x,); NaN where the multipliers have no value."""
+        return self.look(regime, t, x).rate
+
+    def sample(self, regime: Regime, t: float, x: Array) -> Sample:
+        """Guards, multipliers with algebraic variables, and rates of distances."""
+        look = self.look(regime, t, x)
+        return Sample(guards=self.guards(regime, x, look.s), forces=look.s, rates=regime.relative(look.rates))
+
+    def guards(self, regime: Regime, x: Array, s: Array) -> Array:
+        """(3 n_y + 2 n_z,), see `DISTANCE`; those without a meaning are infinite."""
+        laws = self.laws
+        y, z = s[: laws.n_y], s[laws.n_y :]
+        away = np.where(regime.sign != 0.0, regime.relative(self.functions(x)[0]), np.inf)
+        bounded = regime.shares | (regime.on & (laws.kinds != REGION))
+        high = np.where(regime.on & (laws.kinds == STEP), 1.0 - y, np.inf)
+        return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
+
+    def project(self, regime: Regime, t: float, x: Array, more: Array | None = None) -> Array:
+        """Put a state back on the surfaces of a sliding mode (and on `more` of them), by the shortest way."""
+        rows = np.flatnonzero(regime.free if more is None else regime.free | more)
+        if not rows.size:
+            return x
+        metric, reference = self.laws.metric, regime.reference[rows]
+        for _ in range(PROJECTIONS):
+            c, c_w = self.functions(x)
+            compared = (reference >= 0).astype(float)
+            value = c[rows] - compared * c[reference]
+            slope = (c_w[rows] - compared[:, None] * c_w[reference])[:, : x.size]
+            back = np.linalg.lstsq(slope @ metric @ slope.T, value, rcond=1e-12)[0]
+            x = x - metric @ slope.T @ back
+        return x
+
+    def armed(self, regime: Regime, t: float, x: Array) -> Array:
+        """All guards: the node has made sure that those that are zero rise."""
+        return np.isfinite(self.sample(regime, t, x).guards)
+
+    def inertia(self, regime: Regime, t: float, x: Array) -> float:
+        """Multipliers are compared with 1."""
+        return 1.0
+
+    def rounding(self, regime: Regime, forces: Array, inertia: float) -> Array:
+        """Violations of guards that are rounding."""
+        n_y, n_z = self.laws.n_y, self.laws.n_z
+        size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
+        bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
+        sizes = [ROUNDING] * n_y + [MULTIPLIER_ROUNDING * size] * 2 * n_y + [MULTIPLIER_ROUNDING * bounds] * 2 * n_z
+        return np.array(sizes)
+
+    def turned(self, regime: Regime, t: float, x: Array) -> Regime:
+        """The same modes with the multipliers of this instant as a guess."""
+        if regime.known is not None:
+            return regime
+        s = self.look(regime, t, x).s
+        return replace(regime, guess=s) if np.isfinite(s).all() else regime
+
+    def starts(self, regime: Regime, t: float, x: Array) -> bool:
+        """No regime is stiff only at its beginning."""
+        return False
+
+    def increments(self, regime: Regime, t: float, x: Array, *, starts: bool) -> Array:
+        """Differences of states (n_x,) for a Jacobian."""
+        return np.asarray(INCREMENT * np.maximum(1.0, np.abs(x)))
+
+
+def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> Regime:
+    """A regime; without a guess the free multipliers start in the middle of their range, the others where they are."""
+    if guess is None:
+        start = np.where(laws.kinds == FORCE, 0.0, 0.5)
+        guess = np.concatenate([start, laws.initial])
+    signs = np.array(modes, dtype=float)
+    fixed = np.where((laws.kinds == STEP) & (signs > 0.0), 1.0, 0.0)
+    guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
+    return Regime(laws=laws, modes=modes, guess=guess)
+
+
+def sides(laws: Laws, values: Array) -> tuple[int, ...]:
+    """Modes of the functions' signs (n_y,), as if no state were on a surface."""
+    made = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, -ABOVE)
+    for part in np.unique(laws.parts[laws.kinds == REGION]):
+        inside = np.flatnonzero(laws.parts == part)
+        made[inside] = ABOVE
+        made[inside[int(np.argmin(values[inside]))]] = ON
+    return tuple(int(mode) for mode in made)

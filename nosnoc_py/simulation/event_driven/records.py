@@ -1,0 +1,59 @@
+"""What the simulation notes where one phase ends and the next one begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.solution import Event
+from nosnoc_py.status import Status
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Impact:
+    """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
+
+    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is.
+    """
+
+    modes: tuple[int, ...]
+    impulses: np.ndarray
+    restitution: np.ndarray
+    energy_gain: float
+    bounce: float = np.inf
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """The transition from one phase to the next.
+
+    Attributes
+    ----------
+    t : float
+    before, after : (n_x,)
+    trigger : int or None
+        The guard that was crossed.
+    impact : Impact or None
+    regime
+        That of the phase that follows; None where no motion goes on: `status` and `message` say why.
+    events : tuple of Event
+    grazing : str
+        What is touched without speed and left again (a contact), or where the motion is not unique; "" for neither.
+    counted : bool
+        Whether too many such nodes within a window end the simulation.
+    status, message
+    """
+
+    t: float
+    before: np.ndarray
+    after: np.ndarray
+    trigger: int | None = None
+    impact: Impact | None = None
+    regime: Any = None
+    events: tuple[Event, ...] = ()
+    grazing: str = ""
+    counted: bool = False
+    status: Status = Status.SOLVED
+    message: str = ""
