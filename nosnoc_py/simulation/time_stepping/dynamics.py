@@ -1,0 +1,76 @@
+"""The smooth part of a step: velocity without contacts, and how the velocity answers to impulses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.simulation.time_stepping.rows import Evaluation
+from nosnoc_py.systems.cls import CLS
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inertia:
+    """The matrix A of a step: its diagonal (n_q,) where it has nothing else, or its inverse (n_q, n_q)."""
+
+    diagonal: np.ndarray | None = None
+    inverse: np.ndarray | None = None
+
+    def answer(self, impulse: np.ndarray) -> np.ndarray:
+        """A^-1 times a generalised impulse (n_q,)."""
+        if self.diagonal is not None:
+            return np.asarray(impulse / self.diagonal)
+        assert self.inverse is not None
+        return np.asarray(self.inverse @ impulse)
+
+
+class Dynamics:
+    """Force and inertia of a system by the linearised theta-method."""
+
+    def __init__(self, system: CLS, theta: float) -> None:
+        self.theta, n = theta, system.n_q
+        arguments = [system.q, system.v, system.u, system.p]
+        self._force = Evaluation("force", arguments, system.force)
+        matrix = system.mass_matrix
+        self._slopes: Any = None
+        if ca.depends_on(system.force, system.x):
+            slopes = ca.vertcat(*[ca.vec(ca.jacobian(system.force, s)) for s in (system.q, system.v)])
+            self._slopes = Evaluation("slopes", arguments, ca.densify(slopes))
+        self._mass = Evaluation("mass", [system.q, system.p], ca.densify(matrix))
+        diagonal = ca.sparsify(matrix).sparsity().is_diag() and self._slopes is None
+        self.diagonal = bool(diagonal)
+        self._constant: Inertia | None = None
+        if matrix.is_constant() and self._slopes is None:
+            self._constant = self._inertia(np.array(ca.DM(matrix)).reshape(n, n))
+
+    def inertia(
+        self, h: float, looks_at: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray
+    ) -> Inertia:
+        """A of a step; M at the configuration `looks_at`, slopes of the force at (q, v)."""
+        if self._constant is not None:
+            return self._constant
+        n = q.size
+        matrix = self._mass(looks_at, p).reshape(n, n, order="F").copy()
+        if self._slopes is not None:
+            stiffness, damping = self._slopes(q, v, u, p).reshape(2, n, n).transpose(0, 2, 1)
+            matrix -= self.theta * h * damping + (self.theta * h) ** 2 * stiffness
+        return self._inertia(matrix)
+
+    def free(
+        self, h: float, looks_at: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray
+    ) -> tuple[np.ndarray, Inertia]:
+        """Velocity (n_q,) after a step without contacts, and A."""
+        ahead = q + self.theta * h * v
+        inertia = self.inertia(h, looks_at, ahead, v, u, p)
+        return v + inertia.answer(h * self._force(ahead, v, u, p)), inertia
+
+    def _inertia(self, matrix: np.ndarray) -> Inertia:
+        if self.diagonal:
+            return Inertia(diagonal=np.diagonal(matrix).copy())
+        try:
+            return Inertia(inverse=np.linalg.inv(matrix))
+        except np.linalg.LinAlgError:  # the simulation ends with a status
+            return Inertia(inverse=np.full(matrix.shape, np.nan))

@@ -1,0 +1,88 @@
+"""Options of time-stepping."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from nosnoc_py.options import Options
+
+THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
+
+
+class TimeStepping(Options):
+    """Steps of equal length with contact impulses over whole steps: robust for many contacts, of first order.
+
+    The velocity after a step and the impulses Lambda of the contacts in it solve one contact problem,
+
+        A (v+ - v-) = h f + n Lambda_n + t Lambda_t,   0 <= Lambda_n,  n'v+ >= c,  Lambda_n (n'v+ - c) = 0,
+
+    with Coulomb's law for Lambda_t at t'v+, and q+ = q- + h ((1 - theta) v- + theta v+). Gaps g, directions and M are
+    those of q- + (1 - theta) h v-; there the next step will look at g + h n'v+, to first order. A = M - theta h df/dv -
+    theta^2 h^2 df/dq makes the theta-method for the force of it, linearised. The schemes differ in c:
+
+    "moreau_jean": c = e |n'v-| where the contact is hit in this step (n'v- < 0, g + h n'v- <= 0), else c = -max(g, 0)
+    / h. "stewart_trinkle": c is the larger one of e |n'v-|, where the contact is hit, and -g / h. So neither one lets a
+    gap close further than to zero in a step, however fast the bodies are, as long as gaps are convex functions of q
+    (balls, flat walls). Where they are not, the first lets gaps drift by their curvature, and the second takes
+    penetrations back in the next step, at the price of a speed |g| / h. Bodies with e > 0 turn round up to one step too
+    early; without restitution they land exactly, in two steps. Contacts that
+    are hit through others within a step bounce after these, one generation of impacts after the other, up to twenty.
+
+    Restitution of both is Newton's, by that larger one of two velocities, within the one contact problem of the step.
+    The control is held on a step: its value at the middle, of a feedback with the state at the start. The trajectory
+    joins the states after the steps by straight lines, so that an impact is a ramp over one step; its event stands at
+    the time where the step looked at the gaps, forces are the means of steps, impacts included.
+
+    Parameters
+    ----------
+    scheme : {"moreau_jean", "stewart_trinkle"}
+    step : float
+        Length of a step [s]; the duration is divided into equal steps that are not longer than this. `simulate` takes
+        their number as `steps` instead.
+    theta : float, optional
+        From 0.5 to 1; default 0.5 for Moreau-Jean (second order between events) and 1 for Stewart-Trinkle.
+    activation : {"ahead", "midpoint"}
+        "midpoint", with Moreau-Jean only: the scheme as published, in which contacts take part only where g <= 0, with
+        c = e |n'v-|. Bodies then penetrate by up to their way in one step.
+    friction : {"conic", "polyhedral"}
+        Coulomb's cone, or a pyramid inside it. In the plane they are the same.
+    directions : int
+        Edges of the pyramid.
+    solver : {"newton", "projected_gauss_seidel"}
+        Sweeps over contacts, those without a common body at once, accelerated by conjugate directions. "newton" puts
+        steps of Newton's method between them where thirty sweeps were not enough; not with a pyramid in space.
+    tolerance : float
+        Residual of the contact law [m/s] up to which it sweeps.
+    max_sweeps : int
+        Steps that still miss the tolerance are counted in the message of the trajectory, and go on.
+    rest_velocity : float
+        Impacts slower than this [m/s] are inelastic.
+    impact_velocity : float
+        A contact that closes faster than this [m/s] is an event of the kind "impact"; one that closes more slowly and
+        stays is a "contact" only.
+    """
+
+    scheme: Literal["moreau_jean", "stewart_trinkle"] = "moreau_jean"
+    step: float = Field(default=1e-3, gt=0)
+    theta: float | None = Field(default=None, ge=0.5, le=1.0)
+    activation: Literal["ahead", "midpoint"] = "ahead"
+    friction: Literal["conic", "polyhedral"] = "conic"
+    directions: int = Field(default=8, ge=3)
+    solver: Literal["newton", "projected_gauss_seidel"] = "newton"
+    tolerance: float = Field(default=1e-6, gt=0)
+    max_sweeps: int = Field(default=1000, ge=1)
+    rest_velocity: float = Field(default=1e-3, ge=0)
+    impact_velocity: float = Field(default=2e-2, gt=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> TimeStepping:
+        if self.activation == "midpoint" and self.scheme != "moreau_jean":
+            raise ValueError("activation 'midpoint' belongs to scheme='moreau_jean'; leave it out")
+        return self
+
+    @property
+    def weight(self) -> float:
+        """The theta in use."""
+        return THETA[self.scheme] if self.theta is None else self.theta

@@ -1,0 +1,105 @@
+"""Numbers of many contacts at one configuration: all gaps at little cost, directions as rows with few entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.simulation.contact_frames import ContactFrames
+from nosnoc_py.systems.cls import CLS, Contact
+
+Entries = list[tuple[int, int, Any]]
+
+
+class Evaluation:
+    """A CasADi function from several vectors to one, evaluated in place: no conversion of arguments, no allocation."""
+
+    def __init__(self, name: str, arguments: Sequence[ca.SX], result: ca.SX) -> None:
+        function = ca.Function(name, list(arguments), [ca.densify(ca.vec(result))])
+        self._arguments = [np.zeros(max(argument.numel(), 1)) for argument in arguments]
+        self.result = np.zeros(result.numel())
+        self._keep = (function, *function.buffer())
+        buffer = self._keep[1]
+        for k, values in enumerate(self._arguments):
+            buffer.set_arg(k, values.data)
+        buffer.set_res(0, (self.result if self.result.size else np.zeros(1)).data)
+
+    def __call__(self, *values: np.ndarray) -> np.ndarray:
+        """Return the result; the next call overwrites it."""
+        for argument, value in zip(self._arguments, values, strict=True):
+            argument[: value.size] = value
+        self._keep[2]()
+        return self.result
+
+
+class ContactRows:
+    """Gaps, and normals and weighted tangents as rows over the few coordinates that a contact depends on.
+
+    Attributes
+    ----------
+    dofs : (n_c, K) int
+        Coordinates of every contact; where it has fewer than K, n_q stands for none.
+    width : int
+        Rows of a contact: the normal, and as many tangents as the contact with most of them has.
+    friction, restitution : (n_c,)
+    """
+
+    def __init__(self, system: CLS, frames: ContactFrames) -> None:
+        self.count, self.n_q = frames.count, system.n_q
+        self.friction, self.restitution = frames.friction, frames.restitution
+        self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
+        gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
+        self._gaps = Evaluation("gaps", [system.q, system.p], gaps)
+        index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
+        entries = [
+            _entries(system, contact, index, frames.weights[part])
+            for contact, part in zip(system.contacts, frames.tangents, strict=True)
+        ]
+        self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_q)
+        values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
+        self._values = Evaluation("rows", [system.q, system.p], values)
+
+    def gaps(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """All gaps (n_c,)."""
+        return self._gaps(q, p).copy()
+
+    def directions(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Rows (n_c, width, K) of all contacts: normals first."""
+        rows = np.zeros(self.count * self.width * self.dofs.shape[1])
+        rows[self._places] = self._values(q, p)
+        return rows.reshape(self.count, self.width, self.dofs.shape[1])
+
+
+def _entries(system: CLS, contact: Contact, index: dict[int, int], weights: np.ndarray) -> Entries:
+    """Entries (row, coordinate, expression) of one contact that are not zero by structure."""
+    if contact.normal is None:
+        symbols = [s for s in ca.symvar(contact.gap) if s.element_hash() in index]
+        slopes = ca.gradient(contact.gap, ca.vertcat(*symbols)).elements()
+        found = [(0, index[s.element_hash()], slope) for s, slope in zip(symbols, slopes, strict=True)]
+    else:
+        found = _column(system.normal(contact), 0, 1.0)
+    if contact.frictional:
+        for k, weight in enumerate(weights):
+            found += _column(contact.tangent[:, k], 1 + k, float(weight))
+    return found
+
+
+def _column(vector: ca.SX, row: int, weight: float) -> Entries:
+    sparse = ca.sparsify(vector)
+    return [(row, dof, weight * value) for dof, value in zip(sparse.sparsity().row(), sparse.nonzeros(), strict=True)]
+
+
+def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates of every contact, and where its entries stand in the flat array of rows."""
+    owned = [sorted({dof for _, dof in each}) for each in entries]
+    most = max((len(dofs) for dofs in owned), default=0)
+    table = np.full((len(owned), most), n_q)
+    places = []
+    for c, (dofs, each) in enumerate(zip(owned, entries, strict=True)):
+        table[c, : len(dofs)] = dofs
+        column = {dof: k for k, dof in enumerate(dofs)}
+        places += [(c * width + row) * most + column[dof] for row, dof in each]
+    return table, np.array(places, dtype=int)

@@ -1,0 +1,204 @@
+"""Time-stepping as a method of `nosnoc_py.simulate`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import energy_note, seconds_of
+from nosnoc_py.simulation.contact_frames import frames_of
+from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.time_stepping.record import Record
+from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
+from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.symbols import numbers
+
+# A duration that is longer than a whole number of steps by less than this part of one has no step more.
+SLACK = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TimeSteppingState:
+    """Where a simulation stands: what a callback sees after every step.
+
+    Attributes
+    ----------
+    t : float
+    x : (n_x,)
+    p : (n_p,)
+    status : Status
+    contacts : int
+        Contacts that took part in the last step.
+    iterations : int
+        Sweeps over them.
+    complementarity : float
+        Residual of the contact law in the last step [m/s].
+    infeasibility : float
+        Deepest penetration where the last step looked at the gaps [m].
+    attempts : int
+        Always 0: there is only one.
+    """
+
+    t: float
+    x: np.ndarray
+    p: np.ndarray
+    status: Status = Status.SOLVED
+    contacts: int = 0
+    iterations: int = 0
+    complementarity: float = 0.0
+    infeasibility: float = 0.0
+    attempts: int = 0
+
+
+def run(
+    system: CLS,
+    *,
+    x0: Any,
+    duration: float,
+    method: TimeStepping,
+    steps: int | None,
+    u: Any,
+    p: Any,
+    solver: Any,
+    callback: Callable[[Any], Any] | None,
+    time_limit: float | None,
+) -> Trajectory:
+    """See `nosnoc_py.simulate`."""
+    if not isinstance(system, CLS):
+        raise OptionError(
+            f"TimeStepping simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate it "
+            "with method=ns.FESD(...)."
+        )
+    if solver is not None:
+        raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
+    seconds = seconds_of(duration)
+    count = steps_of(method, steps, seconds)
+    parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
+    start = system.check_state(x0, parameters)
+    control = control_of(u, system.n_u, seconds)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    return _Loop(system, method, control, parameters, callback, deadline).run(start, seconds, count)
+
+
+def steps_of(method: TimeStepping, steps: int | None, seconds: float) -> int:
+    """Number of equal steps: the one that is given, or so many that none is longer than `method.step`."""
+    if steps is None:
+        return max(1, math.ceil(seconds / method.step - SLACK))
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    if "step" in method.model_fields_set:
+        raise OptionError(
+            f"given steps={steps} and TimeStepping(step={method.step:g}), which say the same twice; leave one out."
+        )
+    return int(steps)
+
+
+class _Loop:
+    """One simulation."""
+
+    def __init__(
+        self,
+        system: CLS,
+        method: TimeStepping,
+        control: Control,
+        p: np.ndarray,
+        callback: Callable[[Any], Any] | None,
+        deadline: float,
+    ) -> None:
+        self.system, self.method, self.control, self.p = system, method, control, p
+        self.callback, self.deadline = callback, deadline
+        self.frames = frames_of(system)
+
+    def run(self, start: np.ndarray, seconds: float, count: int) -> Trajectory:
+        """Step by step; what there is when it ends early."""
+        system, n, h = self.system, self.system.n_q, seconds / count
+        grid = np.linspace(0.0, seconds, count + 1)
+        x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
+        x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method)
+        stepper, record = Stepper(system, self.method), Record(self.frames, self.method)
+        while done < count and status is Status.SOLVED:
+            if time.monotonic() > self.deadline:
+                status = Status.TIME_LIMIT
+                break
+            u = self.control(grid[done] + 0.5 * h, x[done])
+            step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
+            if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
+                status = Status.NUMERICAL_ERROR
+                break
+            applied[done] = u
+            x[done + 1, :n], x[done + 1, n:] = step.q, step.v
+            record.add(grid[done], h, step)
+            unsolved.add(grid[done], step)
+            done += 1
+            status = self._stopped(grid[done], x[done], step)
+        notes = [*unsolved.notes, *energy_note(record.energy_gain)]
+        return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
+
+    def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:
+        if self.callback is None:
+            return Status.SOLVED
+        state = TimeSteppingState(
+            t=float(t),
+            x=x.copy(),
+            p=self.p,
+            contacts=len(step.contacts),
+            iterations=step.sweeps,
+            complementarity=step.residual,
+            infeasibility=step.penetration,
+        )
+        return asked_to_stop(self.callback, state) or Status.SOLVED
+
+    def _trajectory(
+        self, t: np.ndarray, x: np.ndarray, u: np.ndarray, status: Status, notes: list[str], record: Record
+    ) -> Trajectory:
+        system = self.system
+        series, units = record.series(t)
+        return Trajectory(
+            t=t,
+            x=x,
+            state_names=system.state_names,
+            u_grid=t,
+            u=u,
+            control_names=system.control_names,
+            interpolant=RungeKuttaInterpolant.linear(t, x),
+            events=record.events(),
+            series=series,
+            parameters=dict(zip(system.parameter_names, self.p, strict=True)),
+            status=status,
+            message="; ".join(notes),
+            units={**system.units, **units},
+        )
+
+
+class _Missed:
+    """Counts the steps whose contact problem was not solved to the tolerance."""
+
+    def __init__(self, method: TimeStepping) -> None:
+        self.method, self.count, self.steps, self.worst, self.when = method, 0, 0, 0.0, 0.0
+
+    def add(self, t: float, step: StepResult) -> None:
+        """Take note of a step."""
+        self.steps += 1
+        if step.residual > self.method.tolerance:
+            self.count += 1
+            if step.residual > self.worst:
+                self.worst, self.when = step.residual, float(t)
+
+    @property
+    def notes(self) -> list[str]:
+        """A word about them, or none."""
+        if not self.count:
+            return []
+        return [
+            f"{self.count} of {self.steps} steps miss the tolerance {self.method.tolerance:g} m/s of the contact law "
+            f"after {self.method.max_sweeps} sweeps, the worst by {self.worst:.2g} m/s at t = {self.when:.6g}"
+        ]

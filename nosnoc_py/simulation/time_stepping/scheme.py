@@ -1,0 +1,261 @@
+"""One step of Moreau and Jean's or of Stewart and Trinkle's scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nosnoc_py.simulation.contact_frames import frames_of
+from nosnoc_py.simulation.time_stepping.colours import Colours
+from nosnoc_py.simulation.time_stepping.cones import projection_of
+from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia
+from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.time_stepping.problem import StepProblem, StepSolution, problem_of
+from nosnoc_py.simulation.time_stepping.rows import ContactRows
+from nosnoc_py.simulation.time_stepping.solver import Solver
+from nosnoc_py.systems.cls import CLS
+
+# Contacts that other contacts push together within a step are found by solving again, so many times at most.
+ROUNDS = 20
+# Contacts are looked after where gaps are below so many ways of the fastest one in a step, and expected to close
+# where they miss it by less than this part of it.
+MARGIN = 3.0
+EXPECTED = 0.25
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepResult:
+    """A step.
+
+    Attributes
+    ----------
+    q, v : (n_q,)
+        At its end.
+    contacts : (m,) int
+        Those that took part.
+    impulses : (m, w)
+    approach : (m,)
+        Normal velocities before the step, or with which other contacts brought them to their impact.
+    after : (m, w)
+        Rates at the end, in the directions of the step.
+    looked : float
+        When gaps were looked at, in units of the step.
+    penetration : float
+        Deepest one there [m].
+    sweeps : int
+    residual : float
+        Of the contact law [m/s].
+    work : float
+        Of all contact impulses on the mean velocity [J].
+    """
+
+    q: np.ndarray
+    v: np.ndarray
+    contacts: np.ndarray
+    impulses: np.ndarray
+    approach: np.ndarray
+    after: np.ndarray
+    looked: float
+    penetration: float
+    sweeps: int
+    residual: float
+    work: float
+
+
+class Stepper:
+    """Steps of one system; keeps the impulses of the last step as a guess for the next one."""
+
+    def __init__(self, system: CLS, options: TimeStepping) -> None:
+        frames = frames_of(system)
+        self.options, self.rows = options, ContactRows(system, frames)
+        self.dynamics = Dynamics(system, options.weight)
+        self._colours = Colours(self.rows.dofs, system.n_q, coupled=not self.dynamics.diagonal)
+        directions = options.directions if options.friction == "polyhedral" else None
+        projection = projection_of(self.rows.width - 1, directions)
+        coulomb = directions is None or self.rows.width < 3
+        newton = options.solver == "newton" and coulomb
+        self._solver = Solver(projection, options.tolerance, options.max_sweeps, newton)
+        self._last = np.zeros((self.rows.count, self.rows.width))
+        self._begun = False
+
+    def step(self, h: float, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult:
+        """From (q, v) over h seconds with a constant control."""
+        theta, reach = self._weights(h)
+        looks_at = q + (1.0 - theta) * h * v
+        free, inertia = self.dynamics.free(h, looks_at, q, v, u, p)
+        gaps = self.rows.gaps(looks_at, p)
+        directions = self.rows.directions(looks_at, p)
+        near = self._near(gaps, directions, v, free, reach)
+        blow = self._blows(near, inertia, free)
+        after, taking = blow.velocity[:-1], np.flatnonzero(blow.took_part)
+        contacts = near.contacts[taking]
+        self._last = np.zeros_like(self._last)
+        self._last[contacts] = blow.impulses[taking]
+        return StepResult(
+            q=q + h * ((1.0 - theta) * v + theta * after),
+            v=after,
+            contacts=contacts,
+            impulses=blow.impulses[taking],
+            approach=blow.approach[taking],
+            after=np.einsum("mwk,mk->mw", near.rows[taking], blow.velocity[near.dofs[taking]]),
+            looked=1.0 - theta,
+            penetration=float(max(0.0, -gaps.min(initial=0.0))),
+            sweeps=blow.sweeps,
+            residual=blow.residual,
+            work=blow.work,
+        )
+
+    def _weights(self, h: float) -> tuple[float, float]:
+        """Theta of the positions, and the seconds of v+ until gaps are looked at again.
+
+        The first step looks at its beginning: a contact that is closed and hit there must not be passed by.
+        """
+        theta, first = self.options.weight, not self._begun and self.options.activation == "ahead"
+        self._begun = True
+        return (1.0, (2.0 - theta) * h) if first else (theta, h)
+
+    def _near(self, gaps: np.ndarray, directions: np.ndarray, v: np.ndarray, free: np.ndarray, reach: float) -> _Near:
+        """Contacts that might close within the step, and those of them that are expected to."""
+        normals, dofs = directions[:, 0], self.rows.dofs
+        before, loose = (np.einsum("mk,mk->m", normals, np.append(rate, 0.0)[dofs]) for rate in (v, free))
+        fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, loose))
+        near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
+        g, coming = gaps[near], np.minimum(before, loose)[near]
+        if self.options.activation == "midpoint":
+            expected = g <= 0.0
+        else:
+            expected = (g + reach * coming <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
+        return _Near(
+            contacts=near,
+            rows=directions[near],
+            dofs=dofs[near],
+            gaps=g,
+            before=before[near],
+            restitution=self.rows.restitution[near],
+            friction=self.rows.friction[near],
+            expected=expected,
+            guess=self._last[near],
+            reach=reach,
+        )
+
+    def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray) -> _Blow:
+        """Impulses of a step, impact after impact.
+
+        A contact that the impulses of others close within the step bounces in a problem of its own, from the velocity
+        after them, so that restitution is not lost. The last problem of too many of them knows no such contacts.
+        """
+        blow = _Blow.none(near, free)
+        before = near.before
+        may_bounce = (near.restitution > 0.0) & (near.gaps > self.options.impact_velocity * near.reach)
+        may_bounce &= self.options.activation == "ahead"
+        for number in range(ROUNDS):
+            least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach)
+            waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
+            blow = self._solve(
+                near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before)
+            )
+            before = blow.normal_rates(near)
+            if not (waiting & (before < -near.gaps / near.reach - self.options.tolerance)).any():
+                break
+            near = replace(near, guess=np.zeros_like(near.guess))
+        return blow
+
+    def _solve(
+        self, near: _Near, chosen: np.ndarray, waiting: np.ndarray, least: np.ndarray, inertia: Inertia, blow: _Blow
+    ) -> _Blow:
+        """Solve for the chosen contacts, and again with those that they close, but for the waiting ones."""
+        impulses, sweeps = near.guess, 0
+        for _ in range(ROUNDS):
+            k = np.flatnonzero(chosen)
+            problem = problem_of(near.rows[k], near.dofs[k], inertia, blow.velocity[:-1], least[k], near.friction[k])
+            solution = self._solver.solve(problem, self._colours(near.contacts[k]), impulses[k])
+            sweeps += solution.sweeps
+            impulses = np.zeros_like(impulses)
+            impulses[k] = solution.impulses
+            missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.options.tolerance)
+            if self.options.activation == "midpoint" or not missed.any():
+                break
+            chosen = chosen | missed
+        return blow.then(problem, solution, impulses, chosen, sweeps)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Near:
+    """Contacts (m,) that might close: rows, gaps, normal velocities before the step, and what is expected of them."""
+
+    contacts: np.ndarray
+    rows: np.ndarray
+    dofs: np.ndarray
+    gaps: np.ndarray
+    before: np.ndarray
+    restitution: np.ndarray
+    friction: np.ndarray
+    expected: np.ndarray
+    guess: np.ndarray
+    reach: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Blow:
+    """What contacts have done so far in a step: impulses (m, w), velocity (n_q + 1,) and so on."""
+
+    impulses: np.ndarray
+    velocity: np.ndarray
+    took_part: np.ndarray
+    approach: np.ndarray
+    sweeps: int = 0
+    residual: float = 0.0
+    work: float = 0.0
+
+    @classmethod
+    def none(cls, near: _Near, free: np.ndarray) -> _Blow:
+        """Nothing yet."""
+        none = np.zeros(near.contacts.size, dtype=bool)
+        impulses = np.zeros_like(near.guess)
+        return cls(impulses=impulses, velocity=np.append(free, 0.0), took_part=none, approach=near.before)
+
+    def meeting(self, hit: np.ndarray, rates: np.ndarray) -> _Blow:
+        """With contacts that are hit at these rates next."""
+        return replace(self, approach=np.where(hit, np.minimum(self.approach, rates), self.approach))
+
+    def then(
+        self, problem: StepProblem, solution: StepSolution, impulses: np.ndarray, chosen: np.ndarray, sweeps: int
+    ) -> _Blow:
+        """With what a solution adds."""
+        rates = 0.5 * (problem.rates(solution.velocity) + problem.rates(problem.free))
+        return _Blow(
+            impulses=self.impulses + impulses,
+            velocity=solution.velocity,
+            took_part=self.took_part | chosen,
+            approach=self.approach,
+            sweeps=self.sweeps + sweeps,
+            residual=float(np.maximum(self.residual, solution.residual)),
+            work=self.work + float(np.sum(solution.impulses * rates)),
+        )
+
+    def normal_rates(self, near: _Near) -> np.ndarray:
+        """Normal velocities (m,)."""
+        return _normal_rates(near, self.velocity)
+
+
+def _normal_rates(near: _Near, velocity: np.ndarray) -> np.ndarray:
+    return np.einsum("mk,mk->m", near.rows[:, 0], velocity[near.dofs])
+
+
+def least_velocity(
+    options: TimeStepping, restitution: np.ndarray, gaps: np.ndarray, before: np.ndarray, reach: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The normal velocity c (m,) that contacts may not fall below, see `TimeStepping`, and which of them are hit.
+
+    `reach` stands for h.
+    """
+    fast = before < -options.rest_velocity
+    if options.activation == "midpoint":
+        return np.where(fast, -restitution * before, 0.0), fast & (gaps <= 0.0)
+    until_closed = -gaps / reach
+    if options.scheme == "moreau_jean":
+        until_closed = np.minimum(until_closed, 0.0)
+    hit = fast & (gaps + reach * before <= 0.0)
+    bounce = np.where(hit & (restitution > 0.0), -restitution * before, -np.inf)
+    return np.maximum(until_closed, bounce), hit
