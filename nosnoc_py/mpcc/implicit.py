@@ -1,0 +1,377 @@
+"""Derivatives of what an MPCC without an objective determines, by the implicit function theorem on its branch.
+
+On a branch the equations are smooth, redundant but consistent: J dw + K dp = 0 with the rows of the equations, of the
+sides that vanish and of the switched equations that hold. What a row says twice does no harm, and what no row says
+matters only if it moves what is wanted.
+
+Which rows vanish in a neighbourhood is said by the other side of their group where it is positive. Where both sides of
+a group are zero the other rows decide: those that cannot leave zero without making another nonnegative one negative
+vanish, too; of the rest the left sides do. If then anything that is zero, but is not held there, begins to move, the
+solution is at a kink, and that is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.structure import floors
+
+Array = np.ndarray
+# Values and residuals below this are zero.
+ZERO = 1e-7
+# A row of variables whose bounds keep it above this cannot be zero.
+FLOOR = 1e-8
+# Relative to the largest one: singular values below RANK belong to what no row says, changes below MOVES are none.
+RANK, MOVES = 1e-10, 1e-6
+# Rows shorter than this depend on no variable.
+TINY = 1e-14
+# Radii of polar coordinates are moved this far from zero, in units of their scale.
+POLE = 1e-2
+# How much a bounded quantity has to be able to grow, of one, to be free.
+FREE = 1e-4
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Derivative:
+    """Derivatives (n, n_columns) of the wanted expressions by the chosen parameters, and why they are none.
+
+    `kept` are directions (n_kept, n_start) of the start that the equations forbid: the derivative holds in all others,
+    and in these of the start that is put back, by the shortest way.
+    """
+
+    values: Array
+    kept: Array
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """Linearised rows: by w in scaled columns, by the chosen parameters, both divided by the size of the former."""
+
+    J: Array
+    K: Array
+
+    def take(self, rows: Array) -> Rows:
+        """Some of the rows."""
+        return Rows(J=self.J[rows], K=self.K[rows])
+
+    def telling(self) -> Rows:
+        """Those that say something: not those of variables that stay where they are."""
+        return self.take((self.J != 0.0).any(axis=1) | (self.K != 0.0).any(axis=1))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Linear:
+    """Rows of g, G, H, r, and of what is wanted, by the variables with the indices `free`."""
+
+    parts: tuple[Rows, ...]
+    wanted: Rows
+    free: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Active:
+    """Rows at a solution: masks over G and H of what vanishes for certain, and of what is zero all the same."""
+
+    held_G: Array
+    held_H: Array
+    zero_G: Array
+    zero_H: Array
+
+
+class Implicit:
+    """Derivatives of expressions of (w, p) along the solutions of an MPCC; built once.
+
+    Parameters
+    ----------
+    mpcc : MPCC
+        Without an objective.
+    wanted : SX (n,)
+    columns : sequence of int
+        Of the parameters p.
+    start : int
+        The first so many of the columns may be corrected where the equations allow no change of them.
+    scale : (n_columns,)
+        Typical sizes of these parameters.
+    poles : (n_poles, 2) int
+        Pairs (force, speed) of variables that are both radii along one unit vector, whose direction is singular where
+        they are zero. The vector is that of the speed where it is free, else that of the force.
+    """
+
+    def __init__(
+        self, mpcc: MPCC, wanted: ca.SX, columns: Sequence[int], start: int, scale: Array, poles: Array
+    ) -> None:
+        self.mpcc, self.start, self.scale, self._poles = mpcc, start, np.asarray(scale, float), poles
+        self._ends = np.cumsum([mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel(), mpcc.r.numel()])
+        rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r, wanted)
+        slopes = [ca.jacobian(rows, mpcc.w), ca.jacobian(rows, mpcc.p[list(columns)])]
+        self._values = ca.Function("rows", [mpcc.w, mpcc.p], [ca.densify(rows)])
+        self._slopes = ca.Function("slopes", [mpcc.w, mpcc.p], slopes)
+        self._floors = floors(mpcc)
+        self._equations = mpcc.lbg == mpcc.ubg
+
+    def __call__(self, w: Array, p: Array) -> Derivative:
+        """Derivatives at the solution w with parameters p."""
+        values = np.split(np.asarray(self._values(w, p)).reshape(-1), self._ends)
+        active = self._active(values[1], values[2])
+        near = self._beside_poles(w, active)
+        free = ~self._still(active.held_G, active.held_H, p) & (self.mpcc.lbw < self.mpcc.ubw)
+        linear = self._linear(near, p, np.flatnonzero(free))
+        switched, missed = self._switched(active, values[3])
+        held = (self._equations, active.held_G, active.held_H, switched)
+        parts = [part.take(mask) for part, mask in zip(linear.parts, held, strict=True)]
+        rows = _stack([*parts, _first_stays(linear.parts[3].take(missed))]).telling()
+        wrong = np.flatnonzero(missed & self.mpcc.enforced)
+        flags = [f"{_place(self.mpcc.switched.label(int(k)))} is not met" for k in wrong]
+        rows, active = self._implied(rows, linear, active, values[0], p)
+        rows = self._chosen(rows, linear, active)
+        return self._solve(rows, linear, active, near != w, flags)
+
+    def _linear(self, w: Array, p: Array, free: Array) -> Linear:
+        """The rows of g, G, H, r and of what is wanted, by the free variables."""
+        by_w, by_p = (np.asarray(part.full()) for part in self._slopes(w, p))
+        by_w, by_p = (by_w * self.mpcc.w_scale)[:, free], by_p * self.scale
+        every = [Rows(J=J, K=K) for J, K in zip(np.split(by_w, self._ends), np.split(by_p, self._ends), strict=True)]
+        return Linear(parts=tuple(_normalised(rows) for rows in every[:4]), wanted=every[4], free=free)
+
+    def _beside_poles(self, w: Array, active: Active) -> Array:
+        """Where to take the Jacobians: a radius that is zero is moved away from there, so that its vector can turn.
+
+        The equations are linear in the radii, whose product with the direction is all that matters: how far they are
+        moved makes no difference.
+        """
+        near, fixed = w.copy(), self._held_variables(active)
+        for force, speed in self._poles:
+            scale = self.mpcc.w_scale
+            moved = force if fixed[speed] else speed
+            if all(abs(w[k]) <= ZERO * scale[k] for k in (force, moved)):
+                near[moved] = POLE * scale[moved]
+        return near
+
+    def _still(self, held_G: Array, held_H: Array, p: Array) -> Array:
+        """Mask of the variables that stay where they are: every one of a sum that is as small as their bounds allow."""
+        still = np.zeros(self.mpcc.w0.size, bool)
+        for held, floor in zip((held_G, held_H), self._floors, strict=True):
+            still[floor.members(held & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
+        return still
+
+    def _active(self, G: Array, H: Array) -> Active:
+        zero_G, zero_H = np.abs(G) <= ZERO * self._scales[0], np.abs(H) <= ZERO * self._scales[1]
+        held_G, held_H = np.zeros(G.size, bool), np.zeros(H.size, bool)
+        for group in self.mpcc.groups:
+            left, right = not zero_G[group.left].all(), not zero_H[group.right].all()
+            if left and right:  # not a solution to the tolerance: the smaller side is meant
+                left = np.abs(G[group.left]).max() >= np.abs(H[group.right]).max()
+                right = not left
+            held_H[group.right] |= left
+            held_G[group.left] |= right
+        return Active(held_G=held_G, held_H=held_H, zero_G=zero_G, zero_H=zero_H)
+
+    @cached_property
+    def _scales(self) -> tuple[Array, Array]:
+        """Typical sizes of the rows of G and of H: known where they are variables."""
+        m = self.mpcc
+        left, right = (
+            np.where(plain >= 0, m.w_scale[np.maximum(plain, 0)], 1.0) for plain in (m.G_variable, m.H_variable)
+        )
+        return left, right
+
+    def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
+        """The switched equations that hold, and those that do not although they should (two masks)."""
+        eta = np.asarray(self.mpcc.indicator(1.0 - active.zero_G, 1.0 - active.zero_H)).reshape(-1) > 0
+        met = np.abs(residuals) <= ZERO
+        return eta & met, eta & ~met
+
+    def _implied(self, rows: Rows, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Rows, Active]:
+        """Add nonnegative rows that are zero and cannot leave it while all others stay nonnegative."""
+        open_G, open_H = active.zero_G & ~active.held_G, active.zero_H & ~active.held_H
+        if not (open_G.any() or open_H.any()):
+            return rows, active
+        m, parts = self.mpcc, linear.parts
+        low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
+        free_G, free_H = open_G & ~self._split_G, open_H & ~self._split_H
+        above, below = parts[0].take(low), parts[0].take(high)
+        watched = _stack([parts[1].take(free_G), parts[2].take(free_H), above, Rows(J=-below.J, K=-below.K)])
+        stuck = _stuck(np.hstack([rows.J, rows.K]), np.hstack([watched.J, watched.K]))
+        count = int(free_G.sum())
+        held_G, held_H = active.held_G.copy(), active.held_H.copy()
+        held_G[np.flatnonzero(free_G)[stuck[:count]]] = True
+        held_H[np.flatnonzero(free_H)[stuck[count : count + int(free_H.sum())]]] = True
+        new_G, new_H = held_G & ~active.held_G, held_H & ~active.held_H
+        still = np.flatnonzero(self._still(new_G, new_H, p)[linear.free])
+        unit = Rows(J=np.eye(linear.free.size)[still], K=np.zeros((still.size, self.scale.size)))
+        made = Active(held_G=held_G, held_H=held_H, zero_G=active.zero_G, zero_H=active.zero_H)
+        return _stack([rows, parts[1].take(new_G), parts[2].take(new_H), unit]).telling(), made
+
+    @cached_property
+    def _split_G(self) -> Array:
+        return self._splits[0] >= 0
+
+    @cached_property
+    def _split_H(self) -> Array:
+        return self._splits[1] >= 0
+
+    @cached_property
+    def _splits(self) -> tuple[Array, Array]:
+        """For every row of G, and of H, that is a part of a signed quantity: the variable of the other part, or -1."""
+        m = self.mpcc
+        other = np.full(m.w0.size, -1)
+        for group in m.groups:
+            if group.split:
+                plus, minus = m.G_variable[group.left], m.H_variable[group.right]
+                other[plus], other[minus] = minus, plus
+        left, right = (np.where(plain >= 0, other[np.maximum(plain, 0)], -1) for plain in (m.G_variable, m.H_variable))
+        return left, right
+
+    def _chosen(self, rows: Rows, linear: Linear, active: Active) -> Rows:
+        """Add rows of groups whose sides are both zero, as far as they agree with those before: the left sides first.
+
+        An impulse at the start, on the right, then puts back a start that the left side does not admit. Of a signed
+        quantity one part stays zero.
+        """
+        m, found = self.mpcc, [rows]
+        base = _Basis(rows)
+        for part, zero, held, kind in (
+            (linear.parts[1], active.zero_G, active.held_G, "left"),
+            (linear.parts[2], active.zero_H, active.held_H, "right"),
+        ):
+            members = np.zeros(zero.size, bool)
+            for group in m.groups:
+                both = active.zero_G[group.left].all() and active.zero_H[group.right].all()
+                members[getattr(group, kind)] |= both and (kind == "right" or not group.split)
+            chosen = [k for k in np.flatnonzero(members & zero & ~held) if base.add(part.J[k], part.K[k])]
+            found.append(part.take(np.array(chosen, int)))
+        return _stack(found)
+
+    def _solve(self, rows: Rows, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
+        wanted = linear.wanted
+        U, s, Vt = np.linalg.svd(rows.J)
+        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        given, kept, lost = self._corrected(U[:, rank:].T @ rows.K)
+        by_w = -(Vt[:rank].T / s[:rank]) @ (U[:, :rank].T @ (rows.K @ given))
+        made = (wanted.J @ by_w + wanted.K @ given) / self.scale
+        size = max(1.0, np.abs(wanted.J).max(initial=0.0))
+        if lost:
+            flags = [*flags, "the equations of the branch contradict each other"]
+        if np.abs(wanted.J @ Vt[rank:].T).max(initial=0.0) > MOVES * size:
+            flags = [*flags, "the equations of the branch leave the solution open"]
+        flags = [*flags, *dict.fromkeys(self._kinks(linear, active, polar, by_w, given))]
+        return Derivative(values=made, kept=kept, flags=tuple(flags))
+
+    def _corrected(self, conditions: Array) -> tuple[Array, Array, bool]:
+        """Directions of the parameters with the start put back so that conditions @ directions = 0."""
+        size = max(1.0, float(np.abs(conditions).max(initial=0.0)))
+        start, given = conditions[:, : self.start], np.eye(self.scale.size)
+        _, s, Vt = np.linalg.svd(start) if start.size else (0, np.zeros(0), np.zeros((0, self.start)))
+        rank = int((s > MOVES * size).sum())
+        if rank:
+            given[: self.start] -= np.linalg.pinv(start, rcond=MOVES * size / s[0]) @ conditions
+        lost = bool(np.abs(conditions @ given).max(initial=0.0) > MOVES * size)
+        return given, Vt[:rank] / self.scale[: self.start], lost
+
+    def _kinks(self, linear: Linear, active: Active, polar: Array, by_w: Array, given: Array) -> Iterator[str]:
+        """Quantities that are zero, are not held there, and begin to move.
+
+        Free to do so are impulses at the very start, and signed quantities and radii whose zero means nothing.
+        """
+        m = self.mpcc
+        size = max(1.0, float(np.abs(by_w).max(initial=0.0)))
+        sides = (
+            (linear.parts[1], active.zero_G & ~active.held_G, m.left, self._splits[0], m.G_variable),
+            (linear.parts[2], active.zero_H & ~active.held_H, m.right, self._splits[1], m.H_variable),
+        )
+        fixed = self._held_variables(active)
+        for part, loose, layout, other, plain in sides:
+            moved = np.abs(part.J @ by_w + part.K @ given).max(axis=1, initial=0.0) > MOVES * size
+            for k in np.flatnonzero(loose & moved):
+                block, _ = layout.find(int(k))
+                if layout is m.right and block.at == At(0, 0):
+                    continue
+                if (other[k] >= 0 and not fixed[other[k]]) or (plain[k] >= 0 and polar[plain[k]]):
+                    continue
+                yield f"{_place(layout.label(int(k)))} is zero and begins to move"
+
+    def _held_variables(self, active: Active) -> Array:
+        """Mask of the variables that rows hold at zero."""
+        m = self.mpcc
+        fixed = np.zeros(m.w0.size, bool)
+        for plain, held in ((m.G_variable, active.held_G), (m.H_variable, active.held_H)):
+            fixed[plain[held & (plain >= 0)]] = True
+        return fixed
+
+
+class _Basis:
+    """An orthonormal basis of rows, with what they say about the parameters: tells which rows agree with them."""
+
+    def __init__(self, rows: Rows) -> None:
+        U, s, Vt = np.linalg.svd(rows.J, full_matrices=False)
+        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        self._Q, self._K = Vt[:rank], (U[:, :rank].T @ rows.K) / s[:rank, None]
+
+    def add(self, J: Array, K: Array) -> bool:
+        """Add a row, unless it contradicts those before."""
+        along = self._Q @ J
+        rest = J - along @ self._Q
+        size = float(np.linalg.norm(rest))
+        if size <= ZERO:
+            return bool(np.abs(K - along @ self._K).max(initial=0.0) <= MOVES * max(1.0, np.abs(K).max(initial=0.0)))
+        self._Q = np.vstack([self._Q, rest / size])
+        self._K = np.vstack([self._K, (K - along @ self._K) / size])
+        return True
+
+
+def _first_stays(rows: Rows) -> Rows:
+    """The first variable of every row keeps its value.
+
+    Elements need not be equally long where nothing switches (step equilibration): a method that chose the length of
+    one of them leaves it there, and the next one ends at a switch.
+    """
+    first = np.argmax(rows.J != 0.0, axis=1)
+    return Rows(J=np.eye(rows.J.shape[1])[first], K=np.zeros_like(rows.K))
+
+
+def _normalised(rows: Rows) -> Rows:
+    size = np.linalg.norm(rows.J, axis=1)
+    size = np.where(size > TINY, size, np.maximum(1.0, np.abs(rows.K).max(axis=1, initial=0.0)))[:, None]
+    return Rows(J=rows.J / size, K=rows.K / size)
+
+
+def _stack(rows: Sequence[Rows]) -> Rows:
+    return Rows(J=np.vstack([part.J for part in rows]), K=np.vstack([part.K for part in rows]))
+
+
+def _stuck(equations: Array, rows: Array) -> Array:
+    """Mask of the rows that cannot become positive while equations @ d = 0 and rows @ d >= 0."""
+    from scipy.optimize import linprog  # not paid for by an import of the library
+
+    count = len(rows)
+    if count == 0:
+        return np.zeros(0, bool)
+    null = _null_space(equations)
+    moving = rows @ null
+    found = linprog(
+        np.concatenate([np.zeros(null.shape[1]), -np.ones(count)]),
+        A_ub=np.hstack([-moving, np.eye(count)]),
+        b_ub=np.zeros(count),
+        bounds=[(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count,
+        method="highs",
+    )
+    if found.x is None:
+        return np.zeros(count, bool)
+    return np.asarray(found.x[null.shape[1] :] < FREE)
+
+
+def _null_space(matrix: Array) -> Array:
+    _, s, Vt = np.linalg.svd(matrix)
+    return np.asarray(Vt[int((s > RANK * s.max(initial=0.0)).sum()) :].T)
+
+
+def _place(label: tuple[str, str]) -> str:
+    return f"{label[0]} at {label[1]}"
