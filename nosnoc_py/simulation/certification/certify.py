@@ -12,18 +12,21 @@ import numpy as np
 from nosnoc_py.errors import ModelError, OptionError, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.claims import Claims
+from nosnoc_py.simulation.certification.collocation import is_by_collocation
+from nosnoc_py.simulation.certification.inclusions import Inclusions
 from nosnoc_py.simulation.certification.measures import balance, violations
 from nosnoc_py.simulation.certification.statements import statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import windows_of
 from nosnoc_py.simulation.event_driven.history import Referee
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate, Finding
 from nosnoc_py.status import Verdict
+from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
 REFEREE = EventDriven(grazing="continue", rest_velocity=1e-5)
@@ -44,13 +47,16 @@ def certify(
 
     The control is simulated from x0 by the event-driven referee, which knows nothing of finite elements; then
     every window from the solution's own state at its beginning, because unstable motions amplify the smallest error;
-    and the solution's own stages and nodes are held against the laws of motion and of impacts (FESD-J, Eqs. 1 and 11).
+    and the solution's own stages and nodes are held against the laws of motion and of impacts (FESD-J, Eqs. 1 and 11),
+    those of a Filippov system against its inclusion. Solutions by time-freezing are held in physical time, at the
+    stages of their elements in numerical time.
 
     Parameters
     ----------
     ocp : OCP
     solution : Solution
-        Of this OCP; a failed one, too.
+        Of this OCP; a failed one, too. Stages are looked at for FESD, FESD-J and time-freezing
+        with Radau IIA and Gauss-Legendre.
     method : EventDriven, optional
         The referee. By default it goes on after grazing contacts, and impacts below 1e-5 m/s are inelastic.
     tolerance : float
@@ -90,7 +96,7 @@ def certify(
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
-    equations, jumps, broken = _claims(referee.mechanics, solution)
+    equations, jumps, broken = _claims(referee, solution)
     found = [*broken, *statements(ocp, solution), *_own_complementarities(ocp, solution)]
     findings = tuple(sorted(found, key=lambda finding: finding.time))
     case = Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
@@ -110,7 +116,7 @@ def certify(
         equations=equations,
         jumps=jumps,
         findings=findings,
-        balance=balance(referee.mechanics, history) if history.steps else None,
+        balance=balance(referee.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
     )
@@ -158,10 +164,12 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
 
 
 def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Finding]:
-    """The user's own complementarities, where a solution breaks them at its nodes."""
+    """The user's own complementarities, where a solution breaks them at its nodes; those of x, u and p only."""
     s = ocp.system
     times = solution.t[:-1]
     for pair in ocp.complementarities:
+        if ca.depends_on(ca.vertcat(pair.a, pair.b), s.z):
+            continue
         function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
         a, b = (v.full() for v in function(solution.x[:-1].T, solution.control(times).T, solution.p))
         size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
@@ -192,13 +200,19 @@ def _positive(value: Any, what: str) -> float:
     return float(number)
 
 
-def _claims(mechanics: Mechanics, solution: Solution) -> tuple[float | None, float, list[Finding]]:
+def _claims(referee: Referee, solution: Solution) -> tuple[float | None, float, list[Finding]]:
     """Largest violations at the stages (None without) and at the nodes, and what is too large."""
+    by_elements = is_by_collocation(solution)
     if not isinstance(solution.interpolant, RungeKuttaInterpolant):
         return None, 0.0, []
-    claims = Claims(mechanics, solution)
+    if isinstance(referee.system, PSS | Heaviside | PDS):
+        if not by_elements:
+            return None, 0.0, []
+        worst, wrong = Inclusions(referee.system, solution).equations_of_motion()
+        return worst, 0.0, wrong
+    claims = Claims(referee.mechanics, solution)
     jumps, broken = claims.impact_law()
-    if not solution.method.startswith("FESD"):
+    if not by_elements:
         return None, jumps, broken
     equations, wrong = claims.equations_of_motion()
     return equations, jumps, [*broken, *wrong, *claims.impacts()]

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
+from nosnoc_py.simulation.certification.collocation import collocation_of, differences
 from nosnoc_py.simulation.certification.laws import Explanation, Press, explain, violations
 from nosnoc_py.simulation.event_driven.mechanics import Look, Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
@@ -29,6 +31,8 @@ SLOW = 1.1e-3
 SOLVED = 1e-8
 # Slip faster than this share of the largest speed has a direction.
 SLIPS = 1e-4
+# With time-freezing a jump has elements of its own.
+STOPPED = "the clock stands still in an element in which it runs"
 # Elements shorter than this share of the horizon have no derivatives.
 SHORT = 1e-9
 
@@ -78,7 +82,10 @@ class Claims:
     """Reads a solution with collocation polynomials and checks it against the laws."""
 
     def __init__(self, mechanics: Mechanics, solution: Solution) -> None:
+        elements = collocation_of(solution)
         assert isinstance(solution.interpolant, RungeKuttaInterpolant)
+        assert elements is not None
+        self.elements = elements
         self.mechanics, self.solution, self.interpolant = mechanics, solution, solution.interpolant
         self.names, self.n_q, self.n_c = mechanics.frames.names, mechanics.n_q, mechanics.n_c
 
@@ -87,19 +94,15 @@ class Claims:
     @cached_property
     def stages(self) -> list[Stage]:
         """All stages of elements that have a length."""
-        interpolant, c = self.interpolant, self.interpolant.c
-        nodes = np.append(0.0, c[c != 0.0])
-        differences, made = _differences(nodes), []
-        for e in np.flatnonzero(interpolant.h > SHORT * self.solution.duration):
-            t, h = float(interpolant.t_left[e]), float(interpolant.h[e])
-            x = np.vstack([interpolant.x_left[e], interpolant.x_stages[e][c != 0.0]])
-            rates, u = differences @ x / h, self.solution.control(t + 0.5 * h)
-            left = self.mechanics.look(x[0], u, self.solution.p)
-            for k in range(1, len(nodes)):
-                look = self.mechanics.look(x[k], u, self.solution.p)
+        elements, made = self.elements, []
+        for e in np.flatnonzero(elements.h > SHORT * self.solution.duration):
+            u = self.solution.control(float(elements.t_left[e] + 0.5 * elements.h[e]))
+            left = self.mechanics.look(elements.x_left[e], u, self.solution.p)
+            for k in np.flatnonzero((elements.c != 0.0) & ~elements.standing[e]):
+                look = self.mechanics.look(elements.x[e, k], u, self.solution.p)
                 closed = [int(i) for i in np.flatnonzero((look.gaps <= CLOSED) & (left.gaps <= CLOSED))]
-                index = int(e) * c.size + k - 1
-                made.append(Stage(t=t + h * float(nodes[k]), index=index, look=look, rate=rates[k], closed=closed))
+                index, t = int(e * elements.c.size + k), float(elements.t[e, k])
+                made.append(Stage(t=t, index=index, look=look, rate=elements.rates[e, k], closed=closed))
         return made
 
     @cached_property
@@ -112,12 +115,12 @@ class Claims:
     @property
     def _unresolved(self) -> float:
         """Forces that rounding and residuals of a solved program amount to, by differences over short steps."""
-        solution, interpolant = self.solution, self.interpolant
-        lengths = interpolant.h[interpolant.h > SHORT * solution.duration]
+        solution, elements = self.solution, self.elements
+        lengths = elements.h[elements.h > SHORT * solution.duration]
         if not len(self.stages):
             return 0.0
         mass = max(_largest(s.look.mass) for s in self.stages)
-        gain = np.abs(_differences(np.append(0.0, interpolant.c[interpolant.c != 0.0]))).sum(axis=1).max()
+        gain = np.abs(differences(np.append(0.0, elements.c[elements.c != 0.0]))).sum(axis=1).max()
         errors = min(solution.infeasibility, SOLVED) + np.finfo(float).eps * (1.0 + _largest(solution.x))
         return float(mass * gain * errors / lengths.min())
 
@@ -138,7 +141,9 @@ class Claims:
 
     def equations_of_motion(self) -> tuple[float, list[Finding]]:
         """Largest violation at the stages, as a share, and where it is too large."""
-        return _worst((stage.t, self._at_stage(stage)) for stage in self.stages)
+        standing = zip(*np.nonzero(self.elements.standing), strict=True)
+        stopped = ((float(self.elements.t[place]), Violation(1.0, STOPPED)) for place in standing)
+        return worst_of(chain(stopped, ((stage.t, self._at_stage(stage)) for stage in self.stages)))
 
     def _at_stage(self, stage: Stage) -> Violation:
         names, n_q, look = self.mechanics.system.state_names, self.n_q, stage.look
@@ -159,7 +164,7 @@ class Claims:
 
     def _claimed_forces(self, stage: Stage, found: Explanation) -> Iterator[Violation]:
         """The normal forces that the solution lists, where the motion says what they are."""
-        count = self.interpolant.h.size * self.interpolant.c.size
+        count = self.elements.h.size * self.elements.c.size
         for c, name in enumerate(self.names):
             series = self.solution.series.get(f"lambda_normal[{name}]")
             if not found.unique or series is None or len(series) != count:
@@ -172,7 +177,7 @@ class Claims:
 
     def impact_law(self) -> tuple[float, list[Finding]]:
         """Largest violation of FESD-J, Eq. 11 at the nodes, as a share, and where it is too large."""
-        return _worst((float(t), self._at_node(k)) for k, t in enumerate(self.interpolant.t_left))
+        return worst_of((float(t), self._at_node(k)) for k, t in enumerate(self.interpolant.t_left))
 
     @cached_property
     def jumps(self) -> list[Jump]:
@@ -268,7 +273,7 @@ class Claims:
         return np.concatenate([np.array(contacts, dtype=int), *tangents])
 
 
-def _worst(found: Iterator[tuple[float, Violation]]) -> tuple[float, list[Finding]]:
+def worst_of(found: Iterator[tuple[float, Violation]]) -> tuple[float, list[Finding]]:
     """The largest share, and findings where it is too large; one per time."""
     every = list(found)
     findings = [Finding(time=t, what=v.law, size=float(v.share)) for t, v in every if v.share > TOLERANCE]
@@ -283,10 +288,3 @@ def _lateness(restitution: float, old: float, new: float) -> float:
 
 def _largest(values: np.ndarray | Sequence[float]) -> float:
     return float(np.abs(values).max(initial=0.0))
-
-
-def _differences(nodes: np.ndarray) -> np.ndarray:
-    """Derivatives of the Lagrange polynomials of some nodes at these nodes."""
-    powers = np.arange(1, nodes.size)
-    slopes = np.column_stack([np.zeros(nodes.size), powers * nodes[:, None] ** (powers - 1)])
-    return np.asarray(slopes @ np.linalg.inv(np.vander(nodes, increasing=True)))

@@ -28,13 +28,21 @@ TO_CLOSE = lagrange_basis(NODES, CLOSE)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Points:
-    """Instants of a history (m,): times [s], weights in integrals over time [s], states, controls, contact forces."""
+    """Instants of a history (m,): times [s], weights in integrals over time [s], states, controls, forces.
+
+    Of a Filippov system these are its multipliers, behind them its algebraic variables.
+    """
 
     t: np.ndarray
     weights: np.ndarray
     x: np.ndarray
     u: np.ndarray
     forces: np.ndarray
+
+
+def algebraic(points: Points, count: int) -> np.ndarray:
+    """Algebraic variables (m, count)."""
+    return points.forces[:, points.forces.shape[1] - count :]
 
 
 def points_of(history: History, inside: np.ndarray, basis: np.ndarray, shares: np.ndarray) -> Points:
@@ -63,16 +71,17 @@ def close_points(history: History) -> Points:
 def objective(ocp: OCP, history: History) -> float:
     """The objective of the OCP along a history."""
     s, points = ocp.system, gauss_points(history)
-    stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
+    z = algebraic(points, s.z.numel())
+    stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    rates = np.array(stage(points.x.T, points.u.T, history.p)).reshape(-1)
+    rates = np.array(stage(points.x.T, z.T, points.u.T, history.p)).reshape(-1)
     return float(points.weights @ rates) + float(end(history.x, history.nodes[0].before, history.p))
 
 
 def violations(ocp: OCP, history: History) -> tuple[Finding, ...]:
     """The largest violation of every bound and constraint along a history, where there is one."""
     s, points = ocp.system, close_points(history)
-    made = []
+    z, made = algebraic(points, s.z.numel()), []
     for values, names, bounds in (
         (points.x, s.state_names, ocp.x_bounds),
         (points.u, s.control_names, ocp.u_bounds),
@@ -80,8 +89,8 @@ def violations(ocp: OCP, history: History) -> tuple[Finding, ...]:
         over = excess(values, *bounds)
         made += [_largest(f"bound of {name}", over[:, i], points.t) for i, name in enumerate(names)]
     for c in ocp.path_constraints:
-        function = ca.Function("path", [s.x, s.u, s.p], [ca.densify(c.expression)])
-        values = np.array(function(points.x.T, points.u.T, history.p)).T
+        function = ca.Function("path", [s.x, s.z, s.u, s.p], [ca.densify(c.expression)])
+        values = np.array(function(points.x.T, z.T, points.u.T, history.p)).T
         made.append(_largest(f"path constraint {c.name}", excess(values, c.lower, c.upper).max(axis=1), points.t))
     made += [_at_point(ocp, c, history, initial=True) for c in ocp.initial_constraints]
     made += [_at_point(ocp, c, history, initial=False) for c in ocp.terminal_constraints]

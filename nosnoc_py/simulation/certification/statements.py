@@ -8,8 +8,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.ocp import OCP
+from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, is_by_collocation
 from nosnoc_py.simulation.certification.measures import excess
-from nosnoc_py.solution import RungeKuttaInterpolant, Solution
+from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import Finding
 
 # Statements may be off by this, absolute and relative.
@@ -19,10 +20,10 @@ SAME = 1e-6
 def statements(ocp: OCP, solution: Solution) -> list[Finding]:
     """Statements that are not true of the solution's own numbers."""
     made = [*_ends(solution), *_nodes(solution)]
-    interpolant = solution.interpolant
-    if isinstance(interpolant, RungeKuttaInterpolant) and solution.method.startswith("FESD"):
-        made += _objective(ocp, solution, interpolant)
-        made += _bounds(ocp, solution, interpolant)
+    elements = collocation_of(solution)
+    if elements is not None and is_by_collocation(solution):
+        made += _objective(ocp, solution, elements)
+        made += _bounds(ocp, solution, elements)
     return made
 
 
@@ -46,17 +47,27 @@ def _nodes(solution: Solution) -> Iterator[Finding]:
         yield Finding(time=float(solution.t[wrong[0]] - solution.t0), what=text, size=size)
 
 
-def _objective(ocp: OCP, solution: Solution, interpolant: RungeKuttaInterpolant) -> Iterator[Finding]:
+def listed(ocp: OCP, solution: Solution, elements: Collocation) -> np.ndarray | None:
+    """Algebraic variables of the user's (E n_s, n_z) that the solution lists at its stages; None if it does not."""
+    own, count = ocp.system.algebraic, elements.t.size
+    names = () if own is None else tuple(own.names or ())
+    if not all(name in solution.series and len(solution.series[name]) == count for name in names):
+        return None
+    return np.array([solution.series[name].values for name in names]).T.reshape(count, len(names))
+
+
+def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Finding]:
     """The objective of this OCP by the quadrature of the solution's own scheme."""
-    s, c = ocp.system, interpolant.c
-    weights = np.linalg.solve(np.vander(c, increasing=True).T, 1.0 / np.arange(1, c.size + 1))
-    x = interpolant.x_stages.reshape(-1, interpolant.x_stages.shape[2])
-    middles = interpolant.t_left + 0.5 * interpolant.h
-    u = np.repeat([solution.control(t) for t in middles], c.size, axis=0).reshape(len(x), -1)
-    stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
+    s, shape, z = ocp.system, elements.t.shape, listed(ocp, solution, elements)
+    if z is None:
+        return
+    x = elements.x.reshape(-1, elements.x.shape[2])
+    middles = elements.t_left + 0.5 * elements.h
+    u = np.repeat([solution.control(t) for t in middles], shape[1], axis=0).reshape(len(x), -1)
+    stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    rates = np.array(stage(x.T, u.T, solution.p)).reshape(interpolant.h.size, c.size)
-    parts = [*(interpolant.h * (rates @ weights)), float(end(interpolant.x_right[-1], solution.x0, solution.p))]
+    rates = np.array(stage(x.T, z.T, u.T, solution.p)).reshape(shape)
+    parts = [*elements.integrals(rates), float(end(solution.x[-1], solution.x0, solution.p))]
     away = sum(parts) - solution.objective
     if abs(away) > SAME * (abs(solution.objective) + float(np.abs(parts).sum())):
         text = (
@@ -66,16 +77,16 @@ def _objective(ocp: OCP, solution: Solution, interpolant: RungeKuttaInterpolant)
         yield Finding(time=solution.duration, what=text, size=float(abs(away)))
 
 
-def _bounds(ocp: OCP, solution: Solution, interpolant: RungeKuttaInterpolant) -> Iterator[Finding]:
+def _bounds(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Finding]:
     """Bounds and terminal constraints of the OCP at the solution's own stages and ends."""
-    s, n_x = ocp.system, interpolant.x_stages.shape[2]
-    states = np.concatenate([interpolant.x_stages, interpolant.x_right[:, None]], axis=1)
-    times = interpolant.t_left[:, None] + interpolant.h[:, None] * np.append(interpolant.c, 1.0)
+    s, n_x = ocp.system, elements.x.shape[2]
+    states = np.concatenate([elements.x, elements.x_right[:, None]], axis=1)
+    times = np.column_stack([elements.t, elements.t_left + elements.h])
     yield from _first("bound", s.state_names, states.reshape(-1, n_x), ocp.x_bounds, times.reshape(-1))
     yield from _first("bound", s.control_names, solution.u, ocp.u_bounds, solution.u_grid[:-1])
     for constraint in ocp.terminal_constraints:
         function = ca.Function("constraint", [s.x, s.x_initial, s.p], [constraint.expression])
-        values = np.array(function(interpolant.x_right[-1], solution.x0, solution.p)).reshape(1, -1)
+        values = np.array(function(solution.x[-1], solution.x0, solution.p)).reshape(1, -1)
         names = [str(constraint.name)] * values.size
         bounds = (constraint.lower, constraint.upper)
         yield from _first("terminal constraint", names, values, bounds, np.array([solution.duration]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.simulation.certification.claims import CLOSED
 from nosnoc_py.simulation.contact_frames import FREE, STICK
+from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.solution import Event, Solution
 from nosnoc_py.solution.certificate import EventPair, Window
@@ -51,11 +52,14 @@ def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:
 
 
 def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tuple[int, ...]:
-    """Contacts that are closed from the beginning of a window on."""
-    mechanics = referee.mechanics
+    """Contacts that are closed, or surfaces that the motion is on, from the beginning of a window on."""
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
+    states = np.array([state_at(solution, t, "+") for t in times])
+    if isinstance(referee.model, Filippov):
+        return referee.model.modes(states, solution.p, CLOSED)
+    mechanics = referee.mechanics
     u = np.zeros(mechanics.system.n_u)
-    gaps = np.array([mechanics.look(state_at(solution, t, "+"), u, solution.p).gaps for t in times])
+    gaps = np.array([mechanics.look(x, u, solution.p).gaps for x in states])
     return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.n_c))
 
 
