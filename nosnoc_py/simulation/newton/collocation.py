@@ -160,7 +160,7 @@ class Collocation:
             self._glides[count] = self._build_glide(count)
         values, residual, guards = self._glides[count](x, y, *data, h)
         size = float(residual[0, 0])
-        if not size <= self.tolerance or not np.isfinite(values.sum()):
+        if not size <= self.tolerance or not np.isfinite(values).all():
             return None
         return self._unpack(values.T, h, modes, y, x), guards
 
@@ -297,8 +297,7 @@ class Collocation:
             event=event,
             slope=slope,
             by_h=by_h,
-            # Not a number is lost in maxima, but not in sums.
-            size=largest if np.isfinite(rows.sum() + inner.sum() + outer.sum()) else np.inf,
+            size=largest if all(np.isfinite(part).all() for part in (rows, inner, outer)) else np.inf,
         )
 
     @cached_property

@@ -173,6 +173,8 @@ class ContactModes:
         elif kind == 3:
             tangential = y[self.frames.count :][self.frames.tangents[c]]
             new = SLIP_BACK if self.frames.width(c) == 1 and tangential[0] > 0 else SLIP
+        elif self.frames.restitution[c] > 0:
+            new = FREE  # it bounces; however slowly, it is not the drift of what was closed before
         else:
             new = STICK if self.frames.width(c) else CLOSED
         return (*modes[:c], new, *modes[c + 1 :])

@@ -24,9 +24,9 @@ from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
 SCHEMES = ("radau_iia", "gauss_legendre")
 # Largest residuals of a step that is believed, of the unrelaxed equations.
 COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
-# So many switches of a step are counted when they are too many; they accumulate when the last ones are closer together
-# than this share of the largest distance.
-MOST_EVENTS, SHARE = 100, 1e-3
+# So many switches of a step are counted when they are too many; they accumulate when the last few come closer and closer
+# and are apart by less than a share of the largest distance.
+MOST_EVENTS, FEW, SHARE = 100, 5, 1e-3
 # Why a step failed, by what the message of the engine says.
 STATUSES = {"no admissible impact": Status.NO_ADMISSIBLE_IMPACT}
 
@@ -139,25 +139,30 @@ class NewtonStepper:
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, message: str
     ) -> tuple[str, Status | None]:
         """Follow a step with too many switches event by event, and say what would help; an MPCC would not."""
-        times, hint = [0.0], None
-        while len(times) <= MOST_EVENTS and times[-1] < (1.0 - SHARE) * length:
-            part = self._step(x, u, p, length - times[-1], hint)
-            if not len(part.h):
-                return message, None
-            boundaries = times[-1] + np.cumsum(part.h)
+        times, hint, at, lost = [0.0], None, 0.0, False
+        while len(times) <= MOST_EVENTS:
+            part = self._step(x, u, p, length - at, hint)
+            lost = not len(part.h)
+            if lost:
+                break
+            boundaries = at + np.cumsum(part.h)
+            x, hint, at = part.x_right[-1], part.modes[-1], float(boundaries[-1])
             times += boundaries[_last_of_runs(part.modes, part.jump)].tolist()
-            x, hint = part.x_right[-1], part.modes[-1]
-        events = len(times) - 2 if times[-1] >= (1.0 - SHARE) * length else len(times) - 1
-        if events < MOST_EVENTS:
-            said = f"{message}; it has {events} switches: take finite_elements={events + 1} or more steps"
-            return said, Status.STEP_FAILED
-        apart = np.diff(times)
-        if apart[-1] < SHARE * apart.max():
+            if not part.message:
+                times.pop()  # the end of the step
+                break
+        apart, events = np.diff(times), len(times) - 1
+        if events > FEW and (np.diff(apart[-FEW:]) < 0.0).all() and apart[-1] < SHARE * apart.max():
             return (
                 f"infinitely many switches accumulate {times[-1]:.6g} s after the beginning of the step (Zeno): give "
                 "a rest_velocity below which impacts are inelastic, or a law without chattering",
                 Status.ZENO,
             )
+        if lost:
+            return message, None
+        if events < MOST_EVENTS:
+            said = f"{message}; it has {events} switches: take finite_elements={events + 1} or more steps"
+            return said, Status.STEP_FAILED
         return f"{message}; it has more than {MOST_EVENTS} of them: take many more steps", Status.STEP_FAILED
 
 
