@@ -16,8 +16,22 @@ def correction(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
         return np.full(residual.shape, np.nan)
     from scipy.linalg import lapack  # not paid for by an import of the library
 
-    norm = np.abs(jacobian).sum(axis=0).max()
-    factors, pivots, info = lapack.dgetrf(jacobian)
-    if info == 0 and lapack.dgecon(factors, norm)[0] > SINGULAR:
-        return np.asarray(-lapack.dgetrs(factors, pivots, residual)[0])
+    factored = _factors(jacobian)
+    if factored is not None:
+        return np.asarray(-lapack.dgetrs(*factored, residual)[0])
     return np.asarray(-np.linalg.lstsq(jacobian, residual, rcond=1e-12)[0])
+
+
+def is_regular(jacobian: np.ndarray) -> bool:
+    """Whether a Jacobian determines its correction."""
+    return bool(np.isfinite(jacobian).all()) and (jacobian.size == 0 or _factors(jacobian) is not None)
+
+
+def _factors(jacobian: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The LU factors and pivots of a finite matrix, or None where it is singular."""
+    from scipy.linalg import lapack  # not paid for by an import of the library
+
+    factors, pivots, info = lapack.dgetrf(jacobian)
+    if info != 0 or not lapack.dgecon(factors, np.abs(jacobian).sum(axis=0).max())[0] > SINGULAR:
+        return None
+    return factors, pivots

@@ -15,7 +15,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.linear_algebra import correction
+from nosnoc_py.simulation.linear_algebra import correction, is_regular
 
 MOST_ITERATIONS = 30
 # Places in every element where guards are looked at, besides the stages.
@@ -163,6 +163,11 @@ class Collocation:
         if not size <= self.tolerance or not np.isfinite(values).all():
             return None
         return self._unpack(values.T, h, modes, y, x), guards
+
+    def determines(self, run: Run, data: tuple[np.ndarray, ...]) -> bool:
+        """Whether the equations at a run have no other solution next to it."""
+        values = np.concatenate([run.x, run.y], axis=2).reshape(run.count, -1)
+        return all(is_regular(inner) for inner in self._linearize(values, run.h, run, data, None).inner)
 
     def _build_glide(self, count: int) -> Callable[..., list[np.ndarray]]:
         """The equations of all elements as one square system, and what is asked of their solution."""

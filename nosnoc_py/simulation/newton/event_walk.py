@@ -104,14 +104,15 @@ class Walk:
     def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
         masks = self._masks(modes)
-        found = self.collocation.glide(
-            self.node.x_left, modes, y, self.length / self.free, self.free, (self.u, self.p, masks)
-        )
+        data = (self.u, self.p, masks)
+        found = self.collocation.glide(self.node.x_left, modes, y, self.length / self.free, self.free, data)
         if found is not None:
             smooth, guards = found
             if self._is_clear(guards[self.model.watched(modes)]) and self._upright(smooth) is smooth:
                 self._calm = smooth
-            return smooth
+            # Of forces that are not unique the shortest ones are wanted: others may leave their cones.
+            if smooth is self._calm or self.collocation.determines(smooth, data):
+                return smooth
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length
         for _ in range(12):
