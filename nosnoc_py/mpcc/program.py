@@ -326,23 +326,42 @@ AGGREGATE: dict[str, Callable[[np.ndarray, np.ndarray], list[tuple[Rows, Rows]]]
 }
 
 
+# So deep two expressions are compared as graphs; where that does not tell, by their values at some points.
+DEPTH, POINTS = 20, 3
+
+
+def _is_same(one: ca.SX, other: ca.SX) -> bool:
+    """Whether two expressions of the same symbols are the same function."""
+    if ca.is_equal(one, other, DEPTH):
+        return True
+    symbols = ca.vertcat(*ca.symvar(one))
+    both = ca.Function("both", [symbols], [one, other])
+    points = np.random.default_rng(0).uniform(0.1, 2.0, (symbols.numel(), POINTS))
+    values = [np.asarray(part.full()) for part in both.map(POINTS)(points)]
+    return bool(np.allclose(*values, rtol=1e-12, atol=1e-12, equal_nan=True))
+
+
 class _Side:
     """The nonnegative quantities of one side; the same quantity at the same arguments is stored once."""
 
     def __init__(self) -> None:
         self.expressions: list[ca.SX] = []
         self.layout = Layout()
-        self._rows: dict[tuple[Any, ...], int] = {}
+        self._rows: dict[tuple[Any, ...], list[int]] = {}
 
     def add(self, labels: Sequence[str], values: ca.SX, at: At) -> np.ndarray:
         return np.array([self._add(labels[i], values[i], at) for i in range(values.numel())], dtype=int)
 
     def _add(self, label: str, value: ca.SX, at: At) -> int:
         key = (label, tuple(sorted(s.element_hash() for s in ca.symvar(value))))
-        if key not in self._rows or not key[1]:
-            self._rows[key] = self.layout.add(label, at, (label,)).start
-            self.expressions.append(value)
-        return self._rows[key]
+        known = self._rows.setdefault(key, [])
+        # States that are expressions of stage derivatives share their symbols at all stages, and differ.
+        for row in known if key[1] else ():
+            if _is_same(value, self.expressions[row]):
+                return row
+        known.append(self.layout.add(label, at, (label,)).start)
+        self.expressions.append(value)
+        return known[-1]
 
 
 class ProgramBuilder:

@@ -158,7 +158,7 @@ class Simulator:
 
         def predict(values: np.ndarray) -> Trajectory | None:
             x, p, u = (values[self._slices[name]] for name in ("x0", "p", "u"))
-            found = simulator.step(replace(simulator.init(x, p), x=x), u)
+            found = simulator.step(SimulatorState(t=0.0, x=x, p=p, problem=simulator.problem), u)
             if found.readout is None or found.u is None:
                 return None
             grid = np.array([0.0, self.length])

@@ -108,6 +108,17 @@ def test_other_arguments_or_another_label_are_other_quantities():
     assert rows == [0, 1, 2]
 
 
+def test_other_functions_of_the_same_symbols_are_other_quantities():
+    """As the states at two stages, where they are expressions of the same derivatives."""
+    builder = ProgramBuilder()
+    x = builder.variable("x", At(0), ("x_0", "x_1"))
+    first = builder.left.add(["gap"], x[0] + 0.3 * x[1], At(0, 0, 0))
+    second = builder.left.add(["gap"], x[0] + 0.7 * x[1], At(0, 0, 1))
+    again = builder.left.add(["gap"], 0.3 * x[1] + x[0], At(0, 0, 1))
+    assert first[0] != second[0]
+    assert again[0] == first[0]
+
+
 def test_constants_are_never_merged():
     builder = ProgramBuilder()
     rows = [builder.left.add(("gap",), ca.SX(value), At(k))[0] for k, value in enumerate((1.0, 2.0))]

@@ -143,7 +143,7 @@ def test_impulse_and_friction_of_a_landing(a_n: float) -> None:
     stop = landing + after / (0.5 * GRAVITY - 1.5)
     assert [e.time for e in made.events if e.kind == "stick"] == pytest.approx([stop], abs=1e-8)
     normal, tangent = (made.series[f"lambda_{kind}[ground]"] for kind in ("normal", "tangent"))
-    touches, rests = normal.t > landing, tangent.t > stop + 1e-9
+    touches, rests = normal.t > landing + 1e-9, tangent.t > stop + 1e-9
     np.testing.assert_allclose(normal.values, np.where(touches, 2.0 * GRAVITY, 0.0), atol=1e-6)
     np.testing.assert_allclose(tangent.values[touches & ~rests], -0.5 * 2.0 * GRAVITY, atol=1e-6)
     np.testing.assert_allclose(tangent.values[rests], -push, atol=1e-6)

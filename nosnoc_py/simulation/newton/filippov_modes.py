@@ -149,19 +149,20 @@ class FilippovModes:
         return y
 
     def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
-        """All candidates; first what the violated guard asks for."""
+        """All candidates; first what the violated guard asks for: crossing, then sliding."""
         candidates: list[Mode] = node.detail
         if guard is None:
             return candidates
         changed = list(modes)
         changed[guard % self._count] = 1 - changed[guard % self._count]
-        first = tuple(changed)
-        return [first, *candidates] if first in candidates else candidates
+        asked = [self._changed(modes, guard), tuple(changed)]
+        return [*[mode for mode in asked if mode in candidates], *candidates]
 
     def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
         """Modes to try first after an event: what arrived takes over, what left is gone."""
-        if guard is None:
-            return modes
+        return modes if guard is None else self._changed(modes, guard)
+
+    def _changed(self, modes: Mode, guard: int) -> Mode:
         k, found = guard % self._count, list(modes)
         if guard >= self._count:
             found[k] = 0
@@ -197,7 +198,10 @@ class FilippovModes:
     # --- candidates ---
 
     def _candidates(self, zero: np.ndarray, hint: Sequence[int] | None) -> Iterator[Mode]:
-        """Modes in which nothing is active but what may be: the hint, then those closest to it, small ones first."""
+        """Modes in which nothing is active but what may be: the hint, then small ones first, those closest to it.
+
+        Where several motions are possible (a surface that repels, a corner that may hold) it moves on.
+        """
         choices = [list(_subsets([k for k in part.members if zero[k]], part.free)) for part in self.parts]
         found = []
         for chosen in product(*choices):
@@ -208,7 +212,8 @@ class FilippovModes:
                 break
         if hint is not None:
             reference = np.array(hint)
-            found.sort(key=lambda mode: int(np.abs(np.array(mode) - reference).sum()))
+            distance = {mode: int(np.abs(np.array(mode) - reference).sum()) for mode in found}
+            found.sort(key=lambda mode: (distance[mode] > 0, sum(mode), distance[mode]))
         yield from found
 
 
