@@ -28,6 +28,7 @@ from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
+from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
@@ -94,6 +95,7 @@ __all__ = [
     "Status",
     "Stop",
     "TimeFreezing",
+    "TimeStepping",
     "Trajectory",
     "Transcription",
     "TranscriptionError",

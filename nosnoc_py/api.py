@@ -16,6 +16,8 @@ from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
+from nosnoc_py.simulation.time_stepping import run as time_stepping
+from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
@@ -71,7 +73,7 @@ def simulate(
     *,
     x0: Any,
     duration: float,
-    method: FESD | TimeFreezing | EventDriven | None = None,
+    method: FESD | TimeFreezing | EventDriven | TimeStepping | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -89,43 +91,51 @@ def simulate(
         Initial state.
     duration : float
         Seconds.
-    method : FESD, FESDJ, TimeFreezing or EventDriven, optional
+    method : FESD, FESDJ, TimeFreezing, EventDriven or TimeStepping, optional
         Default `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
-        With finite elements only: number of steps of equal length; default 50 per second, at least 20. `EventDriven`
-        chooses its steps.
+        Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`: instead of
+        its `step`. `EventDriven` chooses its steps.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
-        a `Trajectory` or a `Solution`; zero by default. Finite elements keep it constant within a step, `EventDriven`
-        applies it as it is.
+        a `Trajectory` or a `Solution`; zero by default. Finite elements and `TimeStepping` keep its value at the middle
+        of a step (of a law u(t, x): with the state at its beginning), `EventDriven` applies it as it is.
     p : (n_p,), optional
     solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
         With finite elements only. Default `ActiveSetNewton()`, and an MPCC only for steps where that fails; another
         one solves every step as an MPCC.
     callback : callable, optional
-        Called after every step with a `SimulatorState` by finite elements, after every phase with an
-        `EventDrivenState` by `EventDriven`; returns `ns.Stop` to end the work.
+        Called after every step with a `SimulatorState` (finite elements) or a `TimeSteppingState`, after every phase
+        with an `EventDrivenState`; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool
-        Whether to differentiate the state at the end and the times of events with respect to x0 and p:
-        `trajectory.sensitivity`. With `EventDriven` only.
+        Whether to differentiate the state at the end with respect to x0, p and the controls of the steps (finite
+        elements, by the implicit function theorem), or the state at the end and the times of events with respect to x0
+        and p (`EventDriven`, by saltation matrices): `trajectory.sensitivity`.
 
     Returns
     -------
     Trajectory
         Up to the step or the event where it failed, if it does: `status` says so.
+
+    Raises
+    ------
+    OptionError, ModelError, TranscriptionError
+        For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
+        another interval, a duration that is not positive.
     """
     check_type(system, SYSTEMS, "system")
     method = fesd.default_method(system) if method is None else method
-    check_type(method, (FESD, TimeFreezing, EventDriven), "method")
-    if sensitivities and not isinstance(method, EventDriven):
+    check_type(method, (FESD, TimeFreezing, EventDriven, TimeStepping), "method")
+    if sensitivities and isinstance(method, TimeStepping):
         raise OptionError(
-            f"sensitivities: {type(method).__name__} does not compute them; give method=ns.EventDriven(...)."
+            "sensitivities: those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
+            "ns.EventDriven(...)."
         )
-    simulator: Any = event_driven if isinstance(method, EventDriven) else fesd
+    simulators: dict[type, Any] = {EventDriven: event_driven, TimeStepping: time_stepping}
     asked: dict[str, Any] = {"sensitivities": True} if sensitivities else {}
-    return simulator.run(
+    found: Trajectory = simulators.get(type(method), fesd).run(
         system,
         x0=x0,
         duration=duration,
@@ -138,3 +148,4 @@ def simulate(
         time_limit=time_limit,
         **asked,
     )
+    return found

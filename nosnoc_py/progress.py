@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nosnoc_py.mpcc.strategy import SolverState
 from nosnoc_py.simulation.fesd import SimulatorState
+from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +66,7 @@ class Progress:
             return
         if isinstance(state, SolverState):
             self._homotopy(state)
-        elif isinstance(state, SimulatorState):
+        elif isinstance(state, SimulatorState | TimeSteppingState):
             self._simulation(state)
 
     def expect(self, steps: int) -> None:
