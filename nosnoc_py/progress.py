@@ -126,7 +126,7 @@ class Progress:
         )
         self.describe(record.label)
 
-    def _simulation(self, state: SimulatorState) -> None:
+    def _simulation(self, state: SimulatorState | TimeSteppingState) -> None:
         self._count += 1
         text = f"t = {state.t:.3f} s, {self._count} steps"
         if self._live is not None:

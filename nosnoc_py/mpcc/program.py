@@ -337,8 +337,8 @@ def _is_same(one: ca.SX, other: ca.SX) -> bool:
     symbols = ca.vertcat(*ca.symvar(one))
     both = ca.Function("both", [symbols], [one, other])
     points = np.random.default_rng(0).uniform(0.1, 2.0, (symbols.numel(), POINTS))
-    values = [np.asarray(part.full()) for part in both.map(POINTS)(points)]
-    return bool(np.allclose(*values, rtol=1e-12, atol=1e-12, equal_nan=True))
+    first, second = (np.asarray(part.full()) for part in both.map(POINTS)(points))
+    return bool(np.allclose(first, second, rtol=1e-12, atol=1e-12, equal_nan=True))
 
 
 class _Side:

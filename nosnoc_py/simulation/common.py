@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.symbols import scalar
 
 # Kinetic energy gained in all impacts of a simulation that is worth a word [J].
@@ -24,3 +25,12 @@ def seconds_of(duration: Any) -> float:
 def energy_note(gain: float) -> list[str]:
     """A word about energy [J] that came from nowhere, or none."""
     return [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
+
+
+def check_control(control: Control) -> None:
+    """Refuse a feedback law: its derivative is not known."""
+    if control.feedback:
+        raise OptionError(
+            "sensitivities: the control is a function of (t, x), whose derivative with respect to x is not known; "
+            "give u as a function of t, as rows or as a constant, or write the law into the force of the system."
+        )

@@ -15,12 +15,13 @@ from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import Checks
-from nosnoc_py.simulation.common import energy_note, seconds_of
+from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import NewtonStepper, misfit
+from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution import Sensitivity, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
@@ -54,6 +55,8 @@ class SimulatorState:
         NLP iterations of the last step.
     complementarity, infeasibility : float
         Residuals of the last step, of the unrelaxed equations.
+    sensitivity : StepDerivative or None
+        Derivatives of the last step, where they were asked for.
     hint : Hint or None
         Modes at the end of the last step, where Newton's method did it.
     message : str
@@ -72,6 +75,7 @@ class SimulatorState:
     iterations: int = 0
     complementarity: float = 0.0
     infeasibility: float = 0.0
+    sensitivity: StepDerivative | None = None
     hint: Hint | None = None
     message: str = ""
 
@@ -171,8 +175,24 @@ class Simulator:
         parameters = self.system.p_default if p is None else numbers(p, "p", self.system.n_p)
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters, problem=self.problem)
 
-    def step(self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None) -> SimulatorState:
-        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+    @cached_property
+    def _sensitivity(self) -> StepSensitivity:
+        return StepSensitivity(self.problem)
+
+    def step(
+        self, state: SimulatorState, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
+    ) -> SimulatorState:
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were.
+
+        With `sensitivities` the new state has the derivatives of its x with respect to the x, u and p of this step, by
+        the implicit function theorem.
+        """
+        found = self._stepped(state, u, time_limit)
+        if not sensitivities or found.w is None or found.values is None:
+            return found
+        return replace(found, sensitivity=self._sensitivity(found.w, found.values))
+
+    def _stepped(self, state: SimulatorState, u: Any, time_limit: float | None) -> SimulatorState:
         deadline = np.inf if time_limit is None else time.monotonic() + time_limit
         values = self._values(state, u)
         message = ""
@@ -252,9 +272,12 @@ class Simulator:
         p: Any = None,
         callback: Callable[[SimulatorState], Any] | None = None,
         time_limit: float | None = None,
+        sensitivities: bool = False,
     ) -> Trajectory:
         """Simulate some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again."""
         control = control_of(u, self.system.n_u, steps * self.length)
+        if sensitivities:
+            check_control(control)
         state = self.init(x0, p)
         done: list[SimulatorState] = []
         notes: list[str] = []
@@ -265,7 +288,7 @@ class Simulator:
                 break
             value = control((k + 0.5) * self.length, state.x)
             left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
-            state = self.step(state, value, time_limit=left)
+            state = self.step(state, value, time_limit=left, sensitivities=sensitivities)
             if state.message:
                 notes.append(f"t = {k * self.length:.6g}: {state.message}")
             if state.w is None:
@@ -276,7 +299,16 @@ class Simulator:
             if stop is not None and k + 1 < steps:
                 status = stop
                 break
-        return _trajectory(self, state, done, status, notes)
+        trajectory = _trajectory(self, state, done, status, notes)
+        return replace(trajectory, sensitivity=self._chained(done)) if sensitivities else trajectory
+
+    def _chained(self, done: list[SimulatorState]) -> Sensitivity:
+        """Derivatives of the state after several steps."""
+        found = self._sensitivity.chain([step.sensitivity for step in done if step.sensitivity is not None])
+        u = found.u
+        if self.problem.frozen is not None:  # the speed of time is no control of the user's
+            u = np.concatenate([u, np.zeros((*u.shape[:2], 1))], axis=2)
+        return Sensitivity(x0=found.x0, p=found.p, u=u, flags=found.flags)
 
 
 def run(
@@ -291,13 +323,16 @@ def run(
     solver: Strategy | ActiveSetNewton | None,
     callback: Callable[[SimulatorState], Any] | None,
     time_limit: float | None,
+    sensitivities: bool = False,
 ) -> Trajectory:
     """A simulator, and its run; see `nosnoc_py.simulate`."""
     method = default_method(system) if method is None else method
     length, count = _steps(duration, steps, _rows(u))
     control_of(u, system.n_u, duration)
     simulator = Simulator(system, method, step=length, solver=solver)
-    return simulator.run(x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit)
+    return simulator.run(
+        x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit, sensitivities=sensitivities
+    )
 
 
 def default_method(system: Any) -> Method:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 
 
@@ -13,7 +14,7 @@ class Sensitivity:
 
     Where contacts are closed at the start, x0 has to stay on their constraints: perturbations are put back onto them,
     by impulses of these contacts, before anything moves. So `x0 @ d` is the derivative in every direction d that keeps
-    the gaps, and `p` keeps the gaps closed.
+    the gaps, and `p` keeps the gaps closed. The same holds where a motion slides on a surface at the start.
 
     Parameters
     ----------
@@ -21,8 +22,10 @@ class Sensitivity:
         d x(T) / d x0: one row per component of x(T), one column per component of x0.
     p : (n_x, n_p)
         d x(T) / d p at fixed x0, control and duration.
-    event_times_x0, event_times_p : (n_events, n_x), (n_events, n_p)
-        Derivatives of the times [s] of the trajectory's events, in their order.
+    event_times_x0, event_times_p : (n_events, n_x), (n_events, n_p), optional
+        Derivatives of the times [s] of the trajectory's events, in their order. By `EventDriven` only.
+    u : (N, n_x, n_u), optional
+        d x(T) / d u of every control stage of the trajectory. By finite elements only.
     flags : tuple of str
         Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
         events from the first such time on.
@@ -35,17 +38,24 @@ class Sensitivity:
 
     x0: Array
     p: Array
-    event_times_x0: Array
-    event_times_p: Array
+    event_times_x0: Array | None = None
+    event_times_p: Array | None = None
+    u: Array | None = None
     flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         x0 = read_only(self.x0, "x0 of a sensitivity (n_x, n_x)", "n_x", "n_x")
         x0 = read_only(x0, "x0 of a sensitivity (n_x, n_x)", len(x0), len(x0))
         p = read_only(self.p, "p of a sensitivity (n_x, n_p)", len(x0), "n_p")
-        times = read_only(self.event_times_x0, "event_times_x0 (n_events, n_x)", "n_events", len(x0))
-        times_p = read_only(self.event_times_p, "event_times_p (n_events, n_p)", len(times), p.shape[1])
-        assign(self, x0=x0, p=p, event_times_x0=times, event_times_p=times_p, flags=tuple(self.flags))
+        assign(self, x0=x0, p=p, flags=tuple(self.flags))
+        if (self.event_times_x0 is None) != (self.event_times_p is None):
+            raise TranscriptionError("event_times_x0 and event_times_p belong together: give both or none.")
+        if self.event_times_x0 is not None and self.event_times_p is not None:
+            times = read_only(self.event_times_x0, "event_times_x0 (n_events, n_x)", "n_events", len(x0))
+            times_p = read_only(self.event_times_p, "event_times_p (n_events, n_p)", len(times), p.shape[1])
+            assign(self, event_times_x0=times, event_times_p=times_p)
+        if self.u is not None:
+            assign(self, u=read_only(self.u, "u of a sensitivity (N, n_x, n_u)", "N", len(x0), "n_u"))
 
     @property
     def smooth(self) -> bool:
@@ -53,5 +63,7 @@ class Sensitivity:
         return not self.flags
 
     def __repr__(self) -> str:
-        shapes = f"{len(self.x0)} states by {len(self.x0)} + {self.p.shape[1]} data, {len(self.event_times_x0)} events"
+        shapes = f"{len(self.x0)} states by {len(self.x0)} + {self.p.shape[1]} data"
+        shapes += "" if self.u is None else f" and {len(self.u)} controls"
+        shapes += "" if self.event_times_x0 is None else f", {len(self.event_times_x0)} events"
         return f"Sensitivity: {shapes}" + (f"; not smooth: {'; '.join(self.flags)}" if self.flags else "")

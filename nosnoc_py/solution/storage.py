@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution}
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
-_SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p")
+_SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p", "u")
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
@@ -108,7 +108,8 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         arrays |= {f"interpolant_{part}": array for part, array in parts.items()}
         return {"kind": value.kind, "parts": list(parts)}
     if name == "sensitivity" and value is not None:
-        arrays |= {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
+        parts = {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
+        arrays |= {part: array for part, array in parts.items() if array is not None}
         return list(value.flags)
     if name == "numerical" and value is not None:
         own: dict[str, Array] = {}
@@ -132,7 +133,8 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         parts = {part: arrays[f"interpolant_{part}"] for part in value["parts"]}
         return INTERPOLANTS[value["kind"]].from_arrays(parts)
     if name == "sensitivity" and value is not None:
-        return Sensitivity(**{part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES}, flags=tuple(value))
+        known = {part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES if f"sensitivity_{part}" in arrays}
+        return Sensitivity(**known, flags=tuple(value))
     if name == "numerical" and value is not None:
         own = {key.removeprefix("numerical_"): array for key, array in arrays.items() if key.startswith("numerical_")}
         return Trajectory(**{key: _unpack(key, part, own) for key, part in value.items()})

@@ -116,12 +116,15 @@ class Trajectory:
     def _check_sensitivity(self) -> None:
         if self.sensitivity is None:
             return
-        given = self.sensitivity.event_times_x0.shape, self.sensitivity.p.shape[1]
-        expected = (len(self.events), len(self.state_names)), len(self.parameters)
+        found = self.sensitivity
+        events = len(self.events) if found.event_times_x0 is None else len(found.event_times_x0)
+        controls = self.u.shape if found.u is None else (len(found.u), found.u.shape[2])
+        given = events, *found.p.shape, *controls
+        expected = len(self.events), len(self.state_names), len(self.parameters), *self.u.shape
         if given != expected:
             raise TranscriptionError(
-                f"sensitivity: given {given[0][0]} events, {given[0][1]} states and {given[1]} parameters, expected "
-                f"{expected[0][0]}, {expected[0][1]} and {expected[1]}."
+                "sensitivity: numbers of events, states, parameters, control stages and controls are "
+                f"{', '.join(map(str, given))}, expected {', '.join(map(str, expected))}."
             )
 
     def __getitem__(self, name: str) -> Any:

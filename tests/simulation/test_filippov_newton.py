@@ -146,7 +146,7 @@ def test_every_representation_is_written_into_its_own_unknowns(scheme: str, repr
 
 
 def test_a_frozen_system_is_a_system() -> None:
-    """The jump of an inelastic ball in numerical time, by Newton's method alone: t = tau - sqrt(2 g) / a_n at the end."""
+    """The jump of an inelastic ball in numerical time, by Newton's method alone: it takes sqrt(2 g) / a_n."""
     system = ns.freeze(bouncing_ball.build(0.0)).system
     found = ns.simulate(
         system, x0=[1.0, 0.0, 0.0], duration=2.0, steps=20, method=METHOD.replace(finite_elements=3), solver=ALONE

@@ -14,7 +14,6 @@ from itertools import product
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
@@ -38,15 +37,6 @@ BEFORE_REST = 1e-6
 REST_RANGE = (1e-8, 1e-4)
 # Two ways to write an undecided impact are one where their derivatives agree to this.
 SAME = 1e-7
-
-
-def check_control(control: Control) -> None:
-    """Refuse a feedback law: its derivative is not known."""
-    if control.feedback:
-        raise OptionError(
-            "sensitivities: the control is a function of (t, x), whose derivative with respect to x is not known; "
-            "give u as a function of t, as rows or as a constant, or write the law into the force of the system."
-        )
 
 
 def sensitivity_of(system: CLS, history: History, control: Control) -> Sensitivity:

@@ -24,8 +24,8 @@ from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
 SCHEMES = ("radau_iia", "gauss_legendre")
 # Largest residuals of a step that is believed, of the unrelaxed equations.
 COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
-# So many switches of a step are counted when they are too many; they accumulate when the last few are apart by less than a
-# share of the largest distance.
+# So many switches of a step are counted when they are too many; they accumulate when the last few are apart by less
+# than a share of the largest distance.
 MOST_EVENTS, FEW, SHARE = 100, 5, 1e-3
 # Why a step failed, by what the message of the engine says.
 STATUSES = {"no admissible impact": Status.NO_ADMISSIBLE_IMPACT}
