@@ -56,7 +56,7 @@ class Constants:
 
     balls: int = 100
     dimension: int = 2
-    radius: float = 0.06
+    radius: float = 0.05
     side: float = 2.0
     mass: float = 1.0
     gravity: float = 9.81

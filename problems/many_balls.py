@@ -24,15 +24,13 @@ from models.many_balls import Constants
 from nosnoc_py.errors import OptionError
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
-from nosnoc_py.simulation.time_stepping.run import run as time_stepping
 from problems.runner import Meter, Program, Report, main, table
 from problems.settings import Settings, defaults_of
 
 Array = NDArray[np.float64]
 
-METHOD = TimeStepping(step=1e-3, tolerance=1e-6, max_sweeps=500)
+METHOD = ns.TimeStepping(step=1e-3, tolerance=1e-6, max_sweeps=500)
 QUICK = {"balls": 25, "radius": 0.12, "duration": 1.0}
 STANDARD = many_balls.STANDARD
 LIMIT = 0.02  # of the penetration, relative to the radius, for success
@@ -87,7 +85,7 @@ def simulate(
     duration: float = 5.0,
     cone: str = "conic",
     *,
-    method: TimeStepping = METHOD,
+    method: ns.TimeStepping = METHOD,
     callback: Callable[[Any], Any] | None = None,
 ) -> ns.Trajectory:
     """Simulate the balls from a random state; arguments as in `many_balls.Constants` and `many_balls.start`.
@@ -99,17 +97,12 @@ def simulate(
     if cone not in CONES:
         raise OptionError(f"cone: expected one of {', '.join(CONES)}, given {cone!r}.")
     start = many_balls.start(constants, speed=speed, seed=seed)  # refuses what does not fit before much is built
-    return time_stepping(
+    return ns.simulate(
         many_balls.build(constants),
         x0=start,
         duration=duration,
         method=method.replace(friction=cone),
-        steps=None,
-        u=None,
-        p=None,
-        solver=None,
         callback=callback,
-        time_limit=None,
     )
 
 

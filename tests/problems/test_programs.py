@@ -13,7 +13,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems import bouncing_ball, disc_manipulation, two_balls_order
+from problems import bouncing_ball, disc_manipulation, many_balls, two_balls_order
 from problems.runner import Program, main
 
 KEYS = {
@@ -106,6 +106,12 @@ def test_order_experiment_quick(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(results["failures"].values()) == {0}
     times = [event["time"] for event in results["events"] if event["kind"] == "impact"]
     assert times == pytest.approx([0.403855021876922, 0.423316968814707], abs=1e-8)
+
+
+def test_many_balls_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    results = run_json(many_balls.PROGRAM, capsys, "--quick")
+    assert results["penetration"] < 0.02
+    assert sum(event["kind"] == "impact" for event in results["events"]) > 10
 
 
 @pytest.mark.parametrize("program", [bouncing_ball.PROGRAM, disc_manipulation.PROGRAM, two_balls_order.PROGRAM])
