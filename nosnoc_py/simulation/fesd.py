@@ -29,6 +29,9 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import Method, Transcription, transcribe_step
 
+# Residuals below this are no reason for a step to fail.
+SOLVED = 1e-9
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulatorState:
@@ -149,9 +152,10 @@ class Simulator:
         if isinstance(self.problem.method, FESDJ):
             assert isinstance(self.system, CLS)
             return MPCCStep(self.system, self.problem, self.solver)
-        return FilippovStep(self.problem, self.solver, self._prediction())
+        return FilippovStep(self.problem, self.solver, self._predict)
 
-    def _prediction(self) -> Callable[[np.ndarray], Trajectory | None]:
+    @cached_property
+    def _predict(self) -> Callable[[np.ndarray], Trajectory | None]:
         """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
         if self.problem.frozen is None:
             return lambda values: None
@@ -230,6 +234,11 @@ class Simulator:
             worst = self.problem.solvers.evaluator.worst(best.values, 1)
             late = self.problem.late(best.w)
             said = f"no guess led to a solution, the best one leaves {worst[0] if worst else best}"
+            if best.infeasibility < SOLVED and best.complementarity < SOLVED:
+                said = (
+                    "all that was found satisfies every equation and is no motion (a body caught by a force, an event "
+                    "between the stages): take more steps, finite elements or RK stages"
+                )
             more["message"] = message or said + (f"; {late}" if late else "")
             return self._failed(state, best.status or Status.STEP_FAILED, **more)
         x = self.problem.read(best.w, values).x_right[-1]
@@ -241,7 +250,23 @@ class Simulator:
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self._slices["u"]]
         checks = self._checks
-        return checks.catches(before, r, u, state.p) or checks.penetrates(r, state.p) or checks.misses(r, state.p)
+        if checks.catches(before, r, u, state.p) or checks.penetrates(r, state.p) or checks.misses(r, state.p):
+            return True
+        return self.problem.frozen is not None and self._contradicts(r, found)
+
+    def _contradicts(self, r: Readout, found: SolverState) -> bool:
+        """Whether a step of time-freezing has other impacts than the same step with jumps.
+
+        A body that bounces may also be caught: what holds it down is an auxiliary motion that does not end.
+        """
+        predicted = self._predict(found.p)
+        if predicted is None:
+            return False
+        u = np.append(found.p[self._slices["u"]], self.problem.speeds(found.w))
+        grid = np.array([0.0, self.length])
+        own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
+        names = [event.name for event in own if event.kind == "impact"]
+        return names != [event.name for event in predicted.impacts]
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         values, at = self.problem.mpcc.p0.copy(), self._slices

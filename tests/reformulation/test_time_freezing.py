@@ -371,3 +371,14 @@ def test_a_sliding_body_in_space_comes_to_creep() -> None:
     np.testing.assert_allclose(found.final_state[3:5], epsilon * np.array([0.6, 0.8]), rtol=0.0, atol=1e-6)
     (stop,) = [event.time for event in found.events if event.kind == "stick"]
     assert stop == pytest.approx((0.5 - epsilon) / (0.5 * GRAVITY), abs=1e-6)
+
+
+@pytest.mark.parametrize(("elements", "stages", "steps"), [(4, 2, 6), (4, 2, 3), (6, 2, 6)])
+def test_a_ball_that_the_auxiliary_motion_catches_is_no_solution(elements: int, stages: int, steps: int) -> None:
+    """Three bounces, the last one in a step that the frozen equations also solve with the ball at rest."""
+    fesd = ns.FESD(finite_elements=elements, rk_stages=stages)
+    found = ns.simulate(
+        bouncing_ball.build(0.5), x0=[1.0, 0.0], duration=1.2, steps=steps, method=ns.TimeFreezing(fesd=fesd)
+    )
+    assert not found.success
+    np.testing.assert_allclose(found.final_state, bouncing_ball.exact(found.t[-1:], 0.5)[0], rtol=0, atol=1e-9)
