@@ -14,7 +14,7 @@ from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
-from nosnoc_py.simulation.checks import Checks
+from nosnoc_py.simulation.checks import RESTING, Checks
 from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -255,7 +255,7 @@ class Simulator:
         return self.problem.frozen is not None and self._contradicts(r, found)
 
     def _contradicts(self, r: Readout, found: SolverState) -> bool:
-        """Whether a step of time-freezing has other impacts than the same step with jumps.
+        """Whether a step of time-freezing has fewer impacts than the same step with jumps.
 
         A body that bounces may also be caught: what holds it down is an auxiliary motion that does not end.
         """
@@ -265,8 +265,8 @@ class Simulator:
         u = np.append(found.p[self._slices["u"]], self.problem.speeds(found.w))
         grid = np.array([0.0, self.length])
         own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
-        names = [event.name for event in own if event.kind == "impact"]
-        return names != [event.name for event in predicted.impacts]
+        fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > RESTING]
+        return sum(event.kind == "impact" for event in own) < len(fast)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:
         values, at = self.problem.mpcc.p0.copy(), self._slices
