@@ -40,8 +40,6 @@ class StageEquations:
         Algebraic equations.
     guards : SX
         Nonnegative as long as the mode lasts (those of them that the mode watches).
-    known_at_nodes : bool
-        Whether y is known right after a node; otherwise it is taken to be that of the first stage there.
     """
 
     x: ca.SX
@@ -52,7 +50,6 @@ class StageEquations:
     flow: ca.SX
     rows: ca.SX
     guards: ca.SX
-    known_at_nodes: bool = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,8 +183,6 @@ class Collocation:
             inside, unknowns = values[: self.n_x, :], values[self.n_x :, :]
             first = 0 if k == 0 else 1  # the right boundary of an element is the left one of the next
             at = ca.horzcat(left, inside) @ ca.DM(x_weights[first:]).T
-            if k == 0 and not e.known_at_nodes:
-                y_before = unknowns[:, 0]
             y_at = ca.horzcat(y_before, unknowns) @ ca.DM(y_weights[first:]).T
             samples += [self._guards(at[:, j], y_at[:, j], *data) for j in range(at.shape[1])]
             left = ca.horzcat(left, inside) @ ca.DM(self._x_end)
@@ -251,8 +246,7 @@ class Collocation:
     def _nodes(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """Values at the left boundary and at the stages (r, 1 + n_s, n)."""
         x = np.concatenate([run.x_left[:, None], run.x], axis=1)
-        first = run.y_node if self.equations.known_at_nodes else run.y[0, 0]
-        y_left = np.concatenate([first[None], self._y_end @ run.y[:-1]])
+        y_left = np.concatenate([run.y_node[None], self._y_end @ run.y[:-1]])
         return x, np.concatenate([y_left[:, None], run.y], axis=1)
 
     def guards(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:

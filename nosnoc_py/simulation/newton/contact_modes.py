@@ -56,6 +56,8 @@ class ContactModes:
         Slower approaches do not bounce [m/s].
     """
 
+    settles = False
+
     def __init__(self, system: CLS, *, gap_rate: bool = True, rest_velocity: float = 1e-3) -> None:
         self.system, self.gap_rate, self.rest_velocity = system, gap_rate, rest_velocity
         self.frames = frames_of(system)

@@ -21,6 +21,8 @@ AT_THE_END = 1e-9
 SHORTEST = 1e-10
 # How often the neighbourhood of a guard's smallest value is looked at more closely.
 DIPS = 2
+# Length of a first short element, relative to the step.
+BEGINNING = 1e-6
 # Elements of a prediction where Newton's method needs to be led.
 PARTS = 36
 JOINED = ("x_left", "x", "y", "x_right")
@@ -105,6 +107,11 @@ class Walk:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
         masks = self._masks(modes)
         data = (self.u, self.p, masks)
+        if self.model.settles and self.node.detail is not None:
+            settled = self._settled(modes, y)
+            if settled is None:
+                return None
+            y = settled
         found = self.collocation.glide(self.node.x_left, modes, y, self.length / self.free, self.free, data)
         if found is not None:
             smooth, guards = found
@@ -122,6 +129,16 @@ class Walk:
                 return self._extended(run)
             length *= 0.5
         return None
+
+    def _settled(self, modes: Mode, y: np.ndarray) -> np.ndarray | None:
+        """Unknowns right after the node: those of an element that is next to nothing."""
+        masks, h = self._masks(modes), BEGINNING * self.length
+        found = self.collocation.glide(self.node.x_left, modes, y, h, 1, (self.u, self.p, masks))
+        if found is not None and self.collocation.determines(found[0], (self.u, self.p, masks)):
+            return np.asarray(found[0].y[0, 0])
+        slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
+        run = self._solve(self.collocation.first_guess(self.node.x_left, modes, y, h, 1, slope), None)
+        return None if run is None else np.asarray(run.y[0, 0])
 
     def _extended(self, run: Run) -> Run | None:
         """Lengthen a run to the end of the step; where that fails, at least until it meets an event."""

@@ -43,6 +43,8 @@ class FilippovModes:
     it and the mode), and the sides b of what is active.
     """
 
+    settles = True
+
     def __init__(self, dcs: DCS) -> None:
         self.dcs, self.jumps = dcs, 0
         self.names = tuple(name for pair in dcs.pairs for name in (pair.components or pair.a_labels)[: pair.a.numel()])
@@ -64,7 +66,6 @@ class FilippovModes:
             flow=dcs.flow,
             rows=ca.vertcat(*rows),
             guards=ca.vertcat(self._edges.side(a, weights), b),
-            known_at_nodes=False,
         )
         arguments = [dcs.z, dcs.x, dcs.u, dcs.p, closed]
         jacobian = ca.jacobian(self.equations.rows, dcs.z)

@@ -50,6 +50,8 @@ class Modes(Protocol):
     equations: StageEquations
     jumps: int
     """Number of impulses."""
+    settles: bool
+    """Whether unknowns right after a node are guesses, and have to be found by the beginning of a motion."""
 
     def masks(self, modes: Mode) -> np.ndarray:
         """Numbers that choose the rows of the modes."""
