@@ -27,6 +27,7 @@ class Values:
     G: np.ndarray
     H: np.ndarray
     r: np.ndarray
+    unequal: np.ndarray
 
 
 class Evaluator:
@@ -34,7 +35,9 @@ class Evaluator:
 
     def __init__(self, mpcc: MPCC) -> None:
         self.mpcc = mpcc
-        outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r]
+        # Of switched equations that are not enforced nothing is asked.
+        unequal = ca.SX(ca.DM(mpcc.enforced.astype(float))) * mpcc.r * mpcc.indicator(mpcc.G, mpcc.H)
+        outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r, unequal]
         self._function = buffered(ca.Function("mpcc", [mpcc.w, mpcc.p], outputs))
         self._indicator = buffered(mpcc.indicator)
         self._pairs = mpcc.pairs()
@@ -47,8 +50,9 @@ class Evaluator:
         """Evaluate at (w, p)."""
         w = np.asarray(w, dtype=float)
         f, penalty, *rest = self._function(w, np.asarray(p, dtype=float))
-        g, G, H, r = (value.reshape(-1) for value in rest)
-        return Values(w=w, objective=float(f[0, 0]), penalty=float(penalty[0, 0]), g=g, G=G, H=H, r=r)
+        g, G, H, r, unequal = (value[:, 0] for value in rest)
+        f, penalty = float(f[0, 0]), float(penalty[0, 0])
+        return Values(w=w, objective=f, penalty=penalty, g=g, G=G, H=H, r=r, unequal=unequal)
 
     def complementarity(self, at: Values) -> float:
         """max |G_i H_j| / max(1, |G_i|, |H_j|) over all single products."""
@@ -62,7 +66,8 @@ class Evaluator:
     def infeasibility(self, at: Values) -> float:
         """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
         bounded = outside(np.concatenate([at.w, at.g, at.G, at.H]), self._lower, self._upper)
-        return float(max(bounded.max(initial=0.0), self._unequal(at).max(initial=0.0)))
+        unequal = _finite_or_inf(np.abs(at.unequal)) if self._enforced else at.unequal
+        return float(max(bounded.max(initial=0.0), unequal.max(initial=0.0)))
 
     def worst(self, at: Values, count: int = 5) -> tuple[Residual, ...]:
         """The largest residuals, by name and place."""
@@ -96,14 +101,8 @@ class Evaluator:
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
         if self._enforced:
-            found.append(("equation", m.switched, self._unequal(at)))
+            found.append(("equation", m.switched, _finite_or_inf(np.abs(at.unequal))))
         return found
-
-    def _unequal(self, at: Values) -> np.ndarray:
-        """Violations of enforced switched equations."""
-        if not self._enforced:
-            return np.zeros(0)
-        return _finite_or_inf(np.where(self.mpcc.enforced, np.abs(at.r * self.indicators(at)), 0.0))
 
     def indicators(self, at: Values) -> np.ndarray:
         """eta of every switched equation."""

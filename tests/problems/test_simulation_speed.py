@@ -85,10 +85,7 @@ def test_closed_forms(name: str) -> None:
     assert error_of(case, found.x) < EXACT.get(case.name, 1e-2)
 
 
-EARLY = pytest.mark.xfail(strict=True, reason="a sliding mode that ends before the first Runge-Kutta stage of a step")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=EARLY) if name == "relay" else name for name in SPEED])
+@pytest.mark.parametrize("name", SPEED)
 def test_no_step_falls_back(name: str) -> None:
     case = SPEED[name]()
     assert chain(case, simulator_of(case, NEWTON)).fallbacks == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -72,10 +71,18 @@ def test_it_belongs_to_its_trajectory(trajectory: Trajectory, sensitivity: Sensi
     with_it = replace(trajectory, sensitivity=sensitivity)
     assert repr(with_it).splitlines()[-1] == "└── sensitivity: 2 states by 2 + 1 data, 2 events"
     for change in ({"events": trajectory.events[:1]}, {"parameters": {}}):
-        with pytest.raises(
-            TranscriptionError, match=re.escape("sensitivity: given 2 events, 2 states and 1 parameters")
-        ):
+        with pytest.raises(TranscriptionError, match=r"sensitivity: numbers of events, states, .* are 2, 2, 1, "):
             replace(with_it, **change)
+    by_controls = replace(sensitivity, u=np.zeros((len(trajectory.u) + 1, 2, trajectory.u.shape[1])))
+    with pytest.raises(TranscriptionError, match="sensitivity: numbers of events"):
+        replace(trajectory, sensitivity=by_controls)
+
+
+def test_events_or_controls_may_be_absent() -> None:
+    plain = Sensitivity(x0=np.eye(2), p=np.zeros((2, 0)), u=np.zeros((3, 2, 1)))
+    assert repr(plain) == "Sensitivity: 2 states by 2 + 0 data and 3 controls"
+    with pytest.raises(TranscriptionError, match="belong together"):
+        Sensitivity(x0=np.eye(2), p=np.zeros((2, 0)), event_times_x0=np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize("flags", [(), FLAGS])

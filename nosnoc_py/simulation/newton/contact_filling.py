@@ -6,7 +6,7 @@ elsewhere, from other expressions, so their residuals are a certificate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import casadi as ca
@@ -22,6 +22,9 @@ from nosnoc_py.transcription import Transcription
 Values = dict[str, np.ndarray]
 
 SMALL = 1e-12
+# What the functions of stages and nodes give, in this order.
+STAGE = ("lambda_normal", "acceleration", "drift_plus", "drift_minus", "gap_rate_plus", "gap_rate_minus")
+NODE = ("v_plus", "Lambda_normal", "Y_plus", "Y_minus")
 # Velocities below this, relative to the largest one and to 1, are rounding: what does not move has none.
 REST = 1e-15
 
@@ -74,83 +77,74 @@ class Filling:
     """Writes steps of the active-set Newton into iterates of one transcription; built once."""
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
-        self._system, self._cone, self._rest = system, cone, rest_velocity
+        self._system, self._cone = system, cone
         self._frictional = [c for c in system.contacts if c.frictional]
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
         self._parts = [slice(a, b) for a, b in pairwise(ends)]
         self._weights = [np.asarray(weights(c)[1]).reshape(-1) for c in self._frictional]
-        self._restitution = np.array([c.restitution for c in system.contacts])
         mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
         self._places = places_of(problem)
-        stage, node = self._functions()
-        self._stage = buffered(stage.map("stages", "serial", count * n_s, [3, 4], []))
-        self._node = buffered(node.map("nodes", "serial", count, [2], []))
+        stage, node = self._functions(rest_velocity)
+        self._stage = buffered(stage.map("stages", "serial", count * n_s, [4, 5], []))
+        self._node = buffered(node.map("nodes", "serial", count, [3], []))
+        self._stage_rows = self._rows_of(("x", *STAGE), count * n_s)
+        self._node_rows = self._rows_of(NODE, count)
 
-    def _functions(self) -> tuple[ca.Function, ca.Function]:
-        """Gap rates, slip velocities and accelerations at a stage; gap rates before and after a node, slip after it."""
+    def _rows_of(self, names: Iterable[str], places: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where in w the values of these names are, and in the columns of their function; some are not asked for."""
+        sizes = {"x": self._system.x.numel(), "acceleration": self._system.n_q, "v_plus": self._system.n_q}
+        targets, sources, first = [], [], 0
+        for name in names:
+            size = sizes.get(name, len(self._system.contacts))
+            if name in self._places:
+                targets.append(self._places.pop(name).reshape(places, size))
+                sources.append(np.arange(first, first + size))
+            first += size
+        return np.hstack(targets), np.concatenate(sources)
+
+    def _functions(self, rest_velocity: float) -> tuple[ca.Function, ca.Function]:
+        """Values of STAGE from a stage, and of NODE from a node, below each other, and slip velocities."""
         s = self._system
         normals = ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(c) for c in s.contacts])
-        slips = [weights(c)[1] * (c.tangent.T @ s.v) for c in self._frictional]
-        normal = ca.SX.sym("normal", len(s.contacts))
+        slips = ca.vertcat(ca.SX(0, 1), *[weights(c)[1] * (c.tangent.T @ s.v) for c in self._frictional])
+        normal, drift = ca.SX.sym("normal", len(s.contacts)), ca.SX.sym("drift", len(s.contacts))
         tangent = [ca.SX.sym("tangent", c.tangent.shape[1]) for c in self._frictional]
         force = s.force + normals @ normal
         for contact, value in zip(self._frictional, tangent, strict=True):
             force += contact.tangent @ value
-        forces = [normal, ca.vertcat(ca.SX(0, 1), *tangent)]
-        rates, slips = normals.T @ s.v, ca.vertcat(ca.SX(0, 1), *slips)
-        before = ca.SX.sym("x", s.x.numel())
-        return (
-            ca.Function("stage", [s.x, *forces, s.u, s.p], [rates, slips, ca.solve(s.mass_matrix, force)]),
-            ca.Function("node", [before, s.x, s.p], [ca.substitute(rates, s.x, before), rates, slips]),
-        )
+        acceleration, rates = ca.solve(s.mass_matrix, force), normals.T @ s.v
+        forces, size = [normal, ca.vertcat(ca.SX(0, 1), *tangent), drift], _size(s.v)
+        moving = [_moving(velocity, size) for velocity in (rates, slips)]
+        values = ca.vertcat(s.x, normal, acceleration, *_signed(drift), *_signed(moving[0]))
+        stage = ca.Function("stage", [s.x, *forces, s.u, s.p], [values, moving[1]])
+
+        before, impulse = ca.SX.sym("x", s.x.numel()), ca.SX.sym("impulse", len(s.contacts))
+        restitution = ca.DM([c.restitution for c in s.contacts])
+        approach = ca.substitute(rates, s.x, before)
+        bounces = 1 if rest_velocity == 0.0 else approach < -rest_velocity
+        share = _moving(rates + bounces * restitution * approach, size)
+        values = ca.vertcat(s.v, impulse, *_signed(share))
+        return stage, ca.Function("node", [before, s.x, impulse, s.p], [values, moving[1]])
 
     def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
         """Return w of a step at the parameters `values` of the MPCC."""
-        u, p = values[self._u], values[self._p]
-        found = {
-            "s": step.h / step.h.sum() * len(step.h),
-            "x_right": step.x_right,
-            **self._nodes(step, p),
-            **self._stages(step, u, p),
-        }
-        w = self._blank.copy()
-        for name, rows in self._places.items():
-            w[rows] = found[name].reshape(-1)
-        return w
-
-    def _stages(self, step: ContactStep, u: np.ndarray, p: np.ndarray) -> Values:
-        """Values at all stages of all elements, one row each."""
+        u, p, w = values[self._u], values[self._p], self._blank.copy()
         x, normal, tangent, drift = (
             part.reshape(part.shape[0] * part.shape[1], part.shape[2])
             for part in (step.x_stages, step.lambda_normal, step.lambda_tangent, step.drift)
         )
-        rates, slips, acceleration = self._stage(x, normal, tangent, u, p)
-        size = self._size(x)
-        return {
-            "x": x,
-            "lambda_normal": normal,
-            "acceleration": acceleration.T,
-            **_parts("drift", drift),
-            **_parts("gap_rate", _moving(rates.T, size)),
-            **self._friction(_moving(slips.T, size), tangent, str),
-        }
-
-    def _nodes(self, step: ContactStep, p: np.ndarray) -> Values:
-        """Values at the left boundaries of all elements, one row each."""
-        before, after, slips = self._node(step.x_minus, step.x_left, p)
-        size = self._size(step.x_left)
-        restitution = np.where((-self._rest > before.T) | (self._rest == 0.0), self._restitution, 0.0)
-        return {
-            "v_plus": step.x_left[:, self._system.n_q :],
-            "Lambda_normal": step.Lambda_normal,
-            **_parts("Y", _moving(after.T + restitution * before.T, size)),
-            **self._friction(_moving(slips.T, size), step.Lambda_tangent, str.capitalize),
-        }
-
-    def _size(self, x: np.ndarray) -> float:
-        """Of the velocities of states (m, n_x)."""
-        return 1.0 + float(np.abs(x[:, self._system.n_q :]).max(initial=0.0))
+        at_stages, slips = self._stage(x, normal, tangent, drift, u, p)
+        at_nodes, after = self._node(step.x_minus, step.x_left, step.Lambda_normal, p)
+        for (rows, columns), found in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
+            w[rows] = found.T[:, columns]
+        rest = {"s": step.h / step.h.sum() * len(step.h), "x_right": step.x_right}
+        if self._frictional:
+            rest |= self._friction(slips.T, tangent, str)
+            rest |= self._friction(after.T, step.Lambda_tangent, str.capitalize)
+        for name, rows in self._places.items():
+            w[rows] = rest[name].reshape(-1)
+        return w
 
     def _friction(self, slips: np.ndarray, force: np.ndarray, rename: Callable[[str], str]) -> Values:
         found: Values = {}
@@ -160,8 +154,16 @@ class Filling:
         return found
 
 
-def _moving(velocity: np.ndarray, size: float) -> np.ndarray:
-    return np.where(np.abs(velocity) <= REST * size, 0.0, velocity)
+def _moving(velocity: ca.SX, size: ca.SX) -> ca.SX:
+    return ca.if_else(ca.fabs(velocity) <= REST * size, 0, velocity)
+
+
+def _size(velocity: ca.SX) -> ca.SX:
+    return 1 + ca.mmax(ca.fabs(ca.vertcat(0, velocity)))
+
+
+def _signed(value: ca.SX) -> tuple[ca.SX, ca.SX]:
+    return ca.fmax(value, 0), ca.fmax(-value, 0)
 
 
 def places_of(problem: Transcription) -> dict[str, np.ndarray]:

@@ -82,7 +82,8 @@ class NewtonStepper:
     def __init__(self, problem: Transcription, tolerance: float = 1e-11) -> None:
         mpcc, layout = problem.mpcc, problem.mpcc.parameters
         self._slices = tuple(layout[name] for name in ("x0", "u", "p", "horizon"))
-        system, count = problem.ocp.system, len(problem.elements)
+        system, self._elements = problem.ocp.system, len(problem.elements)
+        count = self._elements
         self._step: Callable[..., Elements]
         self._fill: Callable[[Elements, np.ndarray], np.ndarray]
         self._depth: Callable[[np.ndarray, np.ndarray], float] = lambda x, p: 0.0
@@ -160,6 +161,8 @@ class NewtonStepper:
             )
         if lost:
             return message, None
+        if events < self._elements:  # where polynomials are far from the motion, others see fewer
+            return f"{message}; take more steps", None
         if events < MOST_EVENTS:
             said = f"{message}; it has {events} switches: take finite_elements={events + 1} or more steps"
             return said, Status.STEP_FAILED
