@@ -11,6 +11,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
+from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
@@ -78,7 +79,7 @@ class Reader:
         self._dcs = dcs
         columns = [self._columns(e, G, H) for e in elements]
         outputs = [ca.horzcat(*[column[i] for column in columns]) for i in range(len(columns[0]))]
-        self._function = ca.Function("read", [w, p], outputs)
+        self._function = buffered(ca.Function("read", [w, p], outputs))
 
     def _columns(self, e: Element, G: ca.SX, H: ca.SX) -> list[ca.SX]:
         return [
@@ -108,9 +109,7 @@ class Reader:
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Readout:
         """Numbers at (w, p)."""
-        h, minus, left, right, X, Z, dense, boundary, impacts, closed, low = (
-            np.asarray(o.full()).T for o in self._function(w, p)
-        )
+        h, minus, left, right, X, Z, dense, boundary, impacts, closed, low = (o.T for o in self._function(w, p))
         e, s = self._shape
         return Readout(
             h=h.reshape(-1),
