@@ -75,12 +75,12 @@ _REMEDIES = {
         "them compliant."
     ),
     Status.GRAZING: (
-        "A contact is touched without speed and left again: the smallest change of the data decides whether there is "
-        "an impact. Use EventDriven(grazing='continue') to go on, or change the start."
+        "A contact or a surface is touched without speed and left again, or several motions are possible: the smallest "
+        "change of the data decides. Use EventDriven(grazing='continue') to go on, or change the start."
     ),
     Status.ZENO: (
-        "Impacts follow each other without end: give rest_velocity, below which they are inelastic, or raise "
-        "max_impacts if there really are so many."
+        "Impacts or switches follow each other without end: give rest_velocity, below which impacts are inelastic, a "
+        "law that does not chatter, or raise max_impacts if there really are so many."
     ),
 }
 

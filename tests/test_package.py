@@ -77,9 +77,10 @@ def own_doc(value: object) -> str | None:
 
 def test_readme_examples_run(tmp_path):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) == 7
+    assert len(examples) == 8
     checks = (
         "assert solution.success, solution.summary()",
+        "assert loop.success and len(loop.impacts) == 1 and plain.sensitivity.u.shape == (50, 4, 1)",
         "assert certificate.confirmed, certificate",
         "assert truth.sensitivity.smooth and truth.sensitivity.x0.shape == (4, 4)",
         "assert [event.kind for event in slide.events] == ['impact', 'contact', 'stick']",

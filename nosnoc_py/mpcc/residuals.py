@@ -49,10 +49,9 @@ class Evaluator:
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Values:
         """Evaluate at (w, p)."""
         w = np.asarray(w, dtype=float)
-        f, penalty, *rest = self._function(w, np.asarray(p, dtype=float))
-        g, G, H, r, unequal = (value[:, 0] for value in rest)
-        f, penalty = float(f[0, 0]), float(penalty[0, 0])
-        return Values(w=w, objective=f, penalty=penalty, g=g, G=G, H=H, r=r, unequal=unequal)
+        f, penalty, *rest = (value[:, 0] for value in self._function(w, np.asarray(p, dtype=float)))
+        g, G, H, r, unequal = rest
+        return Values(w=w, objective=float(f[0]), penalty=float(penalty[0]), g=g, G=G, H=H, r=r, unequal=unequal)
 
     def complementarity(self, at: Values) -> float:
         """max |G_i H_j| / max(1, |G_i|, |H_j|) over all single products."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK, ContactFrames, frames_of, node_function
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.cls import CLS
@@ -95,26 +95,6 @@ class Mechanics:
             curvature=curvature[:, 0],
             velocity=np.asarray(x[self.n_q :]),
         )
-
-
-def buffered(function: ca.Function) -> Callable[..., list[Array]]:
-    """A CasADi function of vectors, with dense outputs, as a fast function of arrays; it returns fresh arrays."""
-    buffer, run = function.buffer()
-    inputs = [np.zeros(function.numel_in(i)) for i in range(function.n_in())]
-    outputs = [np.zeros(function.numel_out(i)) for i in range(function.n_out())]
-    shapes = [function.size_out(i) for i in range(function.n_out())]
-    for i, array in enumerate(inputs):
-        buffer.set_arg(i, array.data)
-    for i, array in enumerate(outputs):
-        buffer.set_res(i, array.data)
-
-    def evaluate(*values: Any, keep: Any = buffer) -> list[Array]:  # the buffer has to outlive its views
-        for array, value in zip(inputs, values, strict=True):
-            array[:] = value
-        run()
-        return [array.reshape(shape, order="F").copy() for array, shape in zip(outputs, shapes, strict=True)]
-
-    return evaluate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

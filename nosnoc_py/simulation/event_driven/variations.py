@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.contact_frames import ContactFrames, directions, frames_of
-from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Array, buffered, null_space
+from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Array, null_space
 from nosnoc_py.systems.cls import CLS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.time_stepping.rows import Evaluation
+from nosnoc_py.simulation.time_stepping.rows import evaluation
 from nosnoc_py.systems.cls import CLS
 
 
@@ -33,13 +33,13 @@ class Dynamics:
     def __init__(self, system: CLS, theta: float) -> None:
         self.theta, n = theta, system.n_q
         arguments = [system.q, system.v, system.u, system.p]
-        self._force = Evaluation("force", arguments, system.force)
+        self._force = evaluation("force", arguments, system.force)
         matrix = system.mass_matrix
         self._slopes: Any = None
         if ca.depends_on(system.force, system.x):
             slopes = ca.vertcat(*[ca.vec(ca.jacobian(system.force, s)) for s in (system.q, system.v)])
-            self._slopes = Evaluation("slopes", arguments, ca.densify(slopes))
-        self._mass = Evaluation("mass", [system.q, system.p], ca.densify(matrix))
+            self._slopes = evaluation("slopes", arguments, ca.densify(slopes))
+        self._mass = evaluation("mass", [system.q, system.p], ca.densify(matrix))
         diagonal = ca.sparsify(matrix).sparsity().is_diag() and self._slopes is None
         self.diagonal = bool(diagonal)
         self._constant: Inertia | None = None

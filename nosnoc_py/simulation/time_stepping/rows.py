@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.contact_frames import ContactFrames
 from nosnoc_py.systems.cls import CLS, Contact
 
 Entries = list[tuple[int, int, Any]]
 
 
-class Evaluation:
-    """A CasADi function from several vectors to one, evaluated in place: no conversion of arguments, no allocation."""
-
-    def __init__(self, name: str, arguments: Sequence[ca.SX], result: ca.SX) -> None:
-        function = ca.Function(name, list(arguments), [ca.densify(ca.vec(result))])
-        self._arguments = [np.zeros(max(argument.numel(), 1)) for argument in arguments]
-        self.result = np.zeros(result.numel())
-        self._keep = (function, *function.buffer())
-        buffer = self._keep[1]
-        for k, values in enumerate(self._arguments):
-            buffer.set_arg(k, values.data)
-        buffer.set_res(0, (self.result if self.result.size else np.zeros(1)).data)
-
-    def __call__(self, *values: np.ndarray) -> np.ndarray:
-        """Return the result; the next call overwrites it."""
-        for argument, value in zip(self._arguments, values, strict=True):
-            argument[: value.size] = value
-        self._keep[2]()
-        return self.result
+def evaluation(name: str, arguments: Sequence[ca.SX], result: ca.SX) -> Callable[..., np.ndarray]:
+    """A fast function from several vectors to one, whatever the shape of the result."""
+    function = buffered(ca.Function(name, list(arguments), [ca.densify(ca.vec(result))]))
+    return lambda *values: function(*values)[0][:, 0]
 
 
 class ContactRows:
@@ -52,7 +38,7 @@ class ContactRows:
         self.friction, self.restitution = frames.friction, frames.restitution
         self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
         gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
-        self._gaps = Evaluation("gaps", [system.q, system.p], gaps)
+        self._gaps = evaluation("gaps", [system.q, system.p], gaps)
         index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
         entries = [
             _entries(system, contact, index, frames.weights[part])
@@ -60,7 +46,7 @@ class ContactRows:
         ]
         self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_q)
         values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
-        self._values = Evaluation("rows", [system.q, system.p], values)
+        self._values = evaluation("rows", [system.q, system.p], values)
 
     def gaps(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """All gaps (n_c,)."""

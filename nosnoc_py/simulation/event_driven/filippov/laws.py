@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.mechanics import buffered
+from nosnoc_py.functions import buffered
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Array = np.ndarray
