@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 import nosnoc_py as ns
 from models import oscillator, two_balls_spring
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.time_stepping.run import run as time_stepping
 from problems.runner import Meter
 
 Array = NDArray[np.float64]
@@ -179,12 +177,9 @@ def curve_of(
 
 def stepping_of(example: Example, scheme: str, steps: Sequence[int], callback: Any = None) -> Curve:
     """Simulate by time-stepping with every number of steps."""
-    common: dict[str, Any] = dict(u=None, p=None, solver=None, callback=callback, time_limit=None)
-    method = TimeStepping(tolerance=1e-10).replace(scheme=scheme)
-    found = [
-        time_stepping(example.system, x0=example.start, duration=example.duration, method=method, steps=count, **common)
-        for count in steps
-    ]
+    common: dict[str, Any] = dict(x0=example.start, duration=example.duration, callback=callback)
+    method = ns.TimeStepping(tolerance=1e-10).replace(scheme=scheme)
+    found = [ns.simulate(example.system, method=method, steps=count, **common) for count in steps]
     return Curve(
         kind="time-stepping",
         scheme=scheme,

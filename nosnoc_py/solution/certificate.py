@@ -138,10 +138,10 @@ class Certificate:
     violation
         Constraints and bounds that the true trajectory violates, the largest violation of each.
     equations
-        Largest violation of the equations of motion at the solution's own stages, as a share of the forces there; None
-        where the solution carries no collocation polynomials.
+        Largest violation of the equations of motion (of a Filippov system: of its inclusion) at the solution's own
+        stages, as a share of the forces (rates) there; None where the solution carries no collocation polynomials.
     jumps
-        Largest violation of the law of impacts at its nodes, as a share of the largest speed.
+        Largest violation of the law of impacts at its nodes, as a share of the largest speed; None where nothing jumps.
     findings
         Laws that are broken at the solution's own stages and nodes beyond what a converged solution may have, and
         statements that are not true of it, in the order of time.
@@ -165,7 +165,7 @@ class Certificate:
     events: tuple[EventPair, ...]
     violation: tuple[Finding, ...]
     equations: float | None
-    jumps: float
+    jumps: float | None
     findings: tuple[Finding, ...]
     balance: Balance | None
     trajectory: Trajectory
@@ -234,8 +234,10 @@ class Certificate:
             agree = sum(window.events_agree for window in self.windows)
             span = f"{window.defect:.2e} ({window.state}) in [{window.start:.4g}, {window.end:.4g}] s"
             rows.append(("windows", f"{len(self.windows)}, largest defect {span}; same events in {agree}"))
-        own = "" if self.equations is None else f"equations of motion {self.equations:.1e}, "
-        rows.append(("at its own nodes", f"{own}law of impacts {self.jumps:.1e} (shares)"))
+        laws = {"equations of motion": self.equations, "law of impacts": self.jumps}
+        own = [f"{law} {share:.1e}" for law, share in laws.items() if share is not None]
+        if own:
+            rows.append(("at its own nodes", f"{', '.join(own)} (shares)"))
         if (b := self.balance) is not None:
             change = f"{b.kinetic_end - b.kinetic_start:+.4g} J = work {b.work:+.4g}, friction {b.friction:+.4g}"
             rows.append(("energy", f"{change}, impacts {b.impacts:+.4g} (residual {b.energy_residual:.1e})"))

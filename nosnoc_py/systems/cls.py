@@ -17,6 +17,7 @@ from nosnoc_py.systems.symbols import (
     column,
     columns,
     finite,
+    free_of_others,
     numbers,
     scalar,
     square,
@@ -192,26 +193,27 @@ class CLS(Described):
 
     def _check_contacts(self) -> None:
         seen: set[str] = set()
+        check = free_of_others({"q": self.q, "p": self.p})
         for contact in self.contacts:
             if not isinstance(contact, Contact):
                 raise ModelError(f"CLS: contacts have to be ns.Contact objects, given {type(contact).__name__}.")
             if contact.name in seen:
                 raise ModelError(f"CLS: two contacts are named {contact.name!r}; give each a name of its own.")
             seen.add(contact.name)
-            check_free(contact.gap, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: gap")
+            check(contact.gap, f"contact {contact.name!r}: gap")
             if not ca.depends_on(contact.gap, self.q):
                 raise ModelError(f"contact {contact.name!r}: the gap does not depend on q; write it in q.")
             if contact.normal is not None:
                 normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
-                check_free(normal, {"q": self.q, "p": self.p}, f"contact {contact.name!r}: normal")
+                check(normal, f"contact {contact.name!r}: normal")
             if contact.tangent is not None:
+                check(contact.tangent, f"contact {contact.name!r}: tangent")
                 self._check_tangent(contact)
 
     def _check_tangent(self, contact: Contact) -> None:
         what, n_q, shape = f"contact {contact.name!r}: tangent", self.q.shape[0], contact.tangent.shape
         if shape[0] != n_q or shape[1] not in (1, 2):
             raise ModelError(f"{what}: expected shape ({n_q}, 1) or ({n_q}, 2), given {shape}.")
-        check_free(contact.tangent, {"q": self.q, "p": self.p}, what)
         frame = ca.horzcat(self.normal(contact), contact.tangent)
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)

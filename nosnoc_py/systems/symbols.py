@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import casadi as ca
@@ -74,13 +74,22 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
 
 def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> None:
     """Raise `ModelError` when `expression` depends on a symbol that is not in `allowed` (label -> symbols)."""
+    free_of_others(allowed)(expression, what)
+
+
+def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]:
+    """`check_free` for many expressions of the same symbols."""
     known = {s.element_hash() for group in allowed.values() for s in ca.symvar(group)}
-    foreign = [s.name() for s in ca.symvar(expression) if s.element_hash() not in known]
-    if foreign:
-        raise ModelError(
-            f"{what} depends on {', '.join(sorted(set(foreign)))}, which is not among {', '.join(allowed)}; "
-            "pass the symbols the system was written with."
-        )
+
+    def check(expression: ca.SX, what: str) -> None:
+        foreign = [s.name() for s in ca.symvar(expression) if s.element_hash() not in known]
+        if foreign:
+            raise ModelError(
+                f"{what} depends on {', '.join(sorted(set(foreign)))}, which is not among {', '.join(allowed)}; "
+                "pass the symbols the system was written with."
+            )
+
+    return check
 
 
 def check_distinct(groups: Mapping[str, ca.SX]) -> None:

@@ -200,16 +200,16 @@ def _positive(value: Any, what: str) -> float:
     return float(number)
 
 
-def _claims(referee: Referee, solution: Solution) -> tuple[float | None, float, list[Finding]]:
-    """Largest violations at the stages (None without) and at the nodes, and what is too large."""
+def _claims(referee: Referee, solution: Solution) -> tuple[float | None, float | None, list[Finding]]:
+    """Largest violations at the stages and at the nodes (None without them), and what is too large."""
     by_elements = is_by_collocation(solution)
     if not isinstance(solution.interpolant, RungeKuttaInterpolant):
-        return None, 0.0, []
+        return None, None, []
     if isinstance(referee.system, PSS | Heaviside | PDS):
         if not by_elements:
-            return None, 0.0, []
+            return None, None, []
         worst, wrong = Inclusions(referee.system, solution).equations_of_motion()
-        return worst, 0.0, wrong
+        return worst, None, wrong
     claims = Claims(referee.mechanics, solution)
     jumps, broken = claims.impact_law()
     if not by_elements:
