@@ -201,9 +201,7 @@ class Simulator:
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
-            # What just goes on goes on with the same forces.
-            same = state.u is None or np.array_equal(values[self._slices["u"]], state.u)
-            found = self._newton_step(values, state.hint if same else None)
+            found = self._newton_step(values, state.hint)
             if found.w is not None:
                 return self._advanced(state, found.w, found.x, values, hint=found.hint, **found.residuals)
             message = found.message

@@ -33,7 +33,7 @@ from nosnoc_py.simulation.newton.contact_equations import (
     has_constant_mass,
     stage_equations,
 )
-from nosnoc_py.simulation.newton.modes import Mode, Node
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
 from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 
@@ -121,16 +121,17 @@ class ContactModes:
         """Impact, then the modes of the motion that follows."""
         gaps, jacobian, mass, _, _ = self._read(x, u, p)
         closed = tuple(int(c) for c in np.flatnonzero(gaps <= TOUCHING))
-        after, jump, failure = x, np.zeros(jacobian.shape[0]), ""
+        after, jump = x, np.zeros(jacobian.shape[0])
         normal = (jacobian @ x[self.system.n_q :])[: self.frames.count]
         if any(normal[c] < -RESTING for c in closed):
-            after, jump, failure = self._impact(x, jacobian, mass, closed)
-        if failure:
-            return self._failed(x, jump, failure, closed)
+            impact = self._impact(x, jacobian, mass, closed)
+            if impact is None:
+                return self._failed(x, Trouble.IMPACT, Trouble.IMPACT.value, closed)
+            after, jump = impact
         local = self._acceleration_problem(after, u, p, closed, hint)
         found = self._solver.solve(local, [] if hint is None else [hint])
         if found is None:
-            return self._failed(x, jump, "no admissible acceleration", closed)
+            return self._failed(x, Trouble.MODES, "no admissible acceleration", closed)
         y = self._algebraic(after, u, p, found)
         return Node(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, detail=local)
 
@@ -204,8 +205,8 @@ class ContactModes:
 
     def _impact(
         self, x: np.ndarray, jacobian: np.ndarray, mass: np.ndarray, closed: Mode
-    ) -> tuple[np.ndarray, np.ndarray, str]:
-        """State and impulses after an impact, and a message when there is none."""
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """State and impulses after an impact, None when no impulses are admissible."""
         frames, n_q = self.frames, self.system.n_q
         before = jacobian @ x[n_q:]
         response = np.linalg.solve(mass, jacobian.T)
@@ -215,9 +216,9 @@ class ContactModes:
         frictionless = all(not frames.width(c) for c in closed)
         found = self._solver.solve(problem, [plain] if frictionless else [])
         if found is None:
-            return x, np.zeros(before.size), "no admissible impact"
+            return None
         after = np.concatenate([x[:n_q], x[n_q:] + response @ found.forces])
-        return after, np.concatenate([found.forces[: frames.count], self._weigh(found.forces)]), ""
+        return after, np.concatenate([found.forces[: frames.count], self._weigh(found.forces)])
 
     def _weigh(self, forces: np.ndarray) -> np.ndarray:
         """Tangential forces in the user's directions."""
@@ -259,13 +260,14 @@ class ContactModes:
             y[-self.system.n_q :] = np.linalg.solve(mass, force + jacobian.T @ found.forces)
         return y
 
-    def _failed(self, x: np.ndarray, jump: np.ndarray, message: str, closed: Mode) -> Node:
+    def _failed(self, x: np.ndarray, trouble: Trouble, message: str, closed: Mode) -> Node:
         names = ", ".join(self.names[c] for c in closed)
         return Node(
             x_minus=x,
             x_left=x,
-            jump=jump,
+            jump=np.zeros(self.jumps),
             y=np.zeros(self.equations.y.shape[0]),
+            trouble=trouble,
             message=f"{message} at {names}",
             place=names,
         )

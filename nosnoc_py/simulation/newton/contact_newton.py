@@ -122,7 +122,8 @@ class ContactNewton:
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         p = numbers(self.system.p_default if p is None else p, "p", self.system.n_p)
         modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
-        return self.read(self.engine.step(x, u, p, scalar(length, "length"), modes))
+        found = self.engine.step(x, u, p, scalar(length, "length"), modes)
+        return replace(self.read(found), hint=found.hint(u, p) if len(found.h) else None)
 
     def _masks_of(self, modes: tuple[Mode, ...], stages: int) -> np.ndarray:
         """Masks at all stages of elements (m, n_masks)."""
@@ -152,7 +153,6 @@ class ContactNewton:
             modes=np.array(found.modes, dtype=int).reshape(count, n_c),
             message=found.message,
             contact=found.place,
-            hint=found.hint if count else None,
             iterations=self.engine.collocation.iterations,
         )
 

@@ -16,15 +16,23 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.collocation import Collocation
 from nosnoc_py.simulation.newton.event_walk import Outcome, Walk
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node
+from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Hint:
-    """How a step ended: modes and algebraic unknowns, from which the next one may just go on."""
+    """How a step ended, from where the next one may just go on: its end, its data, modes and algebraic unknowns."""
 
+    x: np.ndarray
+    u: np.ndarray
+    p: np.ndarray
     modes: Mode
     y: np.ndarray
+
+    def fits(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> bool:
+        """Whether a step begins where this one ended, under the same forces."""
+        pairs = ((self.x, x), (self.u, u), (self.p, p))
+        return all(np.array_equal(one, other) for one, other in pairs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,10 +50,8 @@ class Elements:
         Impulses at the left boundary.
     modes : tuple of Mode
         One per element.
-    message : str
-        Why the step failed, "" when it did not.
-    place : str
-        Where in the system it failed.
+    trouble, message, place
+        Why the step failed, and where in the system; None and "" when it did not.
     """
 
     h: np.ndarray
@@ -56,13 +62,13 @@ class Elements:
     y_stages: np.ndarray
     jump: np.ndarray
     modes: tuple[Mode, ...]
+    trouble: Trouble | None = None
     message: str = ""
     place: str = ""
 
-    @property
-    def hint(self) -> Hint:
+    def hint(self, u: np.ndarray, p: np.ndarray) -> Hint:
         """For the next step."""
-        return Hint(modes=self.modes[-1], y=self.y_stages[-1, -1])
+        return Hint(x=self.x_right[-1], u=u, p=p, modes=self.modes[-1], y=self.y_stages[-1, -1])
 
 
 class Engine:
@@ -87,15 +93,15 @@ class Engine:
     ) -> Elements:
         """One step of a given length from x, the left limit, with constant u.
 
-        `hint` is the end of the step before, where x and u are continuous, or modes to try first. A step that does not
-        succeed says why in its message and has the elements so far.
+        `hint` is the end of the step before, or modes to try first. A step that does not succeed says why and has the
+        elements so far.
         """
         self.collocation.iterations = 0
         outcomes: list[Outcome] = []
         # Elements in proportion to the time of an event keep lengths alike; one each leaves more for what follows.
         for sparing in (False, True):
             outcomes = list(self._runs(x, u, p, length, hint, sparing))
-            if "more switches" not in outcomes[-1].message or self.elements < 3:
+            if outcomes[-1].trouble is not Trouble.SWITCHES or self.elements < 3:
                 break
         return self._joined(outcomes)
 
@@ -107,7 +113,7 @@ class Engine:
         def advance(node: Node) -> Outcome:
             return Walk(self.model, self.collocation, u, p, node, length, free, sparing).advance()
 
-        going_on = self._going_on(x, p, hint)
+        going_on = self._going_on(x, u, p, hint)
         modes = hint.modes if isinstance(hint, Hint) else hint
         while free:
             outcome = None if going_on is None else advance(going_on)
@@ -120,9 +126,9 @@ class Engine:
             free, length, x, going_on = free - run.count, length - run.length, run.x_right[-1], None
             modes = self.model.after(run.modes, outcome.guard, x, run.y[-1, -1], p)
 
-    def _going_on(self, x: np.ndarray, p: np.ndarray, hint: Hint | Mode | None) -> Node | None:
+    def _going_on(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Hint | Mode | None) -> Node | None:
         """The node at which the motion of the step before just goes on, if it seems to."""
-        if not isinstance(hint, Hint) or not self.model.goes_on(x, p, hint.modes):
+        if not isinstance(hint, Hint) or not hint.fits(x, u, p) or not self.model.goes_on(x, p, hint.modes):
             return None
         return Node(x_minus=x, x_left=x, jump=np.zeros(self.model.jumps), modes=hint.modes, y=hint.y)
 
@@ -150,6 +156,7 @@ class Engine:
             y_stages=joined([run.y for _, run in done], n_s, n_y),
             jump=joined(jumps, self.model.jumps),
             modes=tuple(run.modes for _, run in done for _ in range(run.count)),
+            trouble=outcomes[-1].trouble,
             message=outcomes[-1].message,
             place=outcomes[-1].place,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node
+from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
 
 MOST_PIVOTS = 12
 # An event this close to the end of the step, relatively, happens at its end.
@@ -46,6 +46,7 @@ class Outcome:
     run: Run | None = None
     guard: int | None = None
     node: Node
+    trouble: Trouble | None = None
     message: str = ""
     place: str = ""
 
@@ -77,8 +78,8 @@ class Walk:
     def advance(self) -> Outcome:
         """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
         node, modes, y = self.node, self.node.modes, self.node.y
-        if node.message:
-            return self._failure(node.message, node.place)
+        if node.trouble is not None:
+            return self._failure(node.message, node.place, node.trouble)
         seen: set[Mode] = set()
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
@@ -165,8 +166,8 @@ class Walk:
                 if turned is not None:
                     return Outcome(run=turned, node=self.node)
             if self.free == 1:
-                message = f"more switches than finite elements: no element is left after the {kind} of {name!r}"
-                return self._failure(message, name)
+                said = f"{Trouble.SWITCHES.value}: no element is left after the {kind} of {name!r}"
+                return self._failure(said, name, Trouble.SWITCHES)
             if found is None:
                 return self._before(run, crossing, count) or self._failure(
                     f"the {kind} of {name!r} was not located", name
@@ -361,8 +362,8 @@ class Walk:
         time = low + (high - low) * before / (before - after)
         return Crossing(guard=guard, low=low, high=high, time=time, at_start=time <= nearest)
 
-    def _failure(self, message: str, place: str) -> Outcome:
-        return Outcome(node=self.node, message=message, place=place)
+    def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> Outcome:
+        return Outcome(node=self.node, trouble=trouble, message=message, place=place)
 
 
 def _flat(stages: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,14 @@ from nosnoc_py.simulation.newton.collocation import StageEquations
 
 # Contact by contact, or component by component of the pairs.
 Mode = tuple[int, ...]
+
+
+class Trouble(Enum):
+    """Why a step fails."""
+
+    SWITCHES = "more switches than finite elements"
+    IMPACT = "no admissible impact"
+    MODES = "no mode goes on"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,8 +37,8 @@ class Node:
         Modes after the node.
     y : (n_y,)
         Algebraic unknowns right after the node, in these modes.
-    message, place : str
-        Why no motion goes on from here, and where in the system; "" when one does.
+    trouble, message, place
+        Why no motion goes on from here, and where in the system; None and "" when one does.
     detail
         What the system remembers of its analysis of the node; None where the motion just goes on.
     """
@@ -39,6 +48,7 @@ class Node:
     jump: np.ndarray
     modes: Mode = ()
     y: np.ndarray
+    trouble: Trouble | None = None
     message: str = ""
     place: str = ""
     detail: Any = None

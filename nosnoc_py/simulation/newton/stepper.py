@@ -16,7 +16,7 @@ from nosnoc_py.simulation.newton.contact_newton import ContactNewton
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
 from nosnoc_py.simulation.newton.filippov_filling import FilippovFilling
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
-from nosnoc_py.simulation.newton.modes import Mode
+from nosnoc_py.simulation.newton.modes import Mode, Trouble
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
@@ -27,8 +27,8 @@ COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
 # So many switches of a step are counted when they are too many; they accumulate when the last few are apart by less
 # than a share of the largest distance.
 MOST_EVENTS, FEW, SHARE = 100, 5, 1e-3
-# Why a step failed, by what the message of the engine says.
-STATUSES = {"no admissible impact": Status.NO_ADMISSIBLE_IMPACT}
+# Where an MPCC has no solution either.
+STATUSES = {Trouble.IMPACT: Status.NO_ADMISSIBLE_IMPACT}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,12 +110,11 @@ class NewtonStepper:
         """One step at the parameters `values`, after the step that left the hint."""
         x, u, p, horizon = (values[rows] for rows in self._slices)
         step = self._step(x, u, p, float(horizon[0]), hint)
-        if "more switches" in step.message:
-            message, status = self._count(x, u, p, float(horizon[0]), step.message)
+        if step.trouble is not None:
+            message, status = step.message, STATUSES.get(step.trouble)
+            if step.trouble is Trouble.SWITCHES:
+                message, status = self._count(x, u, p, float(horizon[0]), message)
             return NewtonResult(x=x, residuals={}, message=message, status=status)
-        if step.message:
-            status = next((status for said, status in STATUSES.items() if said in step.message), None)
-            return NewtonResult(x=x, residuals={}, message=step.message, status=status)
         w = self._fill(step, values)
         at = self._evaluator(w, values)
         residuals = {
@@ -126,7 +125,7 @@ class NewtonStepper:
             worst = self._evaluator.worst(at, 1)
             said = f"not certified: {worst[0] if worst else residuals}"
             return NewtonResult(x=x, residuals=residuals, message=said)
-        return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint)
+        return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint(u, p))
 
     def _is_believed(self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray) -> bool:
         """Whether the residuals are rounding; an initial state may penetrate by a little, which no step mends."""
@@ -149,7 +148,7 @@ class NewtonStepper:
             boundaries = at + np.cumsum(part.h)
             x, hint, at = part.x_right[-1], part.modes[-1], float(boundaries[-1])
             times += boundaries[_last_of_runs(part.modes, part.jump)].tolist()
-            if not part.message:
+            if part.trouble is None:
                 times.pop()  # the end of the step
                 break
         apart, events = np.diff(times), len(times) - 1
