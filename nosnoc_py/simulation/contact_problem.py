@@ -117,6 +117,8 @@ class LocalSolver:
 
     def solve(self, problem: LocalProblem, hints: Sequence[Sequence[int]] = ()) -> LocalForces | None:
         """The first admissible solution: in the hinted modes, in those of the sweeps, in any modes at all."""
+        if not problem.active:
+            return self._nothing(problem)
         start = np.zeros(problem.offset.size)
         for modes in hints:
             found = self.in_modes(problem, modes, start)
@@ -133,6 +135,13 @@ class LocalSolver:
             if self.admissible(problem, found):
                 return found
         return None
+
+    def _nothing(self, problem: LocalProblem) -> LocalForces:
+        """No contact takes part: no forces."""
+        frames, size = self.frames, problem.offset.size
+        unknowns = np.zeros(size + frames.spatial)
+        modes = (FREE,) * frames.count
+        return LocalForces(modes=modes, unknowns=unknowns, forces=np.zeros(size), rates=problem.offset, residual=0.0)
 
     def in_modes(self, problem: LocalProblem, modes: Sequence[int], start: np.ndarray | None = None) -> LocalForces:
         """Newton's method in given modes from forces `start`, whether or not the result is admissible."""

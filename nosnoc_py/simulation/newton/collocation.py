@@ -296,7 +296,7 @@ class Collocation:
             event=event,
             slope=slope,
             by_h=by_h,
-            size=largest if all(np.isfinite(part).all() for part in (rows, inner, outer)) else np.inf,
+            size=largest if np.isfinite(rows).all() and np.isfinite(inner).all() else np.inf,
         )
 
     @cached_property

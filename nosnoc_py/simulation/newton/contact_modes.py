@@ -107,6 +107,10 @@ class ContactModes:
         """Names of the closed contacts."""
         return ", ".join(name for name, mode in zip(self.names, modes, strict=True) if mode)
 
+    def has_unique_forces(self, modes: Mode) -> bool:
+        """One contact alone is not redundant."""
+        return sum(mode != FREE for mode in modes) < 2
+
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether what is open is so clearly, and what is closed does not approach."""
         gaps, rates = self._contacts(x, p)

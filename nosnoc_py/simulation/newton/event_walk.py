@@ -119,7 +119,8 @@ class Walk:
             if self._is_clear(guards[self.model.watched(modes)]) and self._upright(smooth) is smooth:
                 self._calm = smooth
             # Of forces that are not unique the shortest ones are wanted: others may leave their cones.
-            if smooth is self._calm or self.collocation.determines(smooth, data):
+            unique = smooth is self._calm or self.model.has_unique_forces(modes)
+            if unique or self.collocation.determines(smooth, data):
                 return smooth
         slope = self.collocation.slope(self.node.x_left, y, self.u, self.p, masks)
         length = self.length

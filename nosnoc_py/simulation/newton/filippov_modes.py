@@ -119,6 +119,12 @@ class FilippovModes:
         """Names of the active components."""
         return ", ".join(name for name, mode in zip(self.names, modes, strict=True) if mode)
 
+    def has_unique_forces(self, modes: Mode) -> bool:
+        """Nothing slides: the multipliers are zeros and ones."""
+        return all(part.free or sum(modes[k] for k in part.members) < 2 for part in self.parts) and not any(
+            modes[k] for part in self.parts if part.free for k in part.members
+        )
+
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Nothing jumps: the modes before may always be tried."""
         return True

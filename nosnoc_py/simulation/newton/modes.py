@@ -81,6 +81,9 @@ class Modes(Protocol):
     def places(self, modes: Mode) -> str:
         """Where in the system something is active."""
 
+    def has_unique_forces(self, modes: Mode) -> bool:
+        """Whether so little is active that its forces are unique, whatever the state."""
+
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether nothing has to be decided at x, and these modes may just be tried."""
 
