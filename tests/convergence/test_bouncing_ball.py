@@ -326,7 +326,7 @@ def test_raw_everywhere(options: Options, restitution: float) -> None:
 def test_too_many_equations_are_refused(aggregation: str, form: str) -> None:
     options = ("scholtes_equality", "direct", aggregation, "none", form)
     with pytest.raises(ns.OptionError, match="equality relaxation needs"):
-        simulate(options, restitution, duration=0.1)
+        simulate(options, 0.9, duration=0.1)
 
 
 def test_the_default_run_covers_every_option_and_the_table_is_spelled_right() -> None:

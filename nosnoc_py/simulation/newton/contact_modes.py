@@ -33,7 +33,7 @@ from nosnoc_py.simulation.newton.contact_equations import (
     has_constant_mass,
     stage_equations,
 )
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 
@@ -71,24 +71,14 @@ class ContactModes:
         self._data = buffered(node_function(system, self.frames))
         gaps, normals, _ = directions(system, self.frames)
         self._contacts = buffered(ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v]))
-        self._masks: dict[Mode, np.ndarray] = {}
-        self._watched: dict[Mode, np.ndarray] = {}
+        self.masks, self.watched = remembered(self.frames.masks), remembered(self._watched)
         self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
 
     # --- what the engine asks ---
 
-    def masks(self, modes: Mode) -> np.ndarray:
-        """Numbers that choose the rows of the modes."""
-        if modes not in self._masks:
-            self._masks[modes] = self.frames.masks(modes)
-        return self._masks[modes]
-
-    def watched(self, modes: Mode) -> np.ndarray:
-        """Which guards have a meaning in these modes (4 n_c,)."""
-        if modes not in self._watched:
-            kinds = np.asarray(modes, dtype=int)
-            self._watched[modes] = np.concatenate([kinds == FREE, kinds != FREE, kinds >= SLIP, kinds == STICK])
-        return self._watched[modes]
+    def _watched(self, modes: Mode) -> np.ndarray:
+        kinds = np.asarray(modes, dtype=int)
+        return np.concatenate([kinds == FREE, kinds != FREE, kinds >= SLIP, kinds == STICK])
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding, or there from the start, for guards (4 n_c, samples) on lengths h."""

@@ -10,12 +10,9 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
-from nosnoc_py.simulation.newton.modes import Mode
+from nosnoc_py.simulation.newton.modes import Mode, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
-
-# So many sequences of modes are remembered.
-MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +100,7 @@ class ContactNewton:
         scaled = replace(system, mass_matrix=system.mass_matrix / self._mass, force=system.force / self._mass)
         self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
         self.engine = Engine(self.model, tableau, elements, tolerance)
-        self._masks: dict[tuple[Mode, ...], np.ndarray] = {}
+        self._masks = remembered(self._stage_masks)
 
     def step(
         self,
@@ -125,19 +122,15 @@ class ContactNewton:
         found = self.engine.step(x, u, p, scalar(length, "length"), modes)
         return replace(self.read(found), hint=found.hint(u, p) if len(found.h) else None)
 
-    def _masks_of(self, modes: tuple[Mode, ...], stages: int) -> np.ndarray:
+    def _stage_masks(self, modes: tuple[Mode, ...]) -> np.ndarray:
         """Masks at all stages of elements (m, n_masks)."""
-        if modes not in self._masks:
-            if len(self._masks) > MOST_KNOWN:
-                self._masks.clear()
-            self._masks[modes] = np.repeat([self.model.masks(mode) for mode in modes], stages, axis=0)
-        return self._masks[modes]
+        return np.repeat([self.model.masks(mode) for mode in modes], self.engine.tableau.stages, axis=0)
 
     def read(self, found: Elements) -> ContactStep:
         """Forces and impulses of a step."""
         (count, n_s, _), n_c = found.y_stages.shape, self.model.frames.count
         stages = found.y_stages.reshape(count * n_s, found.y_stages.shape[2])
-        parts = self.model.forces(stages, self._masks_of(found.modes, n_s))
+        parts = self.model.forces(stages, self._masks(found.modes))
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
         return ContactStep(
             h=found.h,

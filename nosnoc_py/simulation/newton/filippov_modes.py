@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
-from nosnoc_py.simulation.newton.modes import Mode, Node
+from nosnoc_py.simulation.newton.modes import Mode, Node, remembered
 
 # Sides a below this, relative to the largest one and to 1, are zero at a node.
 TOUCHING = 1e-9
@@ -80,25 +80,20 @@ class FilippovModes:
         at_node = ca.substitute(a, dcs.z, estimates)
         self._at_node = buffered(ca.Function("node", [dcs.x, dcs.p], [at_node, estimates]))
         self._at_edge = buffered(ca.Function("edge", [dcs.x, dcs.p], [self._edges.known]))
-        self._known: dict[Mode, np.ndarray] = {}
-        self._watched: dict[Mode, np.ndarray] = {}
-        self._solutions: dict[Mode, np.ndarray] = {}
+        self.masks, self.watched = remembered(self._masks), remembered(self._watched)
+        self._solutions = remembered(self._edges.solution)
 
     # --- what the engine asks ---
 
-    def masks(self, modes: Mode) -> np.ndarray:
+    def _masks(self, modes: Mode) -> np.ndarray:
         """Which sides vanish, and the weights that give the sides a of a state in this mode."""
-        if modes not in self._known:
-            closed = np.array(modes, dtype=float)
-            self._known[modes] = np.concatenate([closed, self._edges.weights(closed).reshape(-1, order="F")])
-        return self._known[modes]
+        closed = np.array(modes, dtype=float)
+        return np.concatenate([closed, self._edges.weights(closed).reshape(-1, order="F")])
 
-    def watched(self, modes: Mode) -> np.ndarray:
+    def _watched(self, modes: Mode) -> np.ndarray:
         """Sides a of what is inactive, sides b of what is active."""
-        if modes not in self._watched:
-            closed = np.array(modes, dtype=bool)
-            self._watched[modes] = np.concatenate([~closed, closed])
-        return self._watched[modes]
+        closed = np.array(modes, dtype=bool)
+        return np.concatenate([~closed, closed])
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding; of sides a also what drift has left at the start."""
@@ -198,9 +193,7 @@ class FilippovModes:
 
     def edge(self, modes: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Continuous unknowns at a state, in the order of their variables."""
-        if modes not in self._solutions:
-            self._solutions[modes] = self._edges.solution(np.array(modes, dtype=float))
-        return self._solutions[modes] @ self._at_edge(x, p)[0][:, 0]
+        return self._solutions(modes) @ self._at_edge(x, p)[0][:, 0]
 
     # --- candidates ---
 
@@ -266,9 +259,9 @@ class EdgeValues:
         count = len(self._linear)
         return np.asarray(self._sides @ self.solution(closed)) if count else np.zeros((closed.size, 0))
 
-    def solution(self, closed: np.ndarray) -> np.ndarray:
+    def solution(self, closed: Sequence[float] | np.ndarray) -> np.ndarray:
         """Weights (unknowns, known) that give the continuous multipliers."""
-        matrix = np.vstack([self._linear, closed[:, None] * self._sides])
+        matrix = np.vstack([self._linear, np.asarray(closed, dtype=float)[:, None] * self._sides])
         return np.asarray(-np.linalg.pinv(matrix)[:, : len(self._linear)])
 
     def side(self, a: ca.SX, weights: ca.SX) -> ca.SX:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,15 @@ from nosnoc_py.simulation.newton.collocation import StageEquations
 
 # Contact by contact, or component by component of the pairs.
 Mode = tuple[int, ...]
+
+
+# So many modes are remembered.
+MOST_KNOWN = 1000
+
+
+def remembered(function: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    """A function of modes whose last values are kept."""
+    return lru_cache(MOST_KNOWN)(function)
 
 
 class Trouble(Enum):
@@ -63,11 +73,10 @@ class Modes(Protocol):
     settles: bool
     """Whether unknowns right after a node are guesses, and have to be found by the beginning of a motion."""
 
-    def masks(self, modes: Mode) -> np.ndarray:
-        """Numbers that choose the rows of the modes."""
-
-    def watched(self, modes: Mode) -> np.ndarray:
-        """Which guards have a meaning in these modes (n_g,)."""
+    masks: Callable[[Mode], np.ndarray]
+    """Numbers that choose the rows of the modes."""
+    watched: Callable[[Mode], np.ndarray]
+    """Which guards have a meaning in these modes (n_g,)."""
 
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding, for guards (n_g, samples) and unknowns y (n_y, stages) on lengths h."""
