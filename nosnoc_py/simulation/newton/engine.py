@@ -29,9 +29,13 @@ class Hint:
     modes: Mode
     y: np.ndarray
 
+    def is_at(self, x: np.ndarray) -> bool:
+        """Whether a step begins where this one ended."""
+        return bool((self.x == x).all())
+
     def fits(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> bool:
-        """Whether a step begins where this one ended, under the same forces."""
-        return bool((self.x == x).all() and (self.u == u).all() and (self.p == p).all())
+        """Whether it begins there under the same forces."""
+        return self.is_at(x) and bool((self.u == u).all() and (self.p == p).all())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,7 +117,7 @@ class Engine:
             return Walk(self.model, self.collocation, u, p, node, length, free, sparing).advance()
 
         going_on = self._going_on(x, u, p, hint)
-        modes = hint.modes if isinstance(hint, Hint) else hint
+        modes = (hint.modes if hint.is_at(x) else None) if isinstance(hint, Hint) else hint
         while free:
             outcome = None if going_on is None else advance(going_on)
             if outcome is None or outcome.run is None:

@@ -14,7 +14,7 @@ import numpy as np
 from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
 from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
 
-MOST_PIVOTS = 12
+MOST_PIVOTS = 30
 # An event this close to the end of the step, relatively, happens at its end.
 AT_THE_END = 1e-9
 # Brackets are not refined below this, relative to the run.

@@ -30,10 +30,60 @@ MOST_CANDIDATES = 256
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    """Components that belong together; of a part that is not `free` at least one has to be active."""
+    """Components that belong together.
+
+    Attributes
+    ----------
+    members : tuple of int
+    free : bool
+        Whether none of them may be active (a constraint); of a partition at least one is.
+    signs : (members, functions), optional
+        Sides of the switching functions in the regions of a partition.
+    """
 
     members: tuple[int, ...]
     free: bool
+    signs: np.ndarray | None = None
+
+    def choices(self, zero: np.ndarray) -> list[tuple[int, ...]]:
+        """What may be active of it where the components `zero` may.
+
+        Of a partition by signs every function that vanishes is on one side or slides: regions are active in products.
+        """
+        near = [m for m, k in enumerate(self.members) if zero[k]]
+        if self.signs is None:
+            found = [list(chosen) for chosen in _subsets(near, self.free)]
+        else:
+            sides = [np.unique(column).tolist() for column in self.signs[near].T]
+            both = [[*([side] for side in one), *([one] if len(one) > 1 else [])] for one in sides]
+            found = [
+                [m for m in near if all(self.signs[m, j] in side for j, side in enumerate(chosen))]
+                for chosen in product(*both)
+            ]
+        return [tuple(self.members[m] for m in chosen) for chosen in found if chosen or self.free]
+
+    def closures(self, active: Sequence[int]) -> list[tuple[int, int, int, int]]:
+        """Conditions b_s b_base = b_p b_q that make the weights of active regions products of step functions.
+
+        On several surfaces at once the equations leave the convex combination open. Each condition stands in place of
+        a side a that vanishes with the others: s is reached from the base through p, and q, which is next to the base.
+        """
+        if self.signs is None or len(active) < 4:
+            return []
+        rows = {tuple(self.signs[self.members.index(k)]): k for k in active}
+        base = next(iter(rows))
+        sliding = [j for j in range(self.signs.shape[1]) if len({row[j] for row in rows}) > 1]
+        if len(rows) != 2 ** len(sliding):
+            return []
+        found = []
+        for row, k in rows.items():
+            flipped = [j for j in sliding if row[j] != base[j]]
+            if len(flipped) > 1:
+                j = flipped[0]
+                before = tuple(base[i] if i == j else side for i, side in enumerate(row))
+                beside = tuple(row[i] if i == j else side for i, side in enumerate(base))
+                found.append((k, rows[base], rows[before], rows[beside]))
+        return found
 
 
 class FilippovModes:
@@ -56,18 +106,25 @@ class FilippovModes:
         self._edges = EdgeValues(dcs, a)
         closed = ca.SX.sym("closed", self._count)
         weights = ca.SX.sym("weights", self._count, self._edges.known.numel())
-        rows = [e.expression for e in dcs.equations] + [closed * a + (1 - closed) * b]
+        # Partitions with less than two surfaces have no products.
+        several = any(part.signs is not None and part.signs.shape[1] > 1 for part in self.parts)
+        chosen = [ca.SX.sym(f"chosen_{k}", self._count, self._count if several else 0) for k in range(3)]
+        sides = [part @ b if several else ca.SX.zeros(self._count) for part in chosen]
+        closing = ca.sum2(chosen[0]) if several else ca.SX.zeros(self._count)
+        active = (1 - closing) * a + closing * (b * sides[0] - sides[1] * sides[2])
+        rows = [e.expression for e in dcs.equations] + [closed * active + (1 - closed) * b]
+        self._several = several
         self.equations = StageEquations(
             x=dcs.x,
             y=dcs.z,
             u=dcs.u,
             p=dcs.p,
-            masks=ca.vertcat(closed, ca.vec(weights)),
+            masks=ca.vertcat(closed, ca.vec(weights), *[ca.vec(part) for part in chosen]),
             flow=dcs.flow,
             rows=ca.vertcat(*rows),
             guards=ca.vertcat(self._edges.side(a, weights), b),
         )
-        arguments = [dcs.z, dcs.x, dcs.u, dcs.p, closed]
+        arguments = [dcs.z, dcs.x, dcs.u, dcs.p, self.equations.masks]
         jacobian = ca.jacobian(self.equations.rows, dcs.z)
         self._rows = buffered(ca.Function("rows", arguments, [self.equations.rows, jacobian]))
         estimates = ca.vertcat(
@@ -86,9 +143,17 @@ class FilippovModes:
     # --- what the engine asks ---
 
     def _masks(self, modes: Mode) -> np.ndarray:
-        """Which sides vanish, and the weights that give the sides a of a state in this mode."""
+        """Which sides vanish, the weights that give the sides a of a state, and which conditions make products."""
         closed = np.array(modes, dtype=float)
-        return np.concatenate([closed, self._edges.weights(closed).reshape(-1, order="F")])
+        numbers = [closed, self._edges.weights(closed).reshape(-1, order="F")]
+        if self._several:
+            chosen = np.zeros((3, self._count, self._count))
+            for part in self.parts:
+                for row, *columns in part.closures([k for k in part.members if modes[k]]):
+                    for matrix, column in zip(chosen, columns, strict=True):
+                        matrix[row, column] = 1.0
+            numbers += [matrix.reshape(-1, order="F") for matrix in chosen]
+        return np.concatenate(numbers)
 
     def _watched(self, modes: Mode) -> np.ndarray:
         """Sides a of what is inactive, sides b of what is active."""
@@ -131,7 +196,7 @@ class FilippovModes:
         zero = a <= TOUCHING * (1.0 + np.abs(a).max(initial=0.0))
         if hint is not None:  # what is active stays close to zero, as close as the discretisation is exact
             zero |= np.array(hint, dtype=bool)
-        candidates = list(self._candidates(zero, hint))
+        candidates = self._candidates(zero, hint)
         node = Node(x_minus=x, x_left=x, jump=np.zeros(0), modes=candidates[0], y=np.zeros(0), detail=candidates)
         return self._with_guess(node, u, p)
 
@@ -141,9 +206,9 @@ class FilippovModes:
 
     def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Unknowns that satisfy the equations at the state of a node, those closest to their estimates."""
-        y, closed = self._at_node(node.x_left, p)[1][:, 0], np.array(modes, dtype=float)
+        y, masks = self._at_node(node.x_left, p)[1][:, 0], self.masks(modes)
         for _ in range(CORRECTIONS):
-            rows, jacobian = self._rows(y, node.x_left, u, p, closed)
+            rows, jacobian = self._rows(y, node.x_left, u, p, masks)
             change = np.linalg.lstsq(jacobian, rows[:, 0], rcond=1e-10)[0]
             y = y - change
             if np.abs(change).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(y).max(initial=0.0)):
@@ -151,28 +216,43 @@ class FilippovModes:
         return y
 
     def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
-        """All candidates; first what the violated guard asks for: crossing, then sliding."""
+        """All candidates; first what the violated guard asks for."""
         candidates: list[Mode] = node.detail
         if guard is None:
             return candidates
-        changed = list(modes)
-        changed[guard % self._count] = 1 - changed[guard % self._count]
-        asked = [self._changed(modes, guard), tuple(changed)]
-        return [*[mode for mode in asked if mode in candidates], *candidates]
+        members = np.zeros(self._count, dtype=bool)
+        members[list(self._part_of[guard % self._count].members)] = True
+
+        def elsewhere(mode: Mode) -> int:
+            """Changes of what the guard has nothing to do with."""
+            return int((np.array(mode) != modes)[~members].sum())
+
+        return [self._changed(modes, guard), *sorted(candidates, key=elsewhere)]
 
     def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
         """Modes to try first after an event: what arrived takes over, what left is gone."""
         return modes if guard is None else self._changed(modes, guard)
 
     def _changed(self, modes: Mode, guard: int) -> Mode:
-        k, found = guard % self._count, list(modes)
+        """What arrives takes over from what it borders on; what leaves is gone."""
+        k, part = guard % self._count, self._part_of[guard % self._count]
+        active = {m for m in part.members if modes[m]}
         if guard >= self._count:
-            found[k] = 0
-        else:
-            part = self._part_of[k]
-            for member in () if part.free else part.members:
-                found[member] = 0
-            found[k] = 1
+            active -= {k}
+        elif part.free:
+            active |= {k}
+        elif part.signs is None:
+            active = {k}
+        else:  # the functions that change their sign in it cross, what slides goes on sliding
+            sides = {m: part.signs[i] for i, m in enumerate(part.members)}
+            moved = [j for j in range(part.signs.shape[1]) if all(sides[m][j] != sides[k][j] for m in active)]
+            slides = [j for j in range(part.signs.shape[1]) if len({sides[m][j] for m in active}) > 1]
+            fixed = [j for j in range(part.signs.shape[1]) if j not in slides]
+            wanted = {j: sides[k][j] if j in moved else next(iter(sides[m][j] for m in active)) for j in fixed}
+            active = {m for m in part.members if all(sides[m][j] == side for j, side in wanted.items())}
+        found = list(modes)
+        for m in part.members:
+            found[m] = int(m in active)
         return tuple(found)
 
     def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Mode) -> np.ndarray:
@@ -197,24 +277,38 @@ class FilippovModes:
 
     # --- candidates ---
 
-    def _candidates(self, zero: np.ndarray, hint: Sequence[int] | None) -> Iterator[Mode]:
+    def _candidates(self, zero: np.ndarray, hint: Sequence[int] | None) -> list[Mode]:
         """Modes in which nothing is active but what may be: the hint, then small ones first, those closest to it.
 
-        Where several motions are possible (a surface that repels, a corner that may hold) it moves on.
+        Where several motions are possible (a surface that repels, a corner that may hold) it moves on. Parts are
+        changed one at a time, then two, and so on: where very many meet not all combinations are tried.
         """
-        choices = [list(_subsets([k for k in part.members if zero[k]], part.free)) for part in self.parts]
-        found = []
-        for chosen in product(*choices):
-            mode = np.zeros(self._count, dtype=int)
-            mode[[k for members in chosen for k in members]] = 1
-            found.append(tuple(mode.tolist()))
-            if len(found) >= MOST_CANDIDATES:
-                break
+        choices = [sorted(part.choices(zero), key=len) for part in self.parts]
+        if not all(choices):
+            return []
+        first = [choice[0] for choice in choices]
         if hint is not None:
-            reference = np.array(hint)
-            distance = {mode: int(np.abs(np.array(mode) - reference).sum()) for mode in found}
-            found.sort(key=lambda mode: (distance[mode] > 0, sum(mode), distance[mode]))
-        yield from found
+            own = [tuple(k for k in part.members if hint[k]) for part in self.parts]
+            first = [mine if mine in choice else one for mine, choice, one in zip(own, choices, first, strict=True)]
+        open_parts = [n for n, choice in enumerate(choices) if len(choice) > 1]
+        found = [first]
+        for count in range(1, len(open_parts) + 1):
+            for changed in combinations(open_parts, count):
+                others = [[c for c in choices[n] if c != first[n]] for n in changed]
+                for chosen in product(*others):
+                    made = list(first)
+                    for n, choice in zip(changed, chosen, strict=True):
+                        made[n] = choice
+                    found.append(made)
+                    if len(found) >= MOST_CANDIDATES:
+                        return [self._mode(parts) for parts in found]
+        modes = [self._mode(parts) for parts in found]
+        return [modes[0], *sorted(modes[1:], key=sum)]
+
+    def _mode(self, active: Sequence[tuple[int, ...]]) -> Mode:
+        mode = np.zeros(self._count, dtype=int)
+        mode[[k for members in active for k in members]] = 1
+        return tuple(mode.tolist())
 
 
 def _subsets(members: Sequence[int], free: bool) -> Iterator[tuple[int, ...]]:
@@ -233,7 +327,21 @@ def parts_of(dcs: DCS) -> tuple[Part, ...]:
         found = [part for part in found if not part & members] + [members.union(*touching)]
     known = set().union(*found)
     alone = [Part(members=(k,), free=True) for k in range(len(rows)) if k not in known]
-    return (*[Part(members=tuple(sorted(part)), free=False) for part in found], *alone)
+    return (*[_partition(tuple(sorted(part)), dcs, place) for part in found], *alone)
+
+
+def _partition(members: tuple[int, ...], dcs: DCS, place: dict[tuple[str, int], int]) -> Part:
+    """Regions with their signs, where switching functions tell them apart."""
+    sides = []
+    for switch in dcs.switches:
+        own = {place[pair, i]: side for pair, i, side in switch.members}
+        if own.keys() & set(members):
+            whole = switch.function is not None and own.keys() == set(members)
+            sides.append([own[k] for k in members] if whole else None)
+    signs = None if any(column is None for column in sides) else np.array(sides, dtype=float).T
+    if signs is not None and len(np.unique(signs, axis=0)) < len(members):
+        signs = None  # regions that are not told apart
+    return Part(members=members, free=False, signs=signs)
 
 
 class EdgeValues:
