@@ -18,8 +18,8 @@ from nosnoc_py.simulation.checks import RESTING, Checks
 from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
-from nosnoc_py.simulation.newton.stepper import NewtonStepper, misfit
-from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
+from nosnoc_py.simulation.newton.stepper import NewtonResult, NewtonStepper, misfit
+from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
 from nosnoc_py.solution import Sensitivity, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -29,8 +29,20 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import Method, Transcription, transcribe_step
 
+# So often a step with more switches than elements is halved.
+MOST_SPLITS = 8
+# So many steps that fell back are listed by their times.
+MOST_LISTED = 20
 # Residuals below this are no reason for a step to fail.
 SOLVED = 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """A solution of the equations of a step: w (n_w,) at the parameters (n_values,) of its MPCC."""
+
+    w: np.ndarray
+    values: np.ndarray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,8 +59,8 @@ class SimulatorState:
         Of the last step.
     problem : Transcription
         Of one step.
-    w, values : (n_w,), (n_values,) or None
-        Iterate of the last step and the parameters (x0, u, p, length) of its MPCC; None before the first step, and
+    parts : tuple of Part
+        The last step: one part, or several where it had more switches than elements; none before the first step and
         after one that failed.
     u : (n_u,) or None
         Controls of the last step, with time-freezing also the speed of time.
@@ -58,8 +70,8 @@ class SimulatorState:
         NLP iterations of the last step.
     complementarity, infeasibility : float
         Residuals of the last step, of the unrelaxed equations.
-    sensitivity : StepDerivative or None
-        Derivatives of the last step, where they were asked for.
+    derivatives : tuple of StepDerivative
+        Of the parts, where they were asked for; `sensitivity` is that of the whole step.
     hint : Hint or None
         Modes at the end of the last step, where Newton's method did it.
     message : str
@@ -71,26 +83,44 @@ class SimulatorState:
     p: np.ndarray
     problem: Transcription
     status: Status = Status.SOLVED
-    w: np.ndarray | None = None
-    values: np.ndarray | None = None
+    parts: tuple[Part, ...] = ()
     u: np.ndarray | None = None
     attempts: int = 0
     iterations: int = 0
     complementarity: float = 0.0
     infeasibility: float = 0.0
-    sensitivity: StepDerivative | None = None
+    derivatives: tuple[StepDerivative, ...] = ()
     hint: Hint | None = None
     message: str = ""
+
+    @property
+    def w(self) -> np.ndarray | None:
+        """Iterate (n_w,) of the last part of the last step."""
+        return self.parts[-1].w if self.parts else None
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """Parameters (x0, u, p, length) of its MPCC."""
+        return self.parts[-1].values if self.parts else None
+
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """Of the parts [s]."""
+        rows = self.problem.mpcc.parameters["horizon"]
+        return tuple(float(part.values[rows][0]) for part in self.parts)
 
     @cached_property
     def readout(self) -> Readout | None:
         """Finite elements of the last step, with time-freezing on the clock of the whole simulation."""
-        if self.w is None or self.values is None:
+        if not self.parts:
             return None
-        found = self.problem.read(self.w, self.values)
-        if self.problem.frozen is None:
-            return found
-        return found.later(self.t - float(self.values[self.problem.mpcc.parameters["horizon"]][0]))
+        found = Readout.join([self.problem.read(part.w, part.values) for part in self.parts])
+        return found if self.problem.frozen is None else found.later(self.t - sum(self.lengths))
+
+    @property
+    def sensitivity(self) -> StepDerivative | None:
+        """Derivatives of x by the x, u and p with which the last step began."""
+        return chained(self.derivatives) if self.derivatives else None
 
 
 class Simulator:
@@ -125,7 +155,7 @@ class Simulator:
         step: float,
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
-        if not 0 < float(step) < np.inf:
+        if isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0 < step < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         method = default_method(system) if method is None else method
         self.system, self.length = system, float(step)
@@ -192,22 +222,42 @@ class Simulator:
         the implicit function theorem.
         """
         found = self._stepped(state, u, time_limit)
-        if not sensitivities or found.w is None or found.values is None:
+        if not sensitivities:
             return found
-        return replace(found, sensitivity=self._sensitivity(found.w, found.values))
+        return replace(found, derivatives=tuple(self._sensitivity(part.w, part.values) for part in found.parts))
 
     def _stepped(self, state: SimulatorState, u: Any, time_limit: float | None) -> SimulatorState:
         deadline = np.inf if time_limit is None else time.monotonic() + time_limit
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
-            found = self._newton_step(values, state.hint)
+            parts, found = self._by_newton(values, state.hint, MOST_SPLITS)
             if found.w is not None:
-                return self._advanced(state, found.w, found.x, values, hint=found.hint, **found.residuals)
+                return self._advanced(state, parts, found.x, values, hint=found.hint, **found.residuals)
             message = found.message
-            if found.status is not None or self.solver is None:
+            # What has more switches than elements is nothing for an MPCC either.
+            if found.status is not None or found.crowded or self.solver is None:
                 return self._failed(state, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
+
+    def _by_newton(self, values: np.ndarray, hint: Hint | None, splits: int) -> tuple[tuple[Part, ...], NewtonResult]:
+        """A step, in halves (of halves) where it has more switches than elements; the last result is that of all."""
+        assert self._newton_step is not None
+        found = self._newton_step(values, hint)
+        if found.w is not None:
+            return (Part(w=found.w, values=values),), found
+        if not found.crowded or found.status is not None or not splits:
+            return (), found
+        parts: tuple[Part, ...] = ()
+        half = values.copy()
+        half[self._slices["horizon"]] *= 0.5
+        for _ in range(2):
+            made, found = self._by_newton(half, hint, splits - 1)
+            if found.w is None:
+                return (), found
+            parts, hint, half = parts + made, found.hint, half.copy()
+            half[self._slices["x0"]] = found.x
+        return parts, found
 
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
         """Try every guess; keep the best of what is no solution."""
@@ -237,10 +287,10 @@ class Simulator:
                     "all that was found satisfies every equation and is no motion (a body caught by a force, an event "
                     "between the stages): take more steps, finite elements or RK stages"
                 )
-            more["message"] = message or said + (f"; {late}" if late else "")
+            more["message"] = "; ".join(part for part in (message, said, late) if part)
             return self._failed(state, best.status or Status.STEP_FAILED, **more)
         x = self.problem.read(best.w, values).x_right[-1]
-        return self._advanced(state, best.w, x, values, **more)
+        return self._advanced(state, (Part(w=best.w, values=values),), x, values, **more)
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
@@ -274,14 +324,17 @@ class Simulator:
         return values
 
     def _advanced(
-        self, state: SimulatorState, w: np.ndarray, x: np.ndarray, values: np.ndarray, **fields: Any
+        self, state: SimulatorState, parts: tuple[Part, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
         u = values[self._slices["u"]]
         if self.problem.frozen is not None:
-            u, x = np.append(u, self.problem.speeds(w)), x[:-1]
-        return SimulatorState(
-            t=state.t + self.length, x=x, p=state.p, problem=self.problem, w=w, values=values, u=u, **fields
-        )
+            u, x = np.append(u, self.problem.speeds(parts[-1].w)), x[:-1]
+        # Times do not add up rounding over many steps.
+        t = round(state.t / self.length + 1) * self.length if self._is_on_grid(state.t) else state.t + self.length
+        return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
+
+    def _is_on_grid(self, t: float) -> bool:
+        return abs(t - round(t / self.length) * self.length) <= 1e-9 * self.length
 
     def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
@@ -298,12 +351,13 @@ class Simulator:
         sensitivities: bool = False,
     ) -> Trajectory:
         """Simulate some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again."""
+        steps = _count(steps, _rows(u))
         control = control_of(u, self.system.n_u, steps * self.length)
         if sensitivities:
             check_control(control)
         state = self.init(x0, p)
         done: list[SimulatorState] = []
-        notes: list[str] = []
+        notes: list[tuple[float, str]] = []
         status, started = Status.SOLVED, time.monotonic()
         for k in range(steps):
             if time_limit is not None and time.monotonic() - started > time_limit:
@@ -313,8 +367,8 @@ class Simulator:
             left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
             state = self.step(state, value, time_limit=left, sensitivities=sensitivities)
             if state.message:
-                notes.append(f"t = {k * self.length:.6g}: {state.message}")
-            if state.w is None:
+                notes.append((k * self.length, state.message))
+            if not state.parts:
                 status = state.status
                 break
             done.append(state)
@@ -327,11 +381,8 @@ class Simulator:
 
     def _chained(self, done: list[SimulatorState]) -> Sensitivity:
         """Derivatives of the state after several steps."""
-        found = self._sensitivity.chain([step.sensitivity for step in done if step.sensitivity is not None])
-        u = found.u
-        if self.problem.frozen is not None:  # the speed of time is no control of the user's
-            u = np.concatenate([u, np.zeros((*u.shape[:2], 1))], axis=2)
-        return Sensitivity(x0=found.x0, p=found.p, u=u, flags=found.flags)
+        found = self._sensitivity.chain([part for step in done for part in step.derivatives])
+        return Sensitivity(x0=found.x0, p=found.p, u=found.u, flags=found.flags)
 
 
 def run(
@@ -363,11 +414,17 @@ def default_method(system: Any) -> Method:
     return FESDJ() if isinstance(system, CLS) else FESD()
 
 
-def _told(notes: list[str], failed: bool, gain: float) -> str:
-    """The steps Newton's method left to the MPCC, or why the last one failed, and energy that came from nowhere."""
-    count = len(notes) - failed
-    said = [f"{count} step{'s' if count > 1 else ''} solved as MPCC"] if count else []
-    said += notes[-1:] if notes else []
+def _told(notes: list[tuple[float, str]], failed: bool, gain: float) -> str:
+    """The steps Newton's method left to the MPCC, why the last one failed, and energy that came from nowhere."""
+    solved = notes[:-1] if failed and notes else notes
+    said = []
+    if solved:
+        times = [f"{time:.6g}" for time, _ in solved[:MOST_LISTED]]
+        times += [f"and {len(solved) - MOST_LISTED} more"] if len(solved) > MOST_LISTED else []
+        plural = "s" if len(solved) > 1 else ""
+        said.append(f"{len(solved)} step{plural} solved as MPCC (t = {', '.join(times)}: {solved[-1][1]})")
+    if failed and notes:
+        said.append(f"t = {notes[-1][0]:.6g}: {notes[-1][1]}")
     return "; ".join(said + energy_note(gain))
 
 
@@ -379,19 +436,33 @@ def _rows(u: Any) -> int:
 def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
     """Length and number of the steps; by default a multiple of the rows of the control."""
     seconds = seconds_of(duration)
-    count = rows * -(-max(20, round(50 * seconds)) // max(rows, 1)) if steps is None else steps
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+    count = rows * -(-max(20, round(50 * seconds)) // max(rows, 1)) if steps is None else _count(steps, rows)
+    return seconds / count, count
+
+
+def _count(steps: Any, rows: int) -> int:
+    """A number of steps that fits to a control with so many rows."""
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    if rows < 1 or count % rows:
+    if rows < 1 or steps % rows:
         raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
-    return seconds / int(count), int(count)
+    return int(steps)
+
+
+def _ends(step: SimulatorState) -> np.ndarray:
+    """Ends of the parts of a step [s]."""
+    return np.asarray(step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1])
 
 
 def _trajectory(
-    simulator: Simulator, state: SimulatorState, done: list[SimulatorState], status: Status, notes: list[str]
+    simulator: Simulator,
+    state: SimulatorState,
+    done: list[SimulatorState],
+    status: Status,
+    notes: list[tuple[float, str]],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    failed = status in (Status.STEP_FAILED, Status.NO_ADMISSIBLE_IMPACT, Status.ZENO)
+    failed = not state.parts
     common: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
     if not done:
         return Trajectory(
@@ -404,9 +475,9 @@ def _trajectory(
             message=_told(notes, failed, 0.0),
             **common,
         )
-    u_grid = simulator.length * np.arange(len(done) + 1)
-    u = np.array([step.u for step in done]).reshape(len(done), len(problem.dcs.u_names))
+    u_grid = np.concatenate([[0.0], *[_ends(step) for step in done]])
+    u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
     elements = Readout.join([step.readout for step in done if step.readout is not None])
-    made = problem.fields_of(elements, state.p, u, u_grid, len(done))
+    made = problem.fields_of(elements, state.p, u, u_grid, len(u))
     gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
     return Trajectory(**made, **common, message=_told(notes, failed, gain))

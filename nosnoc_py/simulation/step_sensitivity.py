@@ -114,6 +114,15 @@ class StepSensitivity:
                 yield f"an impact of {impact.name} at the start"
 
 
+def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
+    """Derivatives of several parts of a step with one control."""
+    x, u, p = parts[0].x, parts[0].u, parts[0].p
+    for part in parts[1:]:
+        x, u, p = part.x @ x, part.x @ u + part.u, part.x @ p + part.p
+    flags = tuple(flag for part in parts for flag in part.flags)
+    return StepDerivative(x=x, u=u, p=p, keeps=parts[0].keeps, flags=flags)
+
+
 def _poles(problem: Transcription) -> Array:
     """Pairs of variables (n, 2) that are the radii of a polar friction cone: of its force and of its slip."""
     variables = problem.mpcc.variables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import casadi as ca
@@ -12,8 +13,9 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball, hysteresis_car, switching_cases, turbo_car
 from nosnoc_py.reformulation.filippov import projected_dcs, step_dcs, stewart_dcs
-from nosnoc_py.simulation.newton import event_walk
-from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, parts_of
+from nosnoc_py.simulation import fesd
+from nosnoc_py.simulation.newton import event_walk, stepper
+from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, Part, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 ALONE = ns.ActiveSetNewton(fallback=False)
@@ -171,7 +173,8 @@ def test_a_ball_that_never_rests_ends_with_zeno_and_the_motion_so_far() -> None:
         method=ns.FESDJ(rest_velocity=0.0, finite_elements=6),
     )
     assert found.status is ns.Status.ZENO
-    assert "rest_velocity" in found.message
+    assert "infinitely many switches accumulate" in found.message
+    assert "rest_velocity" in found.status.remedy
     assert 1.0 < found.t[-1] < 1.3546
     at_the_end = bouncing_ball.exact(found.t[-1:], 0.5)[0]
     np.testing.assert_allclose(found.final_state, at_the_end, rtol=0, atol=1e-10)
@@ -194,32 +197,129 @@ def test_a_chattering_law_ends_with_zeno() -> None:
     assert end - 0.2 < found.t[-1] <= end
 
 
-def test_too_many_switches_say_how_many_elements_would_do() -> None:
-    system = ns.PSS(
-        x=(x := ca.SX.sym("x", 2)),
-        modes=ns.Modes("m", flows=[[0.5, 1], [1.5, 1]], functions=ca.sin(40 * x[1]), signs=[[-1], [1]]),
+@pytest.mark.parametrize("restitution", [0.5, 0.8, 0.95])
+def test_any_restitution_accumulates(restitution: float) -> None:
+    """Dropped from 1 mm; the impacts end after sqrt(2 z / g) (1 + e) / (1 - e)."""
+    found = ns.simulate(
+        bouncing_ball.build(restitution), x0=[1e-3, 0.0], duration=2.0, steps=20, method=ns.FESDJ(rest_velocity=0.0)
     )
-    found = ns.simulate(system, x0=[0.0, 0.01], duration=0.5, steps=1, method=METHOD)
-    assert found.status is ns.Status.STEP_FAILED
-    assert "it has 6 switches: take finite_elements=7" in found.message  # 40 * .51 / pi = 6.49
-    enough = ns.simulate(system, x0=[0.0, 0.01], duration=0.5, steps=1, method=METHOD.replace(finite_elements=7))
-    assert enough.success, enough.message
-    assert len(enough.events) == 6
+    assert found.status is ns.Status.ZENO
+    end = np.sqrt(2e-3 / 9.81) * (1 + restitution) / (1 - restitution)
+    assert end - 0.1 <= found.t[-1] <= end
+
+
+def test_what_switches_regularly_does_not_accumulate() -> None:
+    times = np.concatenate([[0.0], 0.5 + 1e-3 * np.arange(20)])
+    assert not stepper._accumulates(times, 0.6)
+    assert not stepper._accumulates(times[1:], 0.6)
+    falling = 1.0 - 0.8 ** np.arange(12)
+    assert stepper._accumulates(falling, 1.1)
+    assert not stepper._accumulates(falling, 0.95)  # the series ends beyond the step
+    turns = np.cumsum(np.ravel([[0.6**k, 0.2 * 0.6**k] for k in range(8)]))
+    assert stepper._accumulates(turns, 4.0)
+    assert not stepper._accumulates(falling[:5], 1.1)
+
+
+def crowded() -> ns.PSS:
+    x = ca.SX.sym("x", 2)
+    return ns.PSS(x=x, modes=ns.Modes("m", flows=[[0.5, 1], [1.5, 1]], functions=ca.sin(40 * x[1]), signs=[[-1], [1]]))
+
+
+def test_a_step_with_too_many_switches_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sin(40 y) changes its sign at y = k pi / 40, six times between .01 and .51."""
+    found = ns.simulate(crowded(), x0=[0.0, 0.01], duration=0.5, steps=1, method=METHOD)
+    assert found.success, found.message
+    times = np.pi / 40 * np.arange(1, 7) - 0.01
+    np.testing.assert_allclose([event.time for event in found.events], times, rtol=0, atol=1e-10)
+    whole = ns.simulate(
+        crowded(), x0=[0.0, 0.01], duration=0.5, steps=1, method=METHOD.replace(finite_elements=7), solver=ALONE
+    )
+    np.testing.assert_allclose(found.final_state, whole.final_state, rtol=0, atol=1e-12)
+    monkeypatch.setattr(fesd, "MOST_SPLITS", 0)
+    refused = ns.simulate(crowded(), x0=[0.0, 0.01], duration=0.5, steps=1, method=METHOD)
+    assert refused.status is ns.Status.STEP_FAILED
+    assert "it has 6 switches" in refused.message
 
 
 def test_a_step_that_fails_is_solved_as_an_mpcc_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilippovModes, "_candidates", lambda self, zero, hint: iter([tuple([0] * zero.size)]))
+    monkeypatch.setattr(FilippovModes, "_candidates", lambda self, zero, hint: [tuple([0] * zero.size)])
+    monkeypatch.setattr(FilippovModes, "_changed", lambda self, modes, guard: modes)
     system, x0, _ = two_surfaces()
     simulator = ns.Simulator(system, METHOD, step=0.3)
     state = simulator.step(simulator.init(x0))
     assert state.status is ns.Status.SOLVED
     assert state.attempts > 0
     assert state.message
-    found = ns.simulate(system, x0=x0, duration=0.3, steps=1, method=METHOD)
-    assert found.success
-    assert "1 step solved as MPCC" in found.message
     alone = ns.simulate(system, x0=x0, duration=0.3, steps=1, method=METHOD, solver=ALONE)
     assert alone.status is ns.Status.STEP_FAILED
+
+
+# --- several surfaces at once ---
+
+
+def edge() -> ns.PSS:
+    """All four quadrants lead to the edge x = y = 0; how fast z moves there, the convex combination leaves open."""
+    x = ca.SX.sym("x", 3)
+    flows = [[-1, -2, 1], [-1, 2, 0], [1, -2, 0], [1, 2, -2]]
+    return ns.PSS(x=x, modes=ns.Modes("m", flows=flows, functions=x[:2], signs=[[1, 1], [1, -1], [-1, 1], [-1, -1]]))
+
+
+@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
+@pytest.mark.parametrize("start", [[0.1, 0.9, 0.0], [-0.3, -0.2, 0.0], [0.3, -0.2, 0.0], [0.0, 0.0, 0.0]])
+def test_on_two_surfaces_regions_weigh_as_products(start: list[float], dcs_mode: str) -> None:
+    """The weights 1/4 each: z' = -1/4; whatever the steps, and as the event-driven simulation has it."""
+    truth = ns.simulate(edge(), x0=start, duration=2.0, method=ns.EventDriven(grazing="continue"))
+    method = ns.FESD(rk_stages=3, finite_elements=4, dcs_mode=dcs_mode)
+    for steps in (20, 41):
+        found = ns.simulate(edge(), x0=start, duration=2.0, steps=steps, method=method, solver=ALONE)
+        assert found.success, found.message
+        np.testing.assert_allclose(found.final_state, truth.final_state, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
+def test_many_surfaces_are_slid_on_at_once(dcs_mode: str) -> None:
+    """Ten relays that reach their surfaces one after the other."""
+    n = 10
+    x, unit = ca.SX.sym("x", n), np.eye(n)
+    modes = [ns.Modes(f"r{i}", flows=[unit[i], -unit[i]], functions=x[i], signs=[[-1], [1]]) for i in range(n)]
+    found = ns.simulate(
+        ns.PSS(x=x, modes=modes),
+        x0=0.05 + 0.03 * np.arange(n),
+        duration=0.6,
+        steps=30,
+        method=ns.FESD(finite_elements=3, dcs_mode=dcs_mode),
+        solver=ALONE,
+    )
+    assert found.success, found.message
+    np.testing.assert_allclose(found.final_state, 0.0, rtol=0, atol=1e-12)
+    assert [event.kind for event in found.events] == ["enter_sliding"] * n
+
+
+def test_conditions_of_products() -> None:
+    """Of three functions that slide, four of the eight regions follow from the others."""
+    signs = np.array(list(product([-1.0, 1.0], repeat=3)))
+    part = Part(members=tuple(range(8)), free=False, signs=signs)
+    alpha = np.array([0.2, 0.5, 0.9])
+    weights = np.prod(np.where(signs > 0, alpha, 1 - alpha), axis=1)
+    found = part.closures(range(8))
+    assert sorted(row for row, *_ in found) == [3, 5, 6, 7]
+    for s, base, p, q in found:
+        assert weights[s] * weights[base] == pytest.approx(weights[p] * weights[q], abs=1e-15)
+    assert part.closures([0, 1]) == []
+    assert len(part.closures([0, 1, 2, 3])) == 1
+    assert len(part.choices(np.ones(8, bool))) == 27
+
+
+def test_a_dip_between_the_stages_is_an_event() -> None:
+    """c = (y - .0771)^2 - 4e-7 is negative for 1.26 ms of a step of .1 s; there x' is 1000, else 1."""
+    x = ca.SX.sym("x", 2)
+    c = (x[1] - 0.0771) ** 2 - 4e-7
+    system = ns.PSS(x=x, modes=ns.Modes("m", flows=[[1000, 1], [1, 1]], functions=c, signs=[[-1], [1]]))
+    method = ns.FESD(finite_elements=3, rk_stages=2)
+    found = ns.simulate(system, x0=[0.0, 0.0], duration=0.1, steps=1, method=method, solver=ALONE)
+    assert found.success, found.message
+    inside = 2 * np.sqrt(4e-7)
+    assert found.final_state[0] == pytest.approx(0.1 + 999 * inside, abs=1e-9)
 
 
 @pytest.mark.parametrize(

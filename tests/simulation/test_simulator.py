@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -11,6 +12,9 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball as ball
+from nosnoc_py.simulation import fesd
+from nosnoc_py.simulation.newton.stepper import NewtonResult, NewtonStepper
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 
 def cart() -> ns.CLS:
@@ -139,7 +143,9 @@ def test_a_zeno_ball_rests_or_ends_in_a_status(steps: int) -> None:
 
 
 def test_a_failed_step_keeps_the_trajectory_so_far() -> None:
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2.0, steps=2)  # two impacts in the second step
+    """Two impacts in the second step, which an MPCC of two elements has no solution for."""
+    options: dict[str, Any] = {"x0": [1.0, 0.0], "duration": 2.0, "steps": 2, "solver": SIMULATION_SOLVER}
+    trajectory = ns.simulate(ball.build(0.9), **options)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert trajectory.t[-1] == pytest.approx(1.0, abs=1e-12)
     assert len(trajectory.impacts) == 1
@@ -148,10 +154,122 @@ def test_a_failed_step_keeps_the_trajectory_so_far() -> None:
         trajectory.raise_for_status()
 
 
-def test_a_first_step_that_fails_leaves_the_start() -> None:
+def test_a_first_step_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fesd, "MOST_SPLITS", 0)
     trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2.0, steps=1)
     assert trajectory.status is ns.Status.STEP_FAILED
+    assert "it has 3 switches" in trajectory.message
     np.testing.assert_array_equal(trajectory.x, [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("restitution", [0.2, 0.5, 0.8, 0.9])
+def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
+    """More and more impacts in a step, until they are slower than 1 mm/s: the step is halved where they are too many."""
+    trajectory = ns.simulate(ball.build(restitution), x0=[1.0, 0.0], duration=10.0, steps=100)
+    assert trajectory.success, trajectory.message
+    assert trajectory.message == ""
+    np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-9)
+    expected = ball.impact_times(restitution, until=10.0 if restitution < 0.9 else 8.0)
+    first = [event.time for event in trajectory.impacts][: min(len(expected), 6)]
+    np.testing.assert_allclose(first, expected[: len(first)], rtol=0, atol=1e-11)
+
+
+def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() -> None:
+    options: dict[str, Any] = {"x0": [1.0, 0.0], "duration": 2.0, "sensitivities": True}
+    found = ns.simulate(ball.build(0.9), steps=2, **options)
+    assert found.success, found.message
+    np.testing.assert_allclose(found.u_grid, [0.0, 1.0, 1.5, 2.0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.final_state, ball.exact([2.0], 0.9)[0], rtol=0, atol=1e-12)
+    fine = ns.simulate(ball.build(0.9), steps=20, **options)
+    assert found.sensitivity is not None
+    assert fine.sensitivity is not None
+    np.testing.assert_allclose(found.sensitivity.x0, fine.sensitivity.x0, rtol=1e-9, atol=1e-9)
+    simulator = ns.Simulator(ball.build(0.9), step=1.0)
+    state = simulator.step(simulator.step(simulator.init([1.0, 0.0])), sensitivities=True)
+    assert len(state.parts) == 2
+    assert state.sensitivity is not None
+    assert state.sensitivity.x.shape == (2, 2)
+
+
+def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newton's method fails in the first, the third and the fourth of five steps; no MPCC is solved in the fourth."""
+    real, calls = NewtonStepper.__call__, []
+
+    def fails(self: Any, values: Any, hint: Any) -> NewtonResult:
+        calls.append(len(calls))
+        if calls[-1] in (0, 2, 3):
+            return NewtonResult(x=values[:2], residuals={}, message=f"forced {calls[-1]}")
+        return real(self, values, hint)
+
+    monkeypatch.setattr(NewtonStepper, "__call__", fails)
+    real_mpcc = fesd.Simulator._as_mpcc
+
+    def limited(self: Any, state: Any, *rest: Any) -> Any:
+        return (
+            self._failed(state, ns.Status.STEP_FAILED, message="forced")
+            if state.t > 0.05
+            else real_mpcc(self, state, *rest)
+        )
+
+    monkeypatch.setattr(fesd.Simulator, "_as_mpcc", limited)
+    found = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=0.1, steps=5)
+    assert found.status is ns.Status.STEP_FAILED
+    assert found.message == "2 steps solved as MPCC (t = 0, 0.04: forced 2); t = 0.06: forced"
+
+
+def test_a_run_that_is_stopped_at_once_has_nothing_solved() -> None:
+    found = ns.simulate(
+        ball.build(0.9), x0=[1.0, 0.0], duration=1.0, steps=5, solver=SIMULATION_SOLVER, time_limit=1e-6
+    )
+    assert found.status is ns.Status.TIME_LIMIT
+    assert "solved as MPCC" not in found.message
+
+
+@pytest.mark.parametrize("offset", [1e-9, 1e-7, 1e-6, 1e-5, 1e-3])
+def test_a_state_that_was_measured_forgets_how_the_last_step_ended(offset: float) -> None:
+    """A relay that slides, put off its surface: it comes back to it, by Newton's method."""
+    x = ca.SX.sym("x", 2)
+    relay = ns.PSS(x=x, modes=ns.Modes("relay", flows=[[1, 1], [-1, 1]], functions=x[0], signs=[[-1], [1]]))
+    simulator = ns.Simulator(relay, ns.FESD(finite_elements=3), step=0.1, solver=ns.ActiveSetNewton(fallback=False))
+    state = simulator.init([0.05, 0.0])
+    for _ in range(2):
+        state = simulator.step(state)
+    state = simulator.step(replace(state, x=state.x + [offset, 0.0]))
+    assert state.status is ns.Status.SOLVED, state.message
+    np.testing.assert_allclose(state.x, [0.0, 0.3], rtol=0, atol=1e-9)
+
+
+def test_a_control_that_jumps_ends_what_went_on() -> None:
+    """x' = -u sign x slides on x = 0 while u > 0; then the surface repels, and the motion leaves it."""
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    relay = ns.PSS(x=x, u=u, modes=ns.Modes("relay", flows=[u, -u], functions=x, signs=[[-1], [1]]))
+    found = ns.simulate(
+        relay,
+        x0=[0.05],
+        duration=0.4,
+        steps=4,
+        u=[[1.0], [1.0], [-1.0], [-1.0]],
+        solver=ns.ActiveSetNewton(fallback=False),
+    )
+    assert found.success, found.message
+    assert abs(found.final_state[0]) == pytest.approx(0.2, abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.5, "3", None, True])
+def test_a_run_checks_the_number_of_its_steps(steps: Any) -> None:
+    with pytest.raises(ns.OptionError, match="steps: expected a positive whole number"):
+        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=steps)
+
+
+def test_a_run_checks_the_rows_of_its_control() -> None:
+    with pytest.raises(ns.OptionError, match="multiple of the 3 rows"):
+        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
+
+
+@pytest.mark.parametrize("step", [0.0, -1.0, np.inf, "x", None])
+def test_a_simulator_checks_the_length_of_its_steps(step: Any) -> None:
+    with pytest.raises(ns.OptionError, match="step: expected a positive finite length"):
+        ns.Simulator(cart(), step=step)
 
 
 def test_the_time_limit_keeps_what_was_found() -> None:
