@@ -30,7 +30,7 @@ from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import Method, Transcription, transcribe_step
 
 # So often a step with more switches than elements is halved.
-MOST_SPLITS = 8
+MOST_SPLITS = 16
 # So many steps that fell back are listed by their times.
 MOST_LISTED = 20
 # Residuals below this are no reason for a step to fail.

@@ -142,10 +142,10 @@ def test_a_zeno_ball_rests_or_ends_in_a_status(steps: int) -> None:
     np.testing.assert_allclose(trajectory.final_state, after, rtol=0, atol=2e-3)
 
 
-def test_a_failed_step_keeps_the_trajectory_so_far() -> None:
-    """Two impacts in the second step, which an MPCC of two elements has no solution for."""
-    options: dict[str, Any] = {"x0": [1.0, 0.0], "duration": 2.0, "steps": 2, "solver": SIMULATION_SOLVER}
-    trajectory = ns.simulate(ball.build(0.9), **options)
+def test_a_failed_step_keeps_the_trajectory_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two impacts in the second step, which two elements cannot hold."""
+    monkeypatch.setattr(fesd, "MOST_SPLITS", 0)
+    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2.0, steps=2)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert trajectory.t[-1] == pytest.approx(1.0, abs=1e-12)
     assert len(trajectory.impacts) == 1
@@ -164,14 +164,13 @@ def test_a_first_step_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("restitution", [0.2, 0.5, 0.8, 0.9])
 def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
-    """More and more impacts in a step, until they are slower than 1 mm/s: the step is halved where they are too many."""
+    """More and more impacts in a step, until they are slower than 1 mm/s: where they are too many it is halved."""
     trajectory = ns.simulate(ball.build(restitution), x0=[1.0, 0.0], duration=10.0, steps=100)
     assert trajectory.success, trajectory.message
     assert trajectory.message == ""
     np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-9)
-    expected = ball.impact_times(restitution, until=10.0 if restitution < 0.9 else 8.0)
-    first = [event.time for event in trajectory.impacts][: min(len(expected), 6)]
-    np.testing.assert_allclose(first, expected[: len(first)], rtol=0, atol=1e-11)
+    first = [event.time for event in trajectory.impacts][:4]
+    np.testing.assert_allclose(first, ball.impact_times(restitution, count=4), rtol=0, atol=1e-11)
 
 
 def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() -> None:
@@ -234,7 +233,7 @@ def test_a_state_that_was_measured_forgets_how_the_last_step_ended(offset: float
     state = simulator.init([0.05, 0.0])
     for _ in range(2):
         state = simulator.step(state)
-    state = simulator.step(replace(state, x=state.x + [offset, 0.0]))
+    state = simulator.step(replace(state, x=state.x + np.array([offset, 0.0])))
     assert state.status is ns.Status.SOLVED, state.message
     np.testing.assert_allclose(state.x, [0.0, 0.3], rtol=0, atol=1e-9)
 

@@ -111,7 +111,9 @@ class ContactModes:
         """Name of the contact and kind of the event of a guard."""
         return self.names[guard % self.frames.count], KINDS[guard // self.frames.count]
 
-    def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
+    def node(
+        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
+    ) -> Node:
         """Impact, then the modes of the motion that follows."""
         gaps, jacobian, mass, _, _ = self._read(x, u, p)
         closed = tuple(int(c) for c in np.flatnonzero(gaps <= TOUCHING))

@@ -118,15 +118,17 @@ class Engine:
 
         going_on = self._going_on(x, u, p, hint)
         modes = (hint.modes if hint.is_at(x) else None) if isinstance(hint, Hint) else hint
+        other_forces = isinstance(hint, Hint) and not hint.fits(x, u, p)
         while free:
             outcome = None if going_on is None else advance(going_on)
             if outcome is None or outcome.run is None:
-                outcome = advance(self.model.node(x, u, p, modes))
+                outcome = advance(self.model.node(x, u, p, modes, other_forces=other_forces))
             yield outcome
             if outcome.run is None:
                 return
             run = outcome.run
             free, length, x, going_on = free - run.count, length - run.length, run.x_right[-1], None
+            other_forces = False
             modes = self.model.after(run.modes, outcome.guard, x, run.y[-1, -1], p)
 
     def _going_on(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Hint | Mode | None) -> Node | None:

@@ -25,7 +25,7 @@ TOUCHING = 1e-9
 NEAREST = (1e-9, 1e-6)
 # Newton corrections of the first guess of algebraic unknowns.
 CORRECTIONS = 5
-MOST_CANDIDATES = 256
+MOST_CANDIDATES, FEW = 256, 30
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,7 +189,9 @@ class FilippovModes:
         """Nothing jumps: the modes before may always be tried."""
         return True
 
-    def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
+    def node(
+        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
+    ) -> Node:
         """The candidates of what may be active at x, those after `hint` first."""
         a, _ = self._at_node(x, p)
         a = a[:, 0]
@@ -197,6 +199,8 @@ class FilippovModes:
         if hint is not None:  # what is active stays close to zero, as close as the discretisation is exact
             zero |= np.array(hint, dtype=bool)
         candidates = self._candidates(zero, hint)
+        if other_forces and len(candidates) <= FEW:
+            candidates = sorted(candidates, key=sum)  # what held may hold no more: it moves on if it can
         node = Node(x_minus=x, x_left=x, jump=np.zeros(0), modes=candidates[0], y=np.zeros(0), detail=candidates)
         return self._with_guess(node, u, p)
 
@@ -303,7 +307,7 @@ class FilippovModes:
                     if len(found) >= MOST_CANDIDATES:
                         return [self._mode(parts) for parts in found]
         modes = [self._mode(parts) for parts in found]
-        return [modes[0], *sorted(modes[1:], key=sum)]
+        return sorted(modes, key=sum) if hint is None else [modes[0], *sorted(modes[1:], key=sum)]
 
     def _mode(self, active: Sequence[tuple[int, ...]]) -> Mode:
         mode = np.zeros(self._count, dtype=int)

@@ -96,8 +96,13 @@ class Modes(Protocol):
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether nothing has to be decided at x, and these modes may just be tried."""
 
-    def node(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None) -> Node:
-        """A jump, then the modes of the motion that follows; `hint` are modes to try first."""
+    def node(
+        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
+    ) -> Node:
+        """A jump, then the modes of the motion that follows.
+
+        `hint` are modes to try first, perhaps those of the step before, under `other_forces`.
+        """
 
     def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Algebraic unknowns right after a node in other modes."""
