@@ -214,6 +214,42 @@ def test_a_slide_that_no_hull_contains_is_refuted() -> None:
     assert Inclusions(ocp.system, solution).equations_of_motion()[0] < 1e-9
 
 
+def elsewhere(solution: ns.Solution, motion: Callable[[Any], Any]) -> ns.Solution:
+    """A solution of one state that moves as a function of time, without listed multipliers."""
+    inner = solution.interpolant
+    assert isinstance(inner, RungeKuttaInterpolant)
+    stages = inner.t_left[:, None] + inner.h[:, None] * inner.c
+    moved = replace(
+        inner,
+        x_left=motion(inner.t_left)[:, None],
+        x_stages=motion(stages)[..., None],
+        x_initial=np.atleast_1d(motion(inner.t_left[0])),
+    )
+    return replace(solution, interpolant=moved, series={})
+
+
+def test_a_body_that_hovers_over_its_constraint_is_refuted() -> None:
+    """x' = -1 + lambda with 0 <= x perpendicular lambda: at x = 2 there is no lambda that holds it."""
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    ocp = ns.OCP(ns.PDS(x=x, u=u, flow=-1.0 + 0.0 * u, constraints=x), horizon=1.0, x0=[2.5], stage_cost=u**2)
+    solution = ns.solve(ocp, METHOD)
+    share, findings = Inclusions(ocp.system, elsewhere(solution, lambda t: 2.0 + 0.0 * t)).equations_of_motion()
+    assert share > 0.5
+    assert findings
+    assert Inclusions(ocp.system, solution).equations_of_motion()[0] < 1e-9
+
+
+def test_a_step_function_does_not_choose_its_side() -> None:
+    """x' = 1 - 2 alpha with alpha the step of x: below zero x cannot fall."""
+    x, u, alpha = ca.SX.sym("x"), ca.SX.sym("u"), ca.SX.sym("alpha")
+    system = ns.Heaviside(x=x, u=u, alpha=alpha, functions=x, flow=1.0 - 2.0 * alpha + 0.0 * u)
+    ocp = ns.OCP(system, horizon=1.0, x0=[-2.0], stage_cost=u**2)
+    solution = ns.solve(ocp, METHOD)
+    share, _ = Inclusions(ocp.system, elsewhere(solution, lambda t: -2.0 - t)).equations_of_motion()
+    assert share == pytest.approx(2.0, abs=1e-6)
+    assert Inclusions(ocp.system, solution).equations_of_motion()[0] < 1e-9
+
+
 def test_a_state_outside_of_its_set_is_refuted() -> None:
     ocp, solution = solved("floor")
     inner = solution.interpolant

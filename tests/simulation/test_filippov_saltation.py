@@ -293,3 +293,12 @@ def test_events_at_one_time_are_flagged() -> None:
 def test_a_feedback_law_is_refused() -> None:
     with pytest.raises(OptionError, match="derivative with respect to x is not known"):
         _sensitivity(sliding_mode.build(), [1.0, 0.0], 1.0, u=lambda t, x: [-x[0]])
+
+
+def test_a_start_on_a_surface_between_indicators_is_a_projection() -> None:
+    """Flows (1, .5) and (-1, 2) from a point of x = 0: with equal weights y' = 1.25; a shift of x is undone at once."""
+    x = ca.SX.sym("x", 2)
+    modes = ns.Modes("side", flows=[[1.0, 0.5], [-1.0, 2.0]], indicators=ca.vertcat(x[0], -x[0]))
+    found = ns.simulate(ns.PSS(x=x, modes=modes), x0=[0.0, 0.0], duration=1.0, method=METHOD, sensitivities=True)
+    assert found.sensitivity is not None
+    np.testing.assert_allclose(found.sensitivity.x0, [[0.0, 0.0], [0.75, 1.0]], rtol=0, atol=1e-9)

@@ -190,3 +190,29 @@ def test_a_drift_against_the_motion_is_no_solution() -> None:
     at = evaluator(w, values)
     assert evaluator.infeasibility(at) < 1e-14
     assert evaluator.complementarity(at) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("masses", "height"),
+    [
+        ((7.89403221, 0.42040019), 0.1269979346917727),
+        ((3.7514044, 0.24167544), 0.240709248340359),
+        ((4.5977957, 0.13348604), 0.24764634401806673),
+    ],
+)
+def test_blocks_that_fall_together_touch_without_force(masses: tuple[float, float], height: float) -> None:
+    """A stack in the air: its contact force is rounding, of either sign, and more of it the shorter the steps."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    contacts = [ns.Contact("ground", gap=q[0]), ns.Contact("stack", gap=q[1] - q[0] - 0.2)]
+    force = -9.81 * ca.DM(masses)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.DM(masses)), force=force, contacts=contacts)
+    found = ns.simulate(
+        system,
+        x0=[height, height + 0.2, 0.0, 0.0],
+        duration=0.4,
+        steps=160,
+        method=ns.FESDJ(rk_stages=3, finite_elements=4),
+        solver=ns.ActiveSetNewton(fallback=False),
+    )
+    assert found.success, found.message
+    np.testing.assert_allclose(found.final_state, [0.0, 0.2, 0.0, 0.0], rtol=0, atol=1e-9)

@@ -429,3 +429,18 @@ def test_mistakes_are_named() -> None:
         simulate(oscillator.build(), [1.0, 0.0], 1.0)
     with pytest.raises(OptionError, match="belongs to scheme='moreau_jean'"):
         TimeStepping(scheme="stewart_trinkle", activation="midpoint")
+
+
+def test_slow_impacts_are_inelastic() -> None:
+    """A ball that meets the ground with half the rest velocity stays there."""
+    method = TimeStepping(step=1e-3, rest_velocity=1e-3)
+    found = simulate(bouncing_ball.build(0.9, gravity=1e-9), [0.0, -5e-4], 1e-3, method)
+    assert found.final_state[1] == pytest.approx(0.0, abs=1e-9)
+    fast = simulate(bouncing_ball.build(0.9, gravity=1e-9), [0.0, -5e-3], 1e-3, method)
+    assert fast.final_state[1] == pytest.approx(4.5e-3, abs=1e-9)
+
+
+def test_a_matrix_that_is_not_symmetric_answers_as_it_is() -> None:
+    matrix = np.array([[1.0, 0.3], [-0.3, 1.0]])
+    inertia = Inertia(inverse=np.linalg.inv(matrix))
+    np.testing.assert_allclose(inertia.answer(np.array([0.0, 1.0])), np.linalg.solve(matrix, [0.0, 1.0]), atol=1e-14)

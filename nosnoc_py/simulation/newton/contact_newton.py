@@ -14,6 +14,9 @@ from nosnoc_py.simulation.newton.modes import Mode, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
 
+# Normal forces below zero by less than this, relative to the largest one and to 1 N per kg, are rounding.
+ROUNDING = 1e-7
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactStep:
@@ -132,6 +135,8 @@ class ContactNewton:
         stages = found.y_stages.reshape(count * n_s, found.y_stages.shape[2])
         parts = self.model.forces(stages, self._masks(found.modes))
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
+        # What falls together touches without force: second differences of states leave rounding of either sign.
+        normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max(initial=0.0))), 0.0, normal)
         return ContactStep(
             h=found.h,
             x_minus=found.x_minus,
