@@ -24,7 +24,7 @@ from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCS
 from nosnoc_py.solution import Sensitivity, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription import Method, Transcription, transcribe_step
@@ -376,7 +376,7 @@ class Simulator:
             if stop is not None and k + 1 < steps:
                 status = stop
                 break
-        trajectory = _trajectory(self, state, done, status, notes)
+        trajectory = _trajectory(self, state, done, status, notes, _mismatch(control, self.length))
         return replace(trajectory, sensitivity=self._chained(done)) if sensitivities else trajectory
 
     def _chained(self, done: list[SimulatorState]) -> Sensitivity:
@@ -401,8 +401,8 @@ def run(
 ) -> Trajectory:
     """A simulator, and its run; see `nosnoc_py.simulate`."""
     method = default_method(system) if method is None else method
-    length, count = _steps(duration, steps, _rows(u))
-    control_of(u, system.n_u, duration)
+    control = control_of(u, system.n_u, seconds_of(duration))
+    length, count = _steps(duration, steps, _rows(u), _intervals(control))
     simulator = Simulator(system, method, step=length, solver=solver)
     return simulator.run(
         x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit, sensitivities=sensitivities
@@ -414,8 +414,8 @@ def default_method(system: Any) -> Method:
     return FESDJ() if isinstance(system, CLS) else FESD()
 
 
-def _told(notes: list[tuple[float, str]], failed: bool, gain: float) -> str:
-    """The steps Newton's method left to the MPCC, why the last one failed, and energy that came from nowhere."""
+def _told(notes: list[tuple[float, str]], failed: bool, more: list[str]) -> str:
+    """The steps Newton's method left to the MPCC, why the last one failed, and what else there is to say."""
     solved = notes[:-1] if failed and notes else notes
     said = []
     if solved:
@@ -425,7 +425,7 @@ def _told(notes: list[tuple[float, str]], failed: bool, gain: float) -> str:
         said.append(f"{len(solved)} step{plural} solved as MPCC (t = {', '.join(times)}: {solved[-1][1]})")
     if failed and notes:
         said.append(f"t = {notes[-1][0]:.6g}: {notes[-1][1]}")
-    return "; ".join(said + energy_note(gain))
+    return "; ".join(said + more)
 
 
 def _rows(u: Any) -> int:
@@ -433,11 +433,35 @@ def _rows(u: Any) -> int:
     return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
 
 
-def _steps(duration: float, steps: int | None, rows: int) -> tuple[float, int]:
-    """Length and number of the steps; by default a multiple of the rows of the control."""
+def _intervals(control: Control) -> int:
+    """Number of intervals of a control on a grid of equal ones, else 1."""
+    lengths = np.diff(control.breaks)
+    return len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
+
+
+def _steps(duration: float, steps: int | None, rows: int, intervals: int) -> tuple[float, int]:
+    """Length and number of the steps; by default a multiple of the intervals of the control."""
     seconds = seconds_of(duration)
-    count = rows * -(-max(20, round(50 * seconds)) // max(rows, 1)) if steps is None else _count(steps, rows)
+    fits = max(intervals, 1)
+    count = _count(fits * -(-max(20, round(50 * seconds)) // fits) if steps is None else steps, rows)
     return seconds / count, count
+
+
+def _mismatch(control: Control, length: float) -> list[str]:
+    """A word about a control that jumps inside of steps, or none."""
+    inner = control.breaks[1:-1]
+    away = np.abs(inner / length - np.round(inner / length))
+    inside = [
+        float(t)
+        for t in inner[away > 1e-6]
+        if not np.array_equal(control(t, np.zeros(0)), control(t - 1e-9 * length, np.zeros(0)))
+    ]
+    if not inside:
+        return []
+    return [
+        f"the control jumps inside of steps, first at t = {inside[0]:.6g}: its value at the middle of a step is held "
+        "on all of it; take a multiple of its intervals as steps"
+    ]
 
 
 def _count(steps: Any, rows: int) -> int:
@@ -460,6 +484,7 @@ def _trajectory(
     done: list[SimulatorState],
     status: Status,
     notes: list[tuple[float, str]],
+    more: list[str],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
     failed = not state.parts
@@ -472,7 +497,7 @@ def _trajectory(
             u_grid=np.zeros(1),
             u=np.zeros((0, system.n_u)),
             control_names=system.control_names,
-            message=_told(notes, failed, 0.0),
+            message=_told(notes, failed, more),
             **common,
         )
     u_grid = np.concatenate([[0.0], *[_ends(step) for step in done]])
@@ -480,4 +505,4 @@ def _trajectory(
     elements = Readout.join([step.readout for step in done if step.readout is not None])
     made = problem.fields_of(elements, state.p, u, u_grid, len(u))
     gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
-    return Trajectory(**made, **common, message=_told(notes, failed, gain))
+    return Trajectory(**made, **common, message=_told(notes, failed, more + energy_note(gain)))

@@ -184,6 +184,22 @@ def test_derivatives_by_the_control_of_every_step(kind: str, method: Any, tmp_pa
     np.testing.assert_array_equal(again.sensitivity.u, found.sensitivity.u)
 
 
+def test_derivatives_of_time_freezing() -> None:
+    """A pushed ball that lands inelastically and rests: only its way along the ground depends on x0 and u."""
+    system, _, options = setting("contact", "time_freezing")
+    falling = [0.0, 0.2, 1.0, -0.1]  # at v_n = 0 a step function of the frozen system is on its edge
+    given: dict[str, Any] = {"x0": falling, "duration": 0.4, "u": [[0.5], [0.6], [0.7], [0.8]], "sensitivities": True}
+    found = ns.simulate(system, method=options["method"], steps=4, **given)
+    assert found.success, found.message
+    truth = ns.simulate(system, method=ns.EventDriven(), **given)
+    assert found.sensitivity is not None
+    assert truth.sensitivity is not None
+    assert found.sensitivity.smooth, found.sensitivity.flags
+    assert found.sensitivity.u is not None
+    assert found.sensitivity.u.shape == (4, 4, 1)
+    np.testing.assert_allclose(found.sensitivity.x0, truth.sensitivity.x0, rtol=1e-6, atol=1e-6)
+
+
 def test_one_step_has_its_derivatives() -> None:
     ball = bouncing_ball.build(0.9)
     simulator = ns.Simulator(ball, step=0.1)

@@ -260,6 +260,17 @@ def test_a_run_checks_the_number_of_its_steps(steps: Any) -> None:
         ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=steps)
 
 
+def test_a_control_that_jumps_inside_of_steps_is_told() -> None:
+    given = ns.PiecewiseConstant([0.0, 0.33, 1.0], [[1.0], [2.0]])
+    found = ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, steps=10, u=given)
+    assert "jumps inside of steps, first at t = 0.33" in found.message
+    assert ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, steps=100, u=given).message == ""
+    thirds = ns.PiecewiseConstant([0.0, 1 / 3, 2 / 3, 1.0], [[1.0], [2.0], [3.0]])
+    default = ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, u=thirds)
+    assert default.message == ""
+    assert len(default.u) == 51
+
+
 def test_a_run_checks_the_rows_of_its_control() -> None:
     with pytest.raises(ns.OptionError, match="multiple of the 3 rows"):
         ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
