@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 METHOD = ns.FESDJ(control_stages=4)
 
@@ -253,10 +254,11 @@ def test_bodies_do_not_pass_through_each_other() -> None:
     ]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), contacts=pegs)
     arguments: dict[str, Any] = {"x0": [-0.5, 0, 8, 0], "duration": 1.0}
-    for steps in (2, 4):  # several impacts in a step: too many for two elements
-        coarse = ns.simulate(system, steps=steps, **arguments)
+    for steps in (2, 4):  # several impacts in a step: too many for an MPCC with two elements, Newton's method halves it
+        coarse = ns.simulate(system, steps=steps, solver=SIMULATION_SOLVER, **arguments)
         assert not coarse.success
         assert np.abs(coarse.x[:, 0] + 0.5).max() <= 0.4 + 1e-9
+        assert len(ns.simulate(system, steps=steps, **arguments).impacts) == 10
     fine = ns.simulate(system, steps=40, **arguments)
     assert fine.success
     assert len(fine.impacts) == 10

@@ -195,7 +195,7 @@ def test_bounds_hold_at_stages_that_are_expressions(scheme: str) -> None:
     assert "bounds" in problem.mpcc.constraints.names
     solution = problem.solve()
     assert solution.status is ns.Status.SOLVED
-    stages = problem.read(solution.w, solution.p).x_stages
+    stages = problem.read(solution.w, problem.mpcc.p0).x_stages
     assert stages.max() <= 1.2 + 1e-7
     assert solution.x.max() == pytest.approx(1.2, abs=1e-6)  # the bound is active
 
