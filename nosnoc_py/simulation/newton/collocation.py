@@ -155,11 +155,13 @@ class Collocation:
         """
         if count not in self._glides:
             self._glides[count] = self._build_glide(count)
-        values, residual, guards = self._glides[count](x, y, *data, h)
-        size = float(residual[0, 0])
-        if not size <= self.tolerance or not np.isfinite(values).all():
+        values, residual, guards, edges = self._glides[count](x, y, *data, h)
+        if not residual[0, 0] <= self.tolerance:
             return None
-        return self._unpack(values.T, h, modes, y, x), guards
+        stages, edges = values.T.reshape(count, self.tableau.stages, -1), edges.T
+        inside, unknowns = stages[..., : self.n_x], stages[..., self.n_x :]
+        run = Run(h=h, modes=modes, y_node=y, x=inside, y=unknowns, x_left=edges[:-1], x_right=edges[1:])
+        return run, guards
 
     def determines(self, run: Run, data: tuple[np.ndarray, ...]) -> bool:
         """Whether the equations at a run have no other solution next to it."""
@@ -174,7 +176,7 @@ class Collocation:
         size = stages * (self.n_x + self.n_y)
         z = ca.SX.sym("z", size, count)
         slope = self._stage(x, y, *data)[0]
-        guess, rows, left, samples, y_before = [], [], x, [], y
+        guess, rows, left, samples, y_before, edges = [], [], x, [], y, [x]
         _, x_weights, y_weights = self._grid
         for k in range(count):
             guess += [ca.vertcat(x + h * (k + c) * slope, y) for c in tableau.c]
@@ -186,6 +188,7 @@ class Collocation:
             y_at = ca.horzcat(y_before, unknowns) @ ca.DM(y_weights[first:]).T
             samples += [self._guards(at[:, j], y_at[:, j], *data) for j in range(at.shape[1])]
             left = ca.horzcat(left, inside) @ ca.DM(self._x_end)
+            edges.append(left)
             y_before = unknowns @ ca.DM(self._y_end)
         known = ca.vertcat(x, y, *data, h)
         options = {"abstol": GLIDE, "abstolStep": GLIDE, "max_iter": 10, "error_on_fail": False}
@@ -193,11 +196,10 @@ class Collocation:
         solver = ca.rootfinder("glide", "fast_newton", problem, options)
         first_guess = ca.Function("guess", [known], [ca.vertcat(*guess)])
         largest = 1 + ca.mmax(ca.fabs(ca.vertcat(ca.vec(z), ca.SX(1, 1))))
-        read = ca.Function(
-            "read",
-            [ca.vec(z), known],
-            [ca.densify(ca.mmax(ca.fabs(ca.vertcat(*rows))) / largest), ca.densify(ca.horzcat(*samples))],
-        )
+        # A norm, unlike a maximum, does not lose what is not a number.
+        residual = ca.norm_2(ca.vertcat(*rows)) / largest
+        outputs = [ca.densify(part) for part in (residual, ca.horzcat(*samples), ca.horzcat(*edges))]
+        read = ca.Function("read", [ca.vec(z), known], outputs)
         inputs = [
             ca.MX.sym(name, n) for name, n in zip("xyupmh", (part.numel() for part in (x, y, *data, h)), strict=True)
         ]

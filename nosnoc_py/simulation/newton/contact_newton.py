@@ -136,7 +136,8 @@ class ContactNewton:
         parts = self.model.forces(stages, self._masks(found.modes))
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
         # What falls together touches without force: second differences of states leave rounding of either sign.
-        normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max(initial=0.0))), 0.0, normal)
+        if normal.min(initial=0.0) < 0.0:
+            normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max())), 0.0, normal)
         return ContactStep(
             h=found.h,
             x_minus=found.x_minus,

@@ -33,9 +33,9 @@ class Hint:
         """Whether a step begins where this one ended."""
         return bool((self.x == x).all())
 
-    def fits(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> bool:
-        """Whether it begins there under the same forces."""
-        return self.is_at(x) and bool((self.u == u).all() and (self.p == p).all())
+    def is_under(self, u: np.ndarray, p: np.ndarray) -> bool:
+        """Whether a step has the same forces."""
+        return bool((not u.size or (self.u == u).all()) and (not p.size or (self.p == p).all()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,9 +116,12 @@ class Engine:
         def advance(node: Node) -> Outcome:
             return Walk(self.model, self.collocation, u, p, node, length, free, sparing).advance()
 
-        going_on = self._going_on(x, u, p, hint)
-        modes = (hint.modes if hint.is_at(x) else None) if isinstance(hint, Hint) else hint
-        other_forces = isinstance(hint, Hint) and not hint.fits(x, u, p)
+        going_on, modes, other_forces = None, None if isinstance(hint, Hint) else hint, False
+        if isinstance(hint, Hint) and hint.is_at(x):
+            modes, other_forces = hint.modes, not hint.is_under(u, p)
+            # Where nothing seems to change the motion just goes on.
+            if not other_forces and self.model.goes_on(x, p, hint.modes):
+                going_on = Node(x_minus=x, x_left=x, jump=np.zeros(self.model.jumps), modes=hint.modes, y=hint.y)
         while free:
             outcome = None if going_on is None else advance(going_on)
             if outcome is None or outcome.run is None:
@@ -130,12 +133,6 @@ class Engine:
             free, length, x, going_on = free - run.count, length - run.length, run.x_right[-1], None
             other_forces = False
             modes = self.model.after(run.modes, outcome.guard, x, run.y[-1, -1], p)
-
-    def _going_on(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Hint | Mode | None) -> Node | None:
-        """The node at which the motion of the step before just goes on, if it seems to."""
-        if not isinstance(hint, Hint) or not hint.fits(x, u, p) or not self.model.goes_on(x, p, hint.modes):
-            return None
-        return Node(x_minus=x, x_left=x, jump=np.zeros(self.model.jumps), modes=hint.modes, y=hint.y)
 
     def _joined(self, outcomes: list[Outcome]) -> Elements:
         done = [(outcome.node, outcome.run) for outcome in outcomes if outcome.run is not None]
