@@ -295,6 +295,32 @@ def test_many_surfaces_are_slid_on_at_once(dcs_mode: str) -> None:
     assert [event.kind for event in found.events] == ["enter_sliding"] * n
 
 
+def test_two_surfaces_are_left_along_one_of_them() -> None:
+    """In both planes x = 0 and y = 0 until t = 1, when y is released: products of weights all the way, then a pair."""
+    x = ca.SX.sym("x", 4)  # x, y, what the convex combination moves, time
+    lift = 0.5 * x[3]  # from 1 / 2 on more than the flows hold
+    flows = [[-1, lift - 0.5, 1, 1], [-1, lift + 0.5, 0, 1], [1, lift - 0.5, 0, 1], [1, lift + 0.5, -2, 1]]
+    signs = [[1, 1], [1, -1], [-1, 1], [-1, -1]]
+    modes = ns.Modes("m", flows=[ca.vertcat(*flow) for flow in flows], functions=x[:2], signs=signs)
+    start = [0.05, 0.02, 0.0, 0.0]
+    truth = ns.simulate(ns.PSS(x=x, modes=modes), x0=start, duration=1.6, method=ns.EventDriven(grazing="continue"))
+    assert truth.success, truth.message
+    for dcs_mode in ("stewart", "step"):
+        method = ns.FESD(rk_stages=3, finite_elements=3, dcs_mode=dcs_mode)
+        found = ns.simulate(ns.PSS(x=x, modes=modes), x0=start, duration=1.6, steps=23, method=method, solver=ALONE)
+        assert found.success, found.message
+        np.testing.assert_allclose(found.final_state, truth.final_state, rtol=0, atol=1e-8)
+        assert [event.kind for event in found.events] == [event.kind for event in truth.events]
+
+
+def test_functions_without_values_are_a_status() -> None:
+    x = ca.SX.sym("x")
+    system = ns.PSS(x=x, modes=ns.Modes("m", flows=[1, -1], functions=ca.log(x), signs=[[-1], [1]]))
+    found = ns.simulate(system, x0=[-1.0], duration=0.1, steps=1, method=METHOD, solver=ALONE)
+    assert found.status is ns.Status.STEP_FAILED
+    assert "no values" in found.message
+
+
 def test_conditions_of_products() -> None:
     """Of three functions that slide, four of the eight regions follow from the others."""
     signs = np.array(list(product([-1.0, 1.0], repeat=3)))

@@ -8,7 +8,7 @@ and projections are the same here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import casadi as ca
@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
-from nosnoc_py.simulation.newton.modes import Mode, Node, remembered
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 
 # Sides a below this, relative to the largest one and to 1, are zero at a node.
 TOUCHING = 1e-9
@@ -201,12 +201,10 @@ class FilippovModes:
         candidates = self._candidates(zero, hint)
         if other_forces and len(candidates) <= FEW:
             candidates = sorted(candidates, key=sum)  # what held may hold no more: it moves on if it can
-        node = Node(x_minus=x, x_left=x, jump=np.zeros(0), modes=candidates[0], y=np.zeros(0), detail=candidates)
-        return self._with_guess(node, u, p)
-
-    def _with_guess(self, node: Node, u: np.ndarray, p: np.ndarray) -> Node:
-        y = self.guess(node, node.modes, u, p)
-        return Node(x_minus=node.x_minus, x_left=node.x_left, jump=node.jump, modes=node.modes, y=y, detail=node.detail)
+        plain = Node(x_minus=x, x_left=x, jump=np.zeros(0), y=np.zeros(self.equations.y.numel()), detail=candidates)
+        if not candidates:
+            return replace(plain, trouble=Trouble.MODES, message="the switching functions have no values")
+        return replace(plain, modes=candidates[0], y=self.guess(plain, candidates[0], u, p))
 
     def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Unknowns that satisfy the equations at the state of a node, those closest to their estimates."""
@@ -241,6 +239,8 @@ class FilippovModes:
         """What arrives takes over from what it borders on; what leaves is gone."""
         k, part = guard % self._count, self._part_of[guard % self._count]
         active = {m for m in part.members if modes[m]}
+        if guard >= self._count and part.signs is not None and len(active) > 2:
+            return modes  # of products several weights vanish at once: which function leaves, the candidates tell
         if guard >= self._count:
             active -= {k}
         elif part.free:
