@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.functions import buffered
 from nosnoc_py.systems.cls import CLS
 
 FREE, CLOSED, STICK, SLIP, SLIP_BACK = range(5)
@@ -88,6 +89,14 @@ def directions(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX, ca.SX]
     tangents = [contact.tangent for contact in system.contacts if contact.frictional]
     weighted = ca.horzcat(ca.SX(system.n_q, 0), *tangents) @ ca.SX(ca.diag(ca.DM(frames.weights)))
     return gaps, ca.densify(normals), ca.densify(weighted)
+
+
+def contact_function(system: CLS) -> Callable[..., list[np.ndarray]]:
+    """(x, p) -> gaps (n_c,) and normal velocities (n_c,) of all contacts, fast."""
+    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(contact) for contact in system.contacts])
+    gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
+    function = buffered(ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v]))
+    return lambda x, p: [values[:, 0] for values in function(x, p)]
 
 
 def node_function(system: CLS, frames: ContactFrames) -> ca.Function:

@@ -18,7 +18,7 @@ from nosnoc_py.simulation.checks import RESTING, Checks
 from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
-from nosnoc_py.simulation.newton.stepper import NewtonResult, NewtonStepper, misfit
+from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
 from nosnoc_py.solution import Sensitivity, Trajectory
@@ -190,7 +190,7 @@ class Simulator:
         if self.problem.frozen is None:
             return lambda values: None
         options = self.problem.fesd
-        fits = options.scheme if options.scheme in ("radau_iia", "gauss_legendre") else "radau_iia"
+        fits = next((scheme for scheme in SCHEMES if scheme == options.scheme), SCHEMES[0])
         jumps = FESDJ(finite_elements=options.finite_elements, rk_stages=options.rk_stages, scheme=fits)
         simulator = Simulator(self.system, jumps, step=self.length, solver=ActiveSetNewton(fallback=False))
 
@@ -231,8 +231,13 @@ class Simulator:
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
-            parts, found = self._by_newton(values, state.hint, MOST_SPLITS)
-            if found.w is not None:
+            parts, found = self._by_newton(values, state.hint, 0)
+            if found.crowded:
+                found = self._newton_step.counted(values, found)
+                if found.status is None and MOST_SPLITS:
+                    parts, halves = self._halved(values, state.hint, MOST_SPLITS)
+                    found = halves if parts else found
+            if parts:
                 return self._advanced(state, parts, found.x, values, hint=found.hint, **found.residuals)
             message = found.message
             # What has more switches than elements is nothing for an MPCC either.
@@ -241,23 +246,24 @@ class Simulator:
         return self._as_mpcc(state, values, message, deadline)
 
     def _by_newton(self, values: np.ndarray, hint: Hint | None, splits: int) -> tuple[tuple[Part, ...], NewtonResult]:
-        """A step, in halves (of halves) where it has more switches than elements; the last result is that of all."""
+        """A step with its parts, none where it fails; one with more switches than elements may be halved so often."""
         assert self._newton_step is not None
         found = self._newton_step(values, hint)
         if found.w is not None:
             return (Part(w=found.w, values=values),), found
-        if not found.crowded or found.status is not None or not splits:
+        return self._halved(values, hint, splits) if found.crowded and splits else ((), found)
+
+    def _halved(self, values: np.ndarray, hint: Hint | None, splits: int) -> tuple[tuple[Part, ...], NewtonResult]:
+        """Both halves of a step; the result is that of the last part."""
+        first, second = values.copy(), values.copy()
+        first[self._slices["horizon"]] *= 0.5
+        second[self._slices["horizon"]] *= 0.5
+        before, found = self._by_newton(first, hint, splits - 1)
+        if not before:
             return (), found
-        parts: tuple[Part, ...] = ()
-        half = values.copy()
-        half[self._slices["horizon"]] *= 0.5
-        for _ in range(2):
-            made, found = self._by_newton(half, hint, splits - 1)
-            if found.w is None:
-                return (), found
-            parts, hint, half = parts + made, found.hint, half.copy()
-            half[self._slices["x0"]] = found.x
-        return parts, found
+        second[self._slices["x0"]] = found.x
+        after, found = self._by_newton(second, found.hint, splits - 1)
+        return (before + after if after else ()), found
 
     def _as_mpcc(self, state: SimulatorState, values: np.ndarray, message: str, deadline: float) -> SimulatorState:
         """Try every guess; keep the best of what is no solution."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import tableau
@@ -16,6 +15,7 @@ from nosnoc_py.discretization.guess import Places, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
+from nosnoc_py.simulation.contact_frames import contact_function
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
@@ -36,13 +36,6 @@ TOUCHING = 1e-8
 PREDICTED = 1e-2
 
 
-def contact_function(system: CLS) -> ca.Function:
-    """(x, p) -> gaps and normal velocities of all contacts."""
-    normals = ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in system.contacts])
-    gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
-    return ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v])
-
-
 class MPCCStep:
     """A step as an MPCC from several guesses, the likelier first."""
 
@@ -55,7 +48,7 @@ class MPCCStep:
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
         """Results of one attempt after the other, until a time.monotonic() stamp."""
         layout = self._problem.mpcc.parameters
-        gaps, rates = (np.asarray(f).reshape(-1) for f in self._contacts(values[layout["x0"]], values[layout["p"]]))
+        gaps, rates = self._contacts(values[layout["x0"]], values[layout["p"]])
         closed = gaps <= TOUCHING
         resting = closed & (np.abs(rates) <= TOUCHING)
         for w, sigma in self._guesses(values, closed & (rates < -TOUCHING)):

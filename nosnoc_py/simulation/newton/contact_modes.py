@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
@@ -17,7 +16,7 @@ from nosnoc_py.simulation.contact_frames import (
     SLIP,
     SLIP_BACK,
     STICK,
-    directions,
+    contact_function,
     frames_of,
     node_function,
 )
@@ -69,8 +68,7 @@ class ContactModes:
         self.blind, self.goes_round = self.slips.blind, self.slips.goes_round
         self._solver = LocalSolver(self.frames)
         self._data = buffered(node_function(system, self.frames))
-        gaps, normals, _ = directions(system, self.frames)
-        self._contacts = buffered(ca.Function("contacts", [system.x, system.p], [gaps, normals.T @ system.v]))
+        self._contacts = contact_function(system)
         self.masks, self.watched = remembered(self.frames.masks), remembered(self._watched)
         self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
 
@@ -104,7 +102,7 @@ class ContactModes:
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether what is open is so clearly, and what is closed does not approach."""
         gaps, rates = self._contacts(x, p)
-        free = np.asarray(modes)[:, None] == FREE
+        free = np.asarray(modes) == FREE
         return bool(np.where(free, gaps > TOUCHING, rates >= -RESTING).all())
 
     def describe(self, guard: int) -> tuple[str, str]:

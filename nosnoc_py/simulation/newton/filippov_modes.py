@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
+from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble, remembered
 
 # Sides a below this, relative to the largest one and to 1, are zero at a node.
 TOUCHING = 1e-9
@@ -86,7 +86,7 @@ class Part:
         return found
 
 
-class FilippovModes:
+class FilippovModes(Modes):
     """Modes of a DCS without a jump law.
 
     The guards are the sides a of what is inactive, as functions of the state alone (continuous multipliers follow from
@@ -258,22 +258,6 @@ class FilippovModes:
         for m in part.members:
             found[m] = int(m in active)
         return tuple(found)
-
-    def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Mode) -> np.ndarray:
-        """There is one branch only."""
-        return y
-
-    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Mode) -> np.ndarray | None:
-        """There is one branch only."""
-        return None
-
-    def blind(self, modes: Mode) -> list[int]:
-        """There is one branch only."""
-        return []
-
-    def goes_round(self, y: np.ndarray, modes: Mode) -> bool:
-        """There is one branch only."""
-        return True
 
     def edge(self, modes: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Continuous unknowns at a state, in the order of their variables."""

@@ -113,14 +113,20 @@ class Modes(Protocol):
     def after(self, modes: Mode, guard: int | None, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> Mode:
         """Modes to try first after an event."""
 
+    # Where a mode has one branch only, as most have, the following is all there is to say.
+
     def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Mode) -> np.ndarray:
         """Stage values y (m, n_y) of the branch that guards are about."""
+        return y
 
     def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Mode) -> np.ndarray | None:
         """Stage values y (m, n_y) of a branch on which something turns sharply but goes on, or None."""
+        return None
 
     def blind(self, modes: Mode) -> list[int]:
         """The guards that cannot tell a sharp turn from an event."""
+        return []
 
     def goes_round(self, y: np.ndarray, modes: Mode) -> bool:
         """Whether stage values (m, n_y) are on the branch of the sharp turn."""
+        return True

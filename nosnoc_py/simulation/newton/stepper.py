@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.options import FESDJ
-from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.simulation.contact_frames import contact_function
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
@@ -21,7 +21,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
 
-SCHEMES = ("radau_iia", "gauss_legendre")
+SCHEMES: tuple[Literal["radau_iia"], Literal["gauss_legendre"]] = ("radau_iia", "gauss_legendre")
 # Largest residuals of a step that is believed, of the unrelaxed equations.
 COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
 # So many switches of a step are counted when they are too many. From so many on they may accumulate: the ratio of the
@@ -90,7 +90,7 @@ class NewtonStepper:
         self._endless = True
         self._step: Callable[..., Elements]
         self._fill: Callable[[Elements, np.ndarray], np.ndarray]
-        self._depth: Callable[[np.ndarray, np.ndarray], float] = lambda x, p: 0.0
+        self._contacts: Callable[..., list[np.ndarray]] | None = None
         if isinstance(system, CLS):
             method, rest = problem.fesdj, rest_velocity_of(problem.fesdj, simulation=True)
             rate = gap_rate_of(method, system, simulation=True)
@@ -100,7 +100,7 @@ class NewtonStepper:
             filling = Filling(system, problem, method.friction_cone, rest)
             self._endless = rest == 0.0  # otherwise slow impacts end every sequence of them
             self._step, self._fill = newton.engine.step, lambda step, values: filling(newton.read(step), values)
-            self._depth = _depth(system)
+            self._contacts = contact_function(system)
         else:
             model = FilippovModes(problem.dcs)
             self._step = Engine(model, problem.tableau, count, tolerance).step
@@ -116,10 +116,8 @@ class NewtonStepper:
         x, u, p, horizon = (values[rows] for rows in self._slices)
         step = self._step(x, u, p, float(horizon[0]), hint)
         if step.trouble is not None:
-            message, status, crowded = step.message, STATUSES.get(step.trouble), step.trouble is Trouble.SWITCHES
-            if crowded:
-                message, status = self._count(x, u, p, float(horizon[0]), message)
-            return NewtonResult(x=x, residuals={}, message=message, status=status, crowded=crowded)
+            status, crowded = STATUSES.get(step.trouble), step.trouble is Trouble.SWITCHES
+            return NewtonResult(x=x, residuals={}, message=step.message, status=status, crowded=crowded)
         w = self._fill(step, values)
         at = self._evaluator(w, values)
         residuals = {
@@ -137,13 +135,13 @@ class NewtonStepper:
         limits = {"complementarity": COMPLEMENTARITY, "infeasibility": INFEASIBILITY}
         if all(residuals[name] <= limit for name, limit in limits.items()):
             return True
-        deep = self._depth(x, p)
-        return deep > 0.0 and all(residuals[name] <= limit + deep for name, limit in limits.items())
+        deep = 0.0 if self._contacts is None else max(0.0, -float(self._contacts(x, p)[0].min(initial=0.0)))
+        return all(residuals[name] <= limit + deep for name, limit in limits.items())
 
-    def _count(
-        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, message: str
-    ) -> tuple[str, Status | None]:
-        """Follow a step with too many switches event by event, and say how many there are and whether they end."""
+    def counted(self, values: np.ndarray, found: NewtonResult) -> NewtonResult:
+        """Follow a crowded step event by event: how many switches it has, and whether they end (else: Zeno)."""
+        x, u, p, horizon = (values[rows] for rows in self._slices)
+        length, message = float(horizon[0]), found.message
         times, hint, at, lost = [0.0], None, 0.0, False
         while len(times) <= MOST_EVENTS:
             part = self._step(x, u, p, length - at, hint)
@@ -158,10 +156,12 @@ class NewtonStepper:
                 break
         events = len(times) - 1
         if self._endless and _accumulates(np.array(times), length):
-            return f"infinitely many switches accumulate {times[-1]:.6g} s after the beginning of the step", Status.ZENO
+            said = f"infinitely many switches accumulate {times[-1]:.6g} s after the beginning of the step"
+            return replace(found, message=said, status=Status.ZENO)
         if lost or events < self._elements:  # where polynomials are far from the motion, others see fewer
-            return f"{message}; take more steps", None
-        return f"{message}; it has {'more than ' if events >= MOST_EVENTS else ''}{events} switches", None
+            return replace(found, message=f"{message}; take more steps")
+        more = "more than " if events >= MOST_EVENTS else ""
+        return replace(found, message=f"{message}; it has {more}{events} switches")
 
 
 def _accumulates(times: np.ndarray, length: float) -> bool:
@@ -180,10 +180,3 @@ def _last_of_runs(modes: tuple[Mode, ...], jump: np.ndarray) -> list[int]:
     jumps = (jump != 0.0).any(axis=1)
     last = len(modes) - 1
     return [e for e in range(last + 1) if e == last or modes[e + 1] != modes[e] or jumps[e + 1]]
-
-
-def _depth(system: CLS) -> Callable[[np.ndarray, np.ndarray], float]:
-    """How deep the contacts of a state penetrate."""
-    gaps = ca.vertcat(ca.SX(0, 1), *[c.gap for c in system.contacts])
-    evaluate = buffered(ca.Function("gaps", [system.x, system.p], [gaps]))
-    return lambda x, p: max(0.0, -float(evaluate(x, p)[0].min(initial=0.0)))
