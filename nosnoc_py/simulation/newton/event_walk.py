@@ -67,13 +67,7 @@ class Walk:
     ) -> None:
         self.model, self.collocation, self.u, self.p = model, collocation, u, p
         self.node, self.length, self.free, self.sparing = node, length, free, sparing
-        self._known: dict[Mode, np.ndarray] = {}
         self._calm: Run | None = None  # a run in which it is plain that nothing happens
-
-    def _masks(self, modes: Mode) -> np.ndarray:
-        if modes not in self._known:
-            self._known[modes] = self.model.masks(modes)
-        return self._known[modes]
 
     def advance(self) -> Outcome:
         """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
@@ -106,7 +100,7 @@ class Walk:
 
     def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
-        masks = self._masks(modes)
+        masks = self.model.masks(modes)
         data = (self.u, self.p, masks)
         if self.model.settles and self.node.detail is not None:
             settled = self._settled(modes, y)
@@ -134,7 +128,7 @@ class Walk:
 
     def _settled(self, modes: Mode, y: np.ndarray) -> np.ndarray | None:
         """Unknowns right after the node: those of an element that is next to nothing."""
-        masks, h = self._masks(modes), BEGINNING * self.length
+        masks, h = self.model.masks(modes), BEGINNING * self.length
         found = self.collocation.glide(self.node.x_left, modes, y, h, 1, (self.u, self.p, masks))
         if found is not None and self.collocation.determines(found[0], (self.u, self.p, masks)):
             return np.asarray(found[0].y[0, 0])
@@ -211,7 +205,7 @@ class Walk:
     def _in_parts(self, run: Run) -> Run | None:
         """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
         h = self.length / PARTS
-        masks = self._masks(run.modes)
+        masks = self.model.masks(run.modes)
         x, y, parts = run.x_left[0], run.y_node, []
         for _ in range(PARTS):
             slope = self.collocation.slope(x, y, self.u, self.p, masks)
@@ -262,17 +256,17 @@ class Walk:
 
     def _end_guard(self, run: Run, guard: int) -> float:
         x, y = self.collocation.at(run, np.array([run.length]))
-        values = self.collocation.guards(x, y, self.u, self.p, self._masks(run.modes))
+        values = self.collocation.guards(x, y, self.u, self.p, self.model.masks(run.modes))
         return float(values[guard, 0])
 
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
-        return self.collocation.solve(guess, self.u, self.p, self._masks(guess.modes), guard)
+        return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
     def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
         """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
         if run is self._calm:
             return None
-        upright, masks = self._upright(run), self._masks(run.modes)
+        upright, masks = self._upright(run), self.model.masks(run.modes)
         watched = self.model.watched(run.modes)
         times, x, y = self.collocation.samples(upright)
         values = self.collocation.guards(x, y, self.u, self.p, masks)
@@ -332,7 +326,7 @@ class Walk:
 
     def _sampler(self, upright: Run) -> Callable[[np.ndarray], np.ndarray]:
         """Guards as a function of times after the start of a run."""
-        masks = self._masks(upright.modes)
+        masks = self.model.masks(upright.modes)
 
         def sample(times: np.ndarray) -> np.ndarray:
             return self.collocation.guards(*self.collocation.at(upright, times), self.u, self.p, masks)
