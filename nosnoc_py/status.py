@@ -24,6 +24,9 @@ class Status(Enum):
     PAINLEVE = "no admissible acceleration"
     GRAZING = "grazing contact"
     ZENO = "too many impacts"
+    COLLISION_LOST = "collision lost"
+    SIMULTANEOUS = "simultaneous collisions"
+    NOT_AN_OPTIMUM = "not an optimum"
 
     @property
     def success(self) -> bool:
@@ -81,6 +84,18 @@ _REMEDIES = {
     Status.ZENO: (
         "Impacts or switches follow each other without end: give rest_velocity, below which impacts are inelastic, a "
         "law that does not chatter, or raise max_impacts if there really are so many."
+    ),
+    Status.COLLISION_LOST: (
+        "The motion has no collision (any more), and without one the controls may not see the goal: start from a "
+        "control that collides (guess=...), use a smaller relaxation, or a method that needs no collision, ns.FESDJ."
+    ),
+    Status.SIMULTANEOUS: (
+        "Several guards are reached at once, and the minimum principle is for isolated collisions: start from another "
+        "control, or use ns.FESDJ, which takes several contacts at once."
+    ),
+    Status.NOT_AN_OPTIMUM: (
+        "What was found satisfies equations but is no valid optimum (the message says why): start from a better "
+        "iterate, or prescribe another sequence of collisions."
     ),
 }
 

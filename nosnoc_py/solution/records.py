@@ -106,7 +106,9 @@ class StepRecord:
 
     Residuals are those of the unrelaxed problem in the user's units. `label` is free text that says what the step was,
     e.g. "homotopy", "finish", "branch", "lpec", with the strategy before it where there are several ("elastic:
-    homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word.
+    homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word. Methods that descend say
+    the size of the objective's derivative by the control (`slope`), those of the minimum principle also the collisions
+    of the iterate, as pairs (name, time [s]).
     """
 
     step: int
@@ -118,6 +120,11 @@ class StepRecord:
     iterations: int
     wall_seconds: float
     solver_status: str
+    slope: float | None = None
+    collisions: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        assign(self, collisions=tuple((str(name), float(time)) for name, time in self.collisions))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Optimise, then discretise: solvers of the hybrid minimum principle (HMP)."""

@@ -1,0 +1,166 @@
+"""What all solvers of hybrid problems find: a motion in phases between collisions, and the `Solution` made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.functions import buffered
+from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.solution import Event, Series, Solution
+from nosnoc_py.solution.interpolant import RungeKuttaInterpolant
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Status
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Phase:
+    """The motion between two collisions, in K intervals.
+
+    Attributes
+    ----------
+    t : (K + 1,)
+        Times [s], not decreasing.
+    x : (K + 1, n_x)
+        States: first after the collision before, last before the collision that ends the phase.
+    u : (K, n_u)
+        Control on the intervals.
+    costate : (K + 1, n_x), optional
+        lambda, with the same limits.
+    c : (n_s,), x_stages : (K, n_s, n_x)
+        Dense output between the nodes; straight lines by default.
+    """
+
+    t: Array
+    x: Array
+    u: Array
+    costate: Array | None = None
+    c: Array | None = None
+    x_stages: Array | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Motion:
+    """Phases, the index of the jump between each and the next, and the objective that belongs to them."""
+
+    phases: tuple[Phase, ...]
+    jumps: tuple[int, ...]
+    objective: float
+
+    @property
+    def times(self) -> Array:
+        """Times of the collisions [s]."""
+        return np.array([phase.t[-1] for phase in self.phases[:-1]])
+
+
+def penetration(problem: HybridProblem, motion: Motion) -> float:
+    """How far a guard is below zero at a node, at most."""
+    x = np.vstack([phase.x for phase in motion.phases])
+    guards = ca.Function("guards", [problem.x], [problem.guards])
+    return float(max(0.0, -np.array(guards.map(len(x))(x.T)).min()))
+
+
+def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
+    """The collisions as events: velocities are the rates of the guards along the flow."""
+    rate = ca.mtimes(ca.jacobian(problem.guards, problem.x), problem.flow)
+    function = buffered(ca.Function("rates", [problem.x, problem.u], [rate, problem.impulses]))
+    events = []
+    for before, after, jump in zip(motion.phases[:-1], motion.phases[1:], motion.jumps, strict=True):
+        rates, impulses = function(before.x[-1], before.u[-1] if len(before.u) else 0.0)
+        later, _ = function(after.x[0], after.u[0] if len(after.u) else 0.0)
+        impulse = float(impulses[jump, 0])
+        events.append(
+            Event(
+                time=float(before.t[-1]),
+                name=problem.names[jump],
+                kind="impact",
+                impulse=None if np.isnan(impulse) else impulse,
+                v_before=float(rates[jump, 0]),
+                v_after=float(later[jump, 0]),
+            )
+        )
+    return tuple(events)
+
+
+def solution_of(
+    problem: HybridProblem,
+    motion: Motion,
+    *,
+    status: Status,
+    message: str = "",
+    log: Sequence[StepRecord] = (),
+    iterations: int = 0,
+    wall_seconds: float = 0.0,
+    infeasibility: float = 0.0,
+    method: str = "",
+    solver: str = "",
+) -> Solution:
+    """The `Solution` of a motion; costates are series "costate[name of the state]".
+
+    There is no complementarity left to violate between isolated collisions; `infeasibility` is the largest of what is
+    given (residuals of the method's own equations) and of the penetration at the nodes.
+    """
+    ocp, phases = problem.ocp, motion.phases
+    t, x = np.concatenate([phase.t for phase in phases]), np.vstack([phase.x for phase in phases])
+    u = np.vstack([phase.u for phase in phases])
+    names = ocp.system.state_names
+    return Solution(
+        t=t,
+        x=x,
+        state_names=names,
+        u_grid=np.concatenate([phases[0].t[:1], *[phase.t[1:] for phase in phases]]),
+        u=u,
+        control_names=ocp.system.control_names,
+        interpolant=_interpolant(phases),
+        events=events_of(problem, motion),
+        series=_costates(phases, t, names),
+        parameters=dict(zip(ocp.system.parameter_names, ocp.p, strict=True)),
+        units=ocp.system.units,
+        status=status,
+        message=message,
+        objective=motion.objective,
+        complementarity=0.0,
+        complementarity_min=0.0,
+        infeasibility=max(infeasibility, penetration(problem, motion)),
+        x0=problem.x0,
+        p=ocp.p,
+        horizon=problem.horizon,
+        iterations=iterations,
+        wall_seconds=wall_seconds,
+        log=tuple(log),
+        method=method,
+        solver=solver,
+    )
+
+
+def costate_name(state: str) -> str:
+    """Name of the series that holds the costate of a state."""
+    return f"costate[{state}]"
+
+
+def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[str, Series]:
+    if any(phase.costate is None for phase in phases):
+        return {}
+    values = np.vstack([phase.costate for phase in phases if phase.costate is not None])
+    return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
+
+
+def _interpolant(phases: Sequence[Phase]) -> Any:
+    """Polynomials between the nodes; all phases have the same kind."""
+    if sum(len(phase.u) for phase in phases) == 0:
+        return None
+    c = np.ones(1) if phases[0].c is None else phases[0].c
+    stages = [phase.x[1:, None, :] if phase.x_stages is None else phase.x_stages for phase in phases]
+    return RungeKuttaInterpolant(
+        t_left=np.concatenate([phase.t[:-1] for phase in phases]),
+        h=np.concatenate([np.diff(phase.t) for phase in phases]),
+        c=c,
+        x_left=np.vstack([phase.x[:-1] for phase in phases]),
+        x_stages=np.vstack(stages),
+    )

@@ -1,0 +1,156 @@
+"""An OCP as the hybrid minimum principle sees it: flow, jumps, costs, Hamiltonian and the set of controls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.indirect.control_set import ControlSet, control_set
+from nosnoc_py.indirect.minimiser import Minimiser, minimiser
+from nosnoc_py.ocp import OCP
+from nosnoc_py.reformulation.hybrid import hybrid
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
+
+DIRECT = "ns.FESDJ(...), or ns.FESD(...) for a Filippov system,"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HybridProblem:
+    """minimise phi(x(T)) + integral of L(x, u) subject to a hybrid system, u in a set (HMP, Eq. 5).
+
+    All expressions are in the symbols x, u and the costate; parameters and x(0) are numbers.
+
+    Attributes
+    ----------
+    ocp : OCP
+    system : HybridSystem
+    x0 : (n_x,)
+    horizon : float
+        T [s].
+    x, u, costate : SX
+        Symbols.
+    flow : SX (n_x,)
+    guards : SX (n_jumps,)
+        psi_i(x).
+    resets : tuple of SX (n_x,)
+        g_i(x).
+    impulses : SX (n_jumps,)
+        What events record; NaN where a jump has none.
+    running_cost, terminal_cost : SX
+        L(x, u), phi(x).
+    controls : ControlSet
+        U.
+    minimiser : Minimiser
+        argmin of the Hamiltonian over U (Eq. 12).
+    """
+
+    ocp: OCP
+    system: HybridSystem
+    x0: np.ndarray
+    horizon: float
+    x: ca.SX
+    u: ca.SX
+    costate: ca.SX
+    flow: ca.SX
+    guards: ca.SX
+    resets: tuple[ca.SX, ...]
+    impulses: ca.SX
+    running_cost: ca.SX
+    terminal_cost: ca.SX
+    controls: ControlSet
+    minimiser: Minimiser
+
+    @cached_property
+    def hamiltonian(self) -> ca.SX:
+        """H(x, lambda, u) = lambda'f + L (Eq. 7)."""
+        return ca.dot(self.costate, self.flow) + self.running_cost
+
+    @property
+    def n_x(self) -> int:
+        """Number of states."""
+        return int(self.x.numel())
+
+    @property
+    def n_u(self) -> int:
+        """Number of controls."""
+        return int(self.u.numel())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the jumps."""
+        return tuple(jump.name for jump in self.system.jumps)
+
+
+def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
+    """Read an OCP for the minimum principle; `method` is the name that errors speak of.
+
+    Raises
+    ------
+    OptionError, ModelError
+        For what the minimum principle of isolated collisions cannot say: other systems, friction, inelastic contacts,
+        constraints on states, free initial states, times or parameters, an unbounded Hamiltonian. The message names
+        the method that would do.
+    """
+    if not isinstance(ocp.system, CLS | HybridSystem):
+        raise OptionError(
+            f"{method} is for isolated collisions: a frictionless CLS or a HybridSystem, given "
+            f"{type(ocp.system).__name__}; use ns.FESD(...) or ns.DirectShooting(form='smoothed')."
+        )
+    system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
+    _check_fits(ocp, method)
+    assert ocp.x0 is not None
+    if not system.jumps:
+        raise OptionError(f"{method}: the system has no contacts or jumps, so there is no collision to account for.")
+    jumps = system.jumps
+    impulses = ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps])
+    start = ca.substitute([ocp.terminal_cost], [ocp.system.x_initial], [ca.SX(ocp.x0)])[0]
+    found = [system.flow, ca.vertcat(*[jump.guard for jump in jumps]), impulses, ocp.stage_cost, start]
+    found += [jump.reset for jump in jumps]
+    flow, guards, impulses, running, terminal, *resets = ca.substitute(found, [system.p], [ca.SX(ocp.p)])
+    x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
+    every = [flow, guards, impulses, running, terminal, *resets]
+    flow, guards, impulses, running, terminal, *resets = ca.substitute(every, [system.x], [x])
+    controls = control_set(ocp, method)
+    return HybridProblem(
+        ocp=ocp,
+        system=system,
+        x0=np.array(ocp.x0),
+        horizon=float(ocp.horizon),
+        x=x,
+        u=system.u,
+        costate=costate,
+        flow=ca.densify(flow),
+        guards=ca.densify(guards),
+        resets=tuple(ca.densify(reset) for reset in resets),
+        impulses=impulses,
+        running_cost=running,
+        terminal_cost=terminal,
+        controls=controls,
+        minimiser=minimiser(x, costate, system.u, flow, running, controls, method),
+    )
+
+
+def _check_fits(ocp: OCP, method: str) -> None:
+    """What the method cannot take is named, with what takes it."""
+    lower, upper = ocp.x_bounds
+    given = {
+        "a free initial state": ocp.x0 is None,
+        "a free horizon": ocp.free_time is not None,
+        "free parameters": bool(ocp.free_parameters),
+        "complementarities": bool(ocp.complementarities),
+        "initial constraints": bool(ocp.initial_constraints),
+        "terminal constraints": bool(ocp.terminal_constraints),
+        "bounds on states": bool(np.isfinite(lower).any() or np.isfinite(upper).any()),
+        "no control": ocp.system.n_u == 0,
+    }
+    found = [what for what, there in given.items() if there]
+    if found:
+        raise OptionError(
+            f"{method} takes a fixed initial state, a fixed horizon and constraints on controls only; the OCP has "
+            f"{', '.join(found)}: use {DIRECT} or write them as costs."
+        )

@@ -1,0 +1,144 @@
+"""Hybrid systems with autonomous state jumps: a smooth flow, guards, and what happens when one is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.symbols import (
+    check_distinct,
+    column,
+    finite,
+    free_of_others,
+    numbers,
+    symbols,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StateJump:
+    """One autonomous state jump: where guard(x) = 0 is reached from above, x becomes reset(x) (HMP, Eqs. 3-4).
+
+    Parameters
+    ----------
+    name : str
+        Name of the jump; events carry it.
+    guard : SX scalar
+        psi(x, p), positive where the flow holds. Its rate along the flow has to be negative where it is reached
+        (transversality, Eq. 6).
+    reset : SX (n_x,)
+        g(x, p), the state after the jump.
+    impulse : SX scalar, optional
+        In x (before the jump) and p: what the event records, e.g. the contact impulse [N s].
+
+    Raises
+    ------
+    ModelError
+        If the name is empty, or guard and reset are no expressions of the right shape.
+    """
+
+    name: str
+    guard: Any = field(kw_only=True)
+    reset: Any = field(kw_only=True)
+    impulse: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"StateJump: the name has to be a non-empty string, given {self.name!r}.")
+        what = f"jump {self.name!r}"
+        object.__setattr__(self, "guard", column(self.guard, f"{what}: guard", 1))
+        object.__setattr__(self, "reset", column(self.reset, f"{what}: reset"))
+        if self.impulse is not None:
+            object.__setattr__(self, "impulse", column(self.impulse, f"{what}: impulse", 1))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HybridSystem(Described):
+    """x' = f(x, u, p); where a guard psi_i(x, p) reaches zero, x+ = g_i(x-, p) (HMP, Eqs. 2-4 and Appendix C).
+
+    Collisions are isolated: one guard at a time reaches zero, and with a speed.
+
+    Parameters
+    ----------
+    x : SX (n_x,)
+    u : SX (n_u,), optional
+    p : SX (n_p,), optional
+    flow : SX (n_x,)
+        f(x, u, p).
+    jumps : sequence of StateJump
+    names, units, nominal, p_default
+        As in `CLS`, for "x", "u", "p".
+
+    Raises
+    ------
+    ModelError
+        For wrong shapes, foreign symbols, duplicate names.
+    """
+
+    x: Any
+    u: Any = None
+    p: Any = None
+    flow: Any
+    jumps: Sequence[StateJump] = ()
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.groups:
+            self._set(name, symbols(getattr(self, name), f"HybridSystem: {name}"))
+        if self.x.numel() == 0:
+            raise ModelError("HybridSystem: x needs at least one component.")
+        groups = {"x": self.x, "u": self.u, "p": self.p}
+        check_distinct(groups)
+        self._set("flow", column(self.flow, "HybridSystem: flow", self.x.numel()))
+        free_of_others(groups)(self.flow, "HybridSystem: flow")
+        if not isinstance(self.jumps, list | tuple):
+            kind = type(self.jumps).__name__
+            raise ModelError(
+                f"HybridSystem: jumps: expected a sequence of ns.StateJump, given {kind}; put it in a list."
+            )
+        self._set("jumps", tuple(self._checked_jump(jump) for jump in self.jumps))
+        names = [jump.name for jump in self.jumps]
+        if len(set(names)) < len(names):
+            raise ModelError(f"HybridSystem: two jumps have the same name among {', '.join(names)}; rename one.")
+        self._describe()
+
+    def _checked_jump(self, jump: Any) -> StateJump:
+        if not isinstance(jump, StateJump):
+            raise ModelError(f"HybridSystem: jumps have to be ns.StateJump objects, given {type(jump).__name__}.")
+        check, what = free_of_others({"x": self.x, "p": self.p}), f"jump {jump.name!r}"
+        check(jump.guard, f"{what}: guard")
+        if not ca.depends_on(jump.guard, self.x):
+            raise ModelError(f"{what}: the guard does not depend on x; write it in x.")
+        reset = column(jump.reset, f"{what}: reset", self.x.numel())
+        check(reset, f"{what}: reset")
+        if jump.impulse is not None:
+            check(jump.impulse, f"{what}: impulse")
+        return replace(jump, reset=reset)
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
+        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or beyond a guard."""
+        state = finite(x, what, self.x.numel())
+        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        guards = ca.Function("guards", [self.x, self.p], [ca.vertcat(*[jump.guard for jump in self.jumps])])
+        for jump, value in zip(self.jumps, np.array(guards(state, parameters)).reshape(-1), strict=True):
+            if not value >= -tolerance:
+                raise ModelError(
+                    f"{what} lies beyond the guard of jump {jump.name!r}: its value is {value:.6g}, expected >= 0."
+                )
+        return state
+
+    def __repr__(self) -> str:
+        lines = [f"HybridSystem: {self.x.numel()} states, {self.n_u} controls, {self.n_p} parameters"]
+        lines += [f"  states   {', '.join(self.state_names)}"]
+        lines += [f"  controls {', '.join(self.control_names)}"] if self.n_u else []
+        return "\n".join([*lines, *[f"  jump     {jump.name}: guard {jump.guard}" for jump in self.jumps]])
