@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Real
 
 
 class NosnocError(Exception):
@@ -50,6 +51,15 @@ def check_type(given: object, expected: type | tuple[type, ...], what: str) -> N
             f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
             f"{' or '.join(f'ns.{name}(...)' for name in makers)}."
         )
+
+
+def check_run(callback: object, time_limit: object) -> None:
+    """Raise `OptionError` unless these are a callback and a time limit, or None, that a solver can take."""
+    if callback is not None and not callable(callback):
+        raise OptionError(f"callback: expected a function of the state, given {callback!r}.")
+    number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (number and float(time_limit) >= 0):  # type: ignore[arg-type]
+        raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
 
 
 def _makers(expected: type) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.errors import OptionError, TranscriptionError, check_type
+from nosnoc_py.errors import TranscriptionError, check_run, check_type
 from nosnoc_py.mpcc.branch import Branch, Finish
 from nosnoc_py.mpcc.ipopt import Ipopt, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
@@ -190,7 +190,8 @@ class Strategy(Options):
         sigma: float | None = None,
     ) -> Any:
         """init, then step until terminate; the returned state has a status."""
-        _check_arguments(mpcc, callback, time_limit)
+        check_type(mpcc, MPCC, "mpcc")
+        check_run(callback, time_limit)
         started = time.monotonic()
         limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
         state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
@@ -219,15 +220,6 @@ def final_certificate(state: SolverState) -> Certificate | None:
     """The certificate of a state that has ended; a solved one that has none yet gets it now."""
     solved = state.status is not None and state.status.success
     return certificate_of(state) if state.certificate is None and solved else state.certificate
-
-
-def _check_arguments(mpcc: Any, callback: Any, time_limit: Any) -> None:
-    check_type(mpcc, MPCC, "mpcc")
-    if callback is not None and not callable(callback):
-        raise OptionError(f"callback: expected a function of the state, given {callback!r}.")
-    number = isinstance(time_limit, int | float | np.number) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (number and time_limit >= 0):
-        raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
 
 
 def start(

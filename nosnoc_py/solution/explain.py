@@ -172,7 +172,7 @@ def _biactive(result: Result) -> list[str]:
 
 def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:
     """The first relaxed problem that failed; without one, the first step of another kind (finish, branch, LPEC)."""
-    failed = [record for record in log if record.solver_status not in CONVERGED]
+    failed = [record for record in log if record.solver_status and record.solver_status not in CONVERGED]
     if not failed:
         return []
     relaxed = [record for record in failed if record.sigma > 0]

@@ -106,9 +106,9 @@ class StepRecord:
 
     Residuals are those of the unrelaxed problem in the user's units. `label` is free text that says what the step was,
     e.g. "homotopy", "finish", "branch", "lpec", with the strategy before it where there are several ("elastic:
-    homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word. Methods that descend say
-    the size of the objective's derivative by the control (`slope`), those of the minimum principle also the collisions
-    of the iterate, as pairs (name, time [s]).
+    homotopy"). `sigma` is 0 where nothing is relaxed. `solver_status` is the solver's own word. Methods that descend
+    say the size of the objective's derivative by the control (`slope`), those of the minimum principle also the
+    collisions of the iterate, as pairs (name, time [s]).
     """
 
     step: int

@@ -33,6 +33,7 @@ _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 _SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p", "u")
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
+_INTERPOLANTS = ("interpolant", "control_interpolant")
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
 _DIMENSIONS = {
     "t": ("node",),
@@ -103,9 +104,9 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return [asdict(record) for record in value]
     if name in _ENUMS:
         return value.value
-    if name == "interpolant" and value is not None:
+    if name in _INTERPOLANTS and value is not None:
         parts = value.to_arrays()
-        arrays |= {f"interpolant_{part}": array for part, array in parts.items()}
+        arrays |= {f"{name}_{part}": array for part, array in parts.items()}
         return {"kind": value.kind, "parts": list(parts)}
     if name == "sensitivity" and value is not None:
         parts = {f"sensitivity_{part}": getattr(value, part) for part in _SENSITIVITIES}
@@ -129,8 +130,8 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return tuple(_RECORDS[name](**record) for record in value)
     if name in _ENUMS:
         return _ENUMS[name](value)
-    if name == "interpolant" and value is not None:
-        parts = {part: arrays[f"interpolant_{part}"] for part in value["parts"]}
+    if name in _INTERPOLANTS and value is not None:
+        parts = {part: arrays[f"{name}_{part}"] for part in value["parts"]}
         return INTERPOLANTS[value["kind"]].from_arrays(parts)
     if name == "sensitivity" and value is not None:
         known = {part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES if f"sensitivity_{part}" in arrays}

@@ -56,10 +56,12 @@ class Trajectory:
     u_grid : (N + 1,)
         Boundaries of the N control stages [s].
     u : (N, n_u)
-        Piecewise constant control.
+        Control on the stages: constant, or its mean where there is a `control_interpolant`.
     control_names : n_u names
     interpolant
         Dense output; straight lines between the nodes when None.
+    control_interpolant
+        Dense output of a control that is not constant on its stages.
     events
         Switches and impacts in the order of time.
     series
@@ -96,6 +98,7 @@ class Trajectory:
     units: Mapping[str, str] = field(default_factory=dict)
     sensitivity: Sensitivity | None = None
     numerical: Trajectory | None = None
+    control_interpolant: Interpolant | None = None
 
     def __post_init__(self) -> None:
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))
@@ -159,6 +162,8 @@ class Trajectory:
         """Return the control at t, (n_u,) or (times, n_u): right-continuous, at the end the last value."""
         if not len(self.u):
             raise TranscriptionError("the trajectory has no control stages, so there is no control to evaluate.")
+        if self.control_interpolant is not None:
+            return self.control_interpolant(t)
         times = inside(t, self.u_grid[0], self.u_grid[-1])
         snap = SNAP * np.abs(self.u_grid[[0, -1]]).max()
         stage = np.searchsorted(self.u_grid, times + snap, "right") - 1

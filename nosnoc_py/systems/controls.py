@@ -100,6 +100,8 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
     if isinstance(u, Trajectory):
         if not len(u.u):
             raise TranscriptionError("u: the trajectory has no control stages, so there is no control to apply.")
+        if u.control_interpolant is not None:
+            return _dense(u, n_u, duration)
         u = PiecewiseConstant(u.u_grid - u.t0, u.u) if (np.diff(u.u_grid) > 0).all() else _merged(u)
     if isinstance(u, PiecewiseConstant):
         return _on_grid(u, n_u, duration)
@@ -132,6 +134,22 @@ def _merged(trajectory: Trajectory) -> PiecewiseConstant:
     keep = np.diff(trajectory.u_grid) > 0
     grid = trajectory.u_grid - trajectory.t0
     return PiecewiseConstant(np.append(grid[:-1][keep], grid[-1]), trajectory.u[keep])
+
+
+def _dense(trajectory: Trajectory, n_u: int, duration: float) -> Control:
+    """A control with dense output: smooth on the elements that it is made of."""
+    check = _on_grid(PiecewiseConstant(trajectory.u_grid[[0, -1]] - trajectory.t0, trajectory.u[:1]), n_u, duration)
+    interpolant, t0 = trajectory.control_interpolant, trajectory.t0
+    assert interpolant is not None
+    edges = np.unique(getattr(interpolant, "t_left", trajectory.u_grid) - t0)
+    slack = GRID_TOLERANCE * duration
+    inner = edges[(edges > slack) & (edges < duration - slack)]
+    last = float(trajectory.u_grid[-1])
+
+    def law(t: float, x: np.ndarray) -> np.ndarray:
+        return np.asarray(interpolant(min(t0 + t, last)))
+
+    return Control(law=law, breaks=np.concatenate([check.breaks[:1], inner, check.breaks[-1:]]), constant=False)
 
 
 def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:

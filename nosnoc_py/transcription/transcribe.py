@@ -43,6 +43,11 @@ def transcribe(ocp: OCP, method: Method) -> Transcription:
     """
     check_type(ocp, OCP, "ocp")
     check_type(method, METHODS, "method")
+    if not isinstance(ocp.system, SYSTEMS):
+        raise OptionError(
+            f"method: there are no finite elements for a {type(ocp.system).__name__}; use ns.MinimumPrinciple(...) or "
+            "ns.DirectShooting(form='phases'), or write the system as an ns.CLS."
+        )
     return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 

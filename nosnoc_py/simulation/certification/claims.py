@@ -15,7 +15,7 @@ from itertools import chain
 
 import numpy as np
 
-from nosnoc_py.simulation.certification.collocation import collocation_of, differences
+from nosnoc_py.simulation.certification.collocation import collocation_of, differences, stage_controls
 from nosnoc_py.simulation.certification.laws import Explanation, Press, explain, violations
 from nosnoc_py.simulation.event_driven.mechanics import Look, Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
@@ -96,10 +96,10 @@ class Claims:
         """All stages of elements that have a length."""
         elements, made = self.elements, []
         for e in np.flatnonzero(elements.h > SHORT * self.solution.duration):
-            u = self.solution.control(float(elements.t_left[e] + 0.5 * elements.h[e]))
-            left = self.mechanics.look(elements.x_left[e], u, self.solution.p)
+            u = stage_controls(self.solution, elements, int(e))
+            left = self.mechanics.look(elements.x_left[e], u[0], self.solution.p)
             for k in np.flatnonzero((elements.c != 0.0) & ~elements.standing[e]):
-                look = self.mechanics.look(elements.x[e, k], u, self.solution.p)
+                look = self.mechanics.look(elements.x[e, k], u[k], self.solution.p)
                 closed = [int(i) for i in np.flatnonzero((look.gaps <= CLOSED) & (left.gaps <= CLOSED))]
                 index, t = int(e * elements.c.size + k), float(elements.t[e, k])
                 made.append(Stage(t=t, index=index, look=look, rate=elements.rates[e, k], closed=closed))

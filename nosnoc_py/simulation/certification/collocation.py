@@ -16,6 +16,8 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 Array = np.ndarray
 # Methods whose stages and quadrature are known, and schemes whose stages are not those of the dense output.
 METHODS, OTHERS = ("FESD", "TimeFreezing"), ("radau_i", "lobatto_iiic", "explicit")
+# How far inside of an element its ends are looked at, in its lengths: the control may jump there.
+EDGE = 1e-9
 # The clock of an element that runs advances by more than this share of a control stage, and at all of its stages by
 # this share of what it does on average.
 RUNS, STANDS = 1e-7, 1e-6
@@ -87,6 +89,13 @@ def collocation_of(solution: Solution) -> Collocation | None:
     h = (right - left)[rows]
     clock = slopes[rows, :, -1] / h[:, None]
     return _made(own, rows, left[rows], h, clock, own.x_stages[rows, :, -1], slopes[..., :-1])
+
+
+def stage_controls(solution: Solution, elements: Collocation, e: int) -> Array:
+    """The control (n_s, n_u) at the stages of element e, by its limits inside of the element."""
+    inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
+    times = elements.t_left[e] + elements.h[e] * np.broadcast_to(inside, elements.c.shape)
+    return solution.control(times)
 
 
 def _made(

@@ -16,7 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.certification.claims import CLOSED, SHORT, SOLVED, TOLERANCE, Violation, worst_of
-from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, differences
+from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, differences, stage_controls
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import Finding
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
@@ -153,11 +153,11 @@ class Inclusions:
     def _places(self) -> Iterator[Place]:
         e, p = self.elements, self.solution.p
         for k in np.flatnonzero(e.h > SHORT * self.solution.duration):
-            u = self.solution.control(float(e.t_left[k] + 0.5 * e.h[k]))
+            u = stage_controls(self.solution, e, int(k))
             values = np.asarray(self._functions(e.x[k].T, p)).T
             for j in np.flatnonzero(e.c != 0.0):
                 lower, upper = self._bounds(values[j])
-                yield Place(at=(int(k), int(j)), x=e.x[k, j], u=u, functions=values[j], lower=lower, upper=upper)
+                yield Place(at=(int(k), int(j)), x=e.x[k, j], u=u[j], functions=values[j], lower=lower, upper=upper)
 
     def _bounds(self, functions: Array) -> tuple[Array, Array]:
         """Bounds (n_y,) of the multipliers where the functions have these values."""

@@ -8,7 +8,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.collocation import (
+    Collocation,
+    collocation_of,
+    is_by_collocation,
+    stage_controls,
+)
 from nosnoc_py.simulation.certification.measures import excess
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import Finding
@@ -62,8 +67,7 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
     if z is None:
         return
     x = elements.x.reshape(-1, elements.x.shape[2])
-    middles = elements.t_left + 0.5 * elements.h
-    u = np.repeat([solution.control(t) for t in middles], shape[1], axis=0).reshape(len(x), -1)
+    u = np.vstack([stage_controls(solution, elements, e) for e in range(shape[0])])
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     rates = np.array(stage(x.T, z.T, u.T, solution.p)).reshape(shape)
