@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import casadi as ca
@@ -9,6 +10,8 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 
+# Lengths of control stages relative to equal ones, where they are unknowns.
+STAGE_LENGTH = "control stage length"
 # Variables that are continuous have values of their own where no stage lies: at the start and, for some schemes, at the
 # right ends of elements. Their blocks carry these suffixes.
 START, RIGHT = " (start)", " (right)"
@@ -30,19 +33,20 @@ class Grid:
     elements: tuple[int, ...]
 
     @classmethod
-    def equal(cls, horizon: ca.SX, elements: tuple[int, ...], control_stages: int) -> Grid:
-        """Control stages of equal length.
+    def of(cls, horizon: ca.SX, elements: tuple[int, ...], shares: Sequence[ca.SX | float]) -> Grid:
+        """Control stages with these lengths, relative to equal ones.
 
         Raises
         ------
         OptionError
             If there is not one number of elements for every control stage.
         """
-        if len(elements) != control_stages:
+        count = len(shares)
+        if len(elements) != count:
             raise OptionError(
-                f"finite_elements: expected one number per control stage ({control_stages}), given {len(elements)}."
+                f"finite_elements: expected one number per control stage ({count}), given {len(elements)}."
             )
-        return cls((horizon / control_stages,) * control_stages, elements)
+        return cls(tuple(share * horizon / count for share in shares), elements)
 
     @property
     def control_stages(self) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.discretization.grid import RIGHT, STAGE_LENGTH, START, Grid
 from nosnoc_py.mpcc.layout import At, Block
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
@@ -43,9 +43,17 @@ class Places:
         starts = np.concatenate([[0], np.cumsum(grid.elements)])
         return cls(tuple(ends[a : b + 1] for a, b in pairwise(starts)), c)
 
-    def through(self, times: Sequence[float]) -> Places:
-        """Move inner nodes so that events fall on nodes, as far as there are enough elements."""
-        return Places(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
+    def through(self, times: Sequence[float], *, free_stages: bool = False) -> Places:
+        """Move inner nodes so that events fall on nodes, as far as there are enough elements.
+
+        Where control stages have free lengths, an event is put on the boundary of two stages.
+        """
+        if not free_stages:
+            return Places(tuple(_through(nodes, times) for nodes in self.nodes), self.c)
+        ends = np.array([nodes[0] for nodes in self.nodes] + [self.nodes[-1][-1]])
+        moved = _moved(ends, times)
+        pieces = zip(self.nodes, pairwise(moved), strict=True)
+        return Places(tuple(a + (nodes - nodes[0]) * (b - a) / np.ptp(nodes) for nodes, (a, b) in pieces), self.c)
 
     def time(self, name: str, at: At) -> float:
         """Time [s] of a block: right ends of elements for "x_right", left ends for boundary variables."""
@@ -60,10 +68,24 @@ class Places:
         nodes, n = self.nodes[at.stage or 0], at.element or 0
         return float((nodes[n + 1] - nodes[n]) / (nodes[-1] - nodes[0]) * (len(nodes) - 1))
 
+    def stage_share(self, at: At) -> float:
+        """Length of a control stage relative to an equal one."""
+        nodes = self.nodes[at.stage or 0]
+        return float((nodes[-1] - nodes[0]) / (self.nodes[-1][-1] - self.nodes[0][0]) * len(self.nodes))
+
     def nearest(self, time: float) -> float:
         """The element boundary nearest to a time."""
         every = np.concatenate(self.nodes)
         return float(every[np.argmin(np.abs(every - time))])
+
+
+def _moved(ends: np.ndarray, times: Sequence[float]) -> np.ndarray:
+    """Boundaries of control stages with events on the nearest ones; those in between keep their proportions."""
+    nearest = {int(np.clip(np.argmin(np.abs(ends - t)), 1, ends.size - 2)): t for t in times if ends.size > 2}
+    fixed = {0: float(ends[0]), **dict(sorted(nearest.items())), ends.size - 1: float(ends[-1])}
+    if not (np.diff(list(fixed.values())) > 0).all():
+        return ends
+    return np.interp(np.arange(ends.size), list(fixed), list(fixed.values()))
 
 
 def _through(nodes: np.ndarray, times: Sequence[float]) -> np.ndarray:
@@ -136,6 +158,8 @@ def fill(
             w[block.rows] = at_boundary(state(t, "-"), p, hit)[offsets[block.name]]
         elif block.name == "s":
             w[block.rows] = places.relative(block.at)
+        elif block.name == STAGE_LENGTH:
+            w[block.rows] = places.stage_share(block.at)
         else:
             name = block.name.removesuffix(START).removesuffix(RIGHT)
             if name in at_stage:

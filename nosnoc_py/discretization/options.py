@@ -24,6 +24,9 @@ class FESD(Options):
     ----------
     control_stages : int
         N, intervals of equal length with constant control each.
+    equidistant_control_grid : bool
+        False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
+        where the state does, which is where optimal controls do.
     finite_elements : int or tuple of int
         N_FE, elements per control stage; a tuple has one number per control stage.
     rk_stages : int
@@ -56,6 +59,7 @@ class FESD(Options):
     """
 
     control_stages: int = Field(default=1, ge=1)
+    equidistant_control_grid: bool = True
     finite_elements: int | tuple[int, ...] = 2
     rk_stages: int = Field(default=2, ge=1, le=12)
     scheme: Scheme = "radau_iia"
@@ -89,6 +93,9 @@ class FESDJ(FESD):
     ----------
     control_stages : int
         N, intervals of equal length with constant control each.
+    equidistant_control_grid : bool
+        False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
+        where the state does, which is where optimal controls do.
     finite_elements : int or tuple of int
         N_FE, elements per control stage; a tuple has one number per control stage.
     rk_stages : int

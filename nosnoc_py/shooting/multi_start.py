@@ -121,6 +121,8 @@ class _Search:
                 f"MultiStart simulates Coulomb's law, and friction_cone={method.friction_cone!r} is another one; "
                 "use 'auto'."
             )
+        if not method.equidistant_control_grid:
+            raise OptionError("MultiStart simulates control stages of equal length; leave equidistant_control_grid True.")
         if not method.switch_detection:
             raise OptionError("MultiStart locates switches; it does not take switch_detection=False.")
         self.options, self.ocp, self.method = options, ocp, method

@@ -11,9 +11,10 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
-from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader
+from nosnoc_py.discretization.step_equilibration import step_bounds
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
@@ -58,9 +59,9 @@ def transcribe_step(system: Any, method: Method) -> Transcription:
     if isinstance(fesd_of(method).finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
     if isinstance(method, TimeFreezing):
-        one: Method = method.replace(fesd=method.fesd.replace(control_stages=1))
+        one: Method = method.replace(fesd=method.fesd.replace(control_stages=1, equidistant_control_grid=True))
     else:
-        one = method.replace(control_stages=1)
+        one = method.replace(control_stages=1, equidistant_control_grid=True)
     return _transcribe(OCP(system, horizon=1.0), one, SIMULATION_GAMMA, simulation=True)
 
 
@@ -72,7 +73,7 @@ def _transcribe(ocp: OCP, method: Method, gamma: float, *, simulation: bool) -> 
     scheme = tableau(options.scheme, options.rk_stages)
     builder = ProgramBuilder()
     symbols = _Symbols.make(builder, ocp, options.control_stages, simulation=simulation)
-    grid = Grid.equal(symbols.horizon, options.elements_per_stage, options.control_stages)
+    grid = Grid.of(symbols.horizon, options.elements_per_stage, _stage_lengths(builder, method, gamma))
     if isinstance(method, TimeFreezing):
         symbols = symbols.with_clock(builder, method.speed_of_time)
         gamma = 1.0  # a step of at most two nominal lengths may be shorter than a jump
@@ -103,6 +104,23 @@ def _transcribe(ocp: OCP, method: Method, gamma: float, *, simulation: bool) -> 
         reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
         frozen=frozen,
     )
+
+
+def _stage_lengths(builder: ProgramBuilder, method: Method, gamma: float) -> list[ca.SX]:
+    """Lengths of the control stages relative to equal ones: one each, or unknowns that add up to their number."""
+    options = fesd_of(method)
+    count = options.control_stages
+    if options.equidistant_control_grid:
+        return [ca.SX(1)] * count
+    if isinstance(method, TimeFreezing):
+        raise OptionError(
+            "equidistant_control_grid: time-freezing ties the control stages to the physical clock; leave it True."
+        )
+    lower, upper = step_bounds(options.replace(switch_detection=True), gamma)
+    name = (STAGE_LENGTH,)
+    shares = [builder.variable(STAGE_LENGTH, At(k), name, lower, upper, 1.0) for k in range(count)]
+    builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count)
+    return shares
 
 
 def _frozen(ocp: OCP, method: Method) -> Frozen | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.discretization.grid import Grid
+from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
 from nosnoc_py.discretization.guess import Places, fill, trajectory_series
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
@@ -186,7 +186,7 @@ class Transcription:
         return fill(
             self.mpcc,
             self.dcs,
-            places.through([event.time for event in impacts]),
+            places.through([e.time for e in impacts], free_stages=not self.fesd.equidistant_control_grid),
             p,
             lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
             (lambda t: guess.control(clip(t))[:n_u]) if has_control else None,
@@ -256,6 +256,13 @@ class Transcription:
         rows = [w[b.rows] for b in self.mpcc.variables.blocks(name)] if name in self.mpcc.variables.names else []
         return np.array(rows).reshape(self.grid.control_stages, -1)
 
+    def _stage_edges(self, w: np.ndarray) -> np.ndarray:
+        """Boundaries (N + 1,) of the control stages, in units of an equal one."""
+        count = self.grid.control_stages
+        if self.fesd.equidistant_control_grid:
+            return np.arange(count + 1.0)
+        return np.append(np.cumsum(np.append(0.0, self._rows(STAGE_LENGTH, w)[:-1, 0])), float(count))
+
     def speeds(self, w: np.ndarray) -> np.ndarray:
         """Speed of time in every control stage (N,), for time-freezing."""
         return self._rows(SPEED, w)[:, 0]
@@ -287,7 +294,7 @@ class Transcription:
         u = self.controls(state.w)
         if self.frozen is not None:
             u = np.hstack([u, self._rows(SPEED, state.w)])
-        fields = self.fields_of(readout, p, u, np.linspace(0.0, horizon, self.grid.control_stages + 1))
+        fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
         notes = (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w))
         return Solution(
             **fields,
@@ -357,7 +364,7 @@ class Transcription:
         rows = [block.start for block in self.mpcc.variables.blocks("s")]
         bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
         starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
-        first = np.array([e.at.element == 0 for e in self.elements])
+        first = np.array([e.at.element == 0 and self.fesd.equidistant_control_grid for e in self.elements])
         nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
         return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 

@@ -53,7 +53,7 @@ def discretise(dcs: DCS, x0: float, horizon: float, stages: int = 1, **options: 
         p=ca.SX(0, 1),
         default_gamma=0.9999,
     )
-    grid = Grid.equal(ca.SX(horizon), method.elements_per_stage, stages)
+    grid = Grid.of(ca.SX(horizon), method.elements_per_stage, [1] * stages)
     elements = engine.write(grid, [ca.SX(0, 1)] * stages, start)
     return builder.build(aggregation=method.cross_complementarity, enforce_switched=False), elements
 

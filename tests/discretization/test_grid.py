@@ -10,7 +10,7 @@ from nosnoc_py.discretization.grid import Grid
 
 def test_lengths_are_expressions_of_the_horizon():
     horizon = ca.SX.sym("T")
-    grid = Grid.equal(horizon, (2, 3, 1), 3)
+    grid = Grid.of(horizon, (2, 3, 1), [1] * 3)
     assert grid.control_stages == 3
     assert grid.elements == (2, 3, 1)
     lengths = ca.Function("lengths", [horizon], list(grid.lengths))(4.5)
@@ -18,7 +18,7 @@ def test_lengths_are_expressions_of_the_horizon():
 
 
 def test_nominal_nodes_cover_the_horizon():
-    nodes = Grid.equal(ca.SX(3.0), (2, 3), 2).nominal_nodes(3.0)
+    nodes = Grid.of(ca.SX(3.0), (2, 3), [1] * 2).nominal_nodes(3.0)
     np.testing.assert_allclose(nodes[0], [0, 0.75, 1.5])
     np.testing.assert_allclose(nodes[1], [1.5, 2.0, 2.5, 3.0])
 
@@ -27,8 +27,8 @@ def test_nominal_nodes_cover_the_horizon():
 def test_one_number_of_elements_per_control_stage(elements):
     message = rf"finite_elements: expected one number per control stage \(2\), given {len(elements)}"
     with pytest.raises(ns.OptionError, match=message):
-        Grid.equal(ca.SX(1.0), elements, 2)
+        Grid.of(ca.SX(1.0), elements, [1] * 2)
 
 
 def test_repr_counts():
-    assert repr(Grid.equal(ca.SX(1.0), (2, 3), 2)) == "Grid: 2 control stages, 5 finite elements"
+    assert repr(Grid.of(ca.SX(1.0), (2, 3), [1] * 2)) == "Grid: 2 control stages, 5 finite elements"
