@@ -16,6 +16,8 @@ from nosnoc_py.errors import (
     UnknownNameError,
     unknown_name,
 )
+from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
+from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
@@ -23,8 +25,10 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.solve import solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
+from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.shooting import MultiStart
+from nosnoc_py.shooting.options import DirectShooting
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -35,6 +39,7 @@ from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 from nosnoc_py.transcription import Transcription
 
@@ -63,6 +68,7 @@ __all__ = [
     "ActiveSetNewton",
     "Algebraic",
     "Auto",
+    "AutonomousSwitching",
     "CLS",
     "Certificate",
     "FESD",
@@ -74,14 +80,17 @@ __all__ = [
     "Complementarity",
     "Constraint",
     "Contact",
+    "DirectShooting",
     "Event",
     "EventDriven",
     "FreeTime",
     "Heaviside",
     "Homotopy",
+    "HybridSystem",
     "MPCC",
     "MPCCResult",
     "ModelError",
+    "MinimumPrinciple",
     "Modes",
     "MultiStart",
     "NosnocError",
@@ -91,6 +100,7 @@ __all__ = [
     "SolverError",
     "Simulator",
     "Solution",
+    "StateJump",
     "Stationarity",
     "Status",
     "Stop",
@@ -104,6 +114,7 @@ __all__ = [
     "certify",
     "explain",
     "freeze",
+    "hybrid",
     "load",
     "plot",
     "plot_homotopy",

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
-from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.errors import OptionError, check_run, check_type
+from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
+from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.shooting import MultiStart
+from nosnoc_py.shooting.options import SmoothedShooting
+from nosnoc_py.shooting.phases import PhaseShooting
+from nosnoc_py.shooting.single import SingleShooting
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
@@ -21,14 +26,19 @@ from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.transcription import transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
 
 
+# Methods that solve by themselves: they discretise, or iterate, in their own way.
+CompleteMethod = MinimumPrinciple | AutonomousSwitching | SmoothedShooting | SingleShooting | PhaseShooting
+
+
 def solve(
     ocp: OCP,
-    method: FESD | TimeFreezing | None = None,
+    method: FESD | TimeFreezing | CompleteMethod | None = None,
     solver: Strategy | MultiStart | None = None,
     *,
     guess: Any = None,
@@ -40,10 +50,10 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : FESD, FESDJ or TimeFreezing, optional
-        Default `FESDJ()` for a `CLS`, else `FESD()`.
+    method : FESD, FESDJ, TimeFreezing, MinimumPrinciple, AutonomousSwitching or DirectShooting, optional
+        Default `FESDJ()` for a `CLS`, `MinimumPrinciple()` for a `HybridSystem`, else `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
-        Default `Auto()`.
+        Of finite elements; default `Auto()`. The other methods solve by themselves.
     guess : optional
         A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
     callback : callable, optional
@@ -57,8 +67,16 @@ def solve(
         Also when the solver fails: `status` says why and what to try.
     """
     check_type(ocp, OCP, "ocp")
+    method = default_method(ocp) if method is None else method
+    if isinstance(method, CompleteMethod):
+        if solver is not None:
+            raise OptionError(
+                f"solver: {type(method).__name__} solves by itself; solver= is for finite elements (ns.FESDJ, ns.FESD, "
+                "ns.TimeFreezing)."
+            )
+        check_run(callback, time_limit)
+        return method.solve(ocp, guess=guess, callback=callback, time_limit=time_limit)
     solver = Auto() if solver is None else solver
-    method = fesd.default_method(ocp.system) if method is None else method
     if isinstance(solver, MultiStart):
         check_type(method, FESDJ, "method")
         assert isinstance(method, FESDJ)
@@ -66,6 +84,11 @@ def solve(
     check_type(solver, Strategy, "solver")
     problem = transcribe(ocp, method)
     return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
+
+
+def default_method(ocp: OCP) -> FESD | TimeFreezing | CompleteMethod:
+    """The method that `solve` takes when none is given."""
+    return MinimumPrinciple() if isinstance(ocp.system, HybridSystem) else fesd.default_method(ocp.system)
 
 
 def simulate(

@@ -12,7 +12,6 @@ from typing import Literal
 
 import casadi as ca
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.problem import HybridProblem
@@ -193,6 +192,8 @@ class Forward:
             low = _extreme(lambda s: -guard(s), h)
             if guard(low) <= 0.0:
                 return None
+        from scipy.optimize import brentq  # slow to import, and not needed to define options
+
         return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
     def _check(self, x: Array, u: Array, jump: int, t: float, earlier: int) -> None:
@@ -243,4 +244,6 @@ def _steepness(problem: HybridProblem) -> ca.SX:
 
 def _extreme(function: Callable[[float], float], h: float) -> float:
     """Where a function is smallest in (0, h)."""
+    from scipy.optimize import minimize_scalar
+
     return float(minimize_scalar(function, bounds=(0.0, h), method="bounded", options={"xatol": 1e-12 * h}).x)

@@ -46,11 +46,11 @@ class Minimiser:
         In x, costate, u: H_u where U is everything and H smooth; else u - P(u - H_u), P the projection on U (the
         proximal map where the cost has a kink). Zero exactly at the minimiser.
     regime : SX (n_u,) or scalar
-        Digits that name the smooth law that holds at (x, lambda); constant for "numeric".
+        Digits that name the smooth law that holds at (x, lambda); for "numeric" see `regimes`.
     law : digits -> SX (n_u,)
         An expression in x, costate and u that is zero where the control follows that law.
     boundary : (digits, digits) -> SX
-        Zero where one law gives way to the other.
+        In x, costate and u: zero where one law, which u follows, gives way to the other.
     """
 
     kind: str
@@ -91,8 +91,14 @@ class Minimiser:
             return np.asarray(self._newton(x[None], costate[None], u[None])[0])
         return np.array(self._closed(x, costate)).reshape(-1)
 
-    def regimes(self, x: Array, costate: Array) -> Array:
-        """Digits of the regimes at points x, costate (count, n_x): (count, digits)."""
+    def regimes(self, x: Array, costate: Array, near: Array | None = None) -> Array:
+        """Digits of the regimes at points x, costate (count, n_x): (count, digits).
+
+        `near` (count, n_u) are controls near the minimisers, zero by default; only "numeric" looks at them.
+        """
+        if self.smooth is not None and (bounds := self.smooth[2]).is_box:
+            u = self._newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)
+            return np.asarray(np.where(u <= bounds.lower, 0, np.where(u >= bounds.upper, 2, 1)))
         return np.rint(np.array(self._regime.map(len(x))(x.T, costate.T))).T.astype(int)
 
 
@@ -216,10 +222,19 @@ def minimiser(
         control=None,
         residual=slope if not (controls.is_box or controls.is_ball) else u - _projected(u - slope, controls),
         regime=ca.SX(0),
-        law=lambda digits: slope,
-        boundary=lambda one, other: ca.SX(np.nan),
+        law=lambda digits: _law_in_box(u, slope, controls, digits) if controls.is_box else slope,
+        boundary=lambda one, other: _first_change(
+            one, other, lambda j, a, b: slope[j] if a != 1 else u[j] - (controls.lower if b == 0 else controls.upper)[j]
+        ),
         smooth=(hamiltonian, slope, controls),
     )
+
+
+def _law_in_box(u: ca.SX, slope: ca.SX, controls: ControlSet, digits: tuple[int, ...]) -> ca.SX:
+    """Zero where every control is at the bound that its digit names (0, 2), or H_u is zero (1)."""
+    low, high = controls.lower, controls.upper
+    rows = [u[j] - low[j] if d == 0 else u[j] - high[j] if d == 2 else slope[j] for j, d in enumerate(digits)]
+    return ca.vertcat(*rows)
 
 
 def _length(
@@ -356,10 +371,6 @@ def _quadratic_in_box(
     control = ca.vertcat(*[ca.fmin(ca.fmax(free[j], low[j]), high[j]) for j in range(n_u)])
     digit = ca.vertcat(*[ca.if_else(free[j] <= low[j], 0, ca.if_else(free[j] >= high[j], 2, 1)) for j in range(n_u)])
 
-    def law(digits: tuple[int, ...]) -> ca.SX:
-        rows = [u[j] - low[j] if d == 0 else u[j] - high[j] if d == 2 else slope[j] for j, d in enumerate(digits)]
-        return ca.vertcat(*rows)
-
     def edge(j: int, one: int, other: int) -> ca.SX:
         if flat[j]:
             return at_zero[j]
@@ -373,7 +384,7 @@ def _quadratic_in_box(
         control=control,
         residual=u - _projected(u - slope, controls),
         regime=digit,
-        law=law,
+        law=lambda digits: _law_in_box(u, slope, controls, digits),
         boundary=lambda one, other: _first_change(one, other, edge),
     )
 

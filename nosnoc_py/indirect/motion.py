@@ -35,6 +35,8 @@ class Phase:
         lambda, with the same limits.
     c : (n_s,), x_stages : (K, n_s, n_x)
         Dense output between the nodes; straight lines by default.
+    u_c : (n_c,), u_left : (K, n_u), u_stages : (K, n_c, n_u)
+        Dense output of a control that is not constant on the intervals; `u` are then its means.
     """
 
     t: Array
@@ -43,6 +45,9 @@ class Phase:
     costate: Array | None = None
     c: Array | None = None
     x_stages: Array | None = None
+    u_c: Array | None = None
+    u_left: Array | None = None
+    u_stages: Array | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,6 +123,7 @@ def solution_of(
         u=u,
         control_names=ocp.system.control_names,
         interpolant=_interpolant(phases),
+        control_interpolant=_control_interpolant(phases),
         events=events_of(problem, motion),
         series=_costates(phases, t, names),
         parameters=dict(zip(ocp.system.parameter_names, ocp.p, strict=True)),
@@ -149,6 +155,19 @@ def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[s
         return {}
     values = np.vstack([phase.costate for phase in phases if phase.costate is not None])
     return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
+
+
+def _control_interpolant(phases: Sequence[Phase]) -> Any:
+    """The control as polynomials on the intervals, or None where it is constant on them."""
+    if phases[0].u_c is None:
+        return None
+    return RungeKuttaInterpolant(
+        t_left=np.concatenate([phase.t[:-1] for phase in phases]),
+        h=np.concatenate([np.diff(phase.t) for phase in phases]),
+        c=phases[0].u_c,
+        x_left=np.vstack([phase.u_left for phase in phases if phase.u_left is not None]),
+        x_stages=np.vstack([phase.u_stages for phase in phases if phase.u_stages is not None]),
+    )
 
 
 def _interpolant(phases: Sequence[Phase]) -> Any:

@@ -122,7 +122,9 @@ class _Search:
                 "use 'auto'."
             )
         if not method.equidistant_control_grid:
-            raise OptionError("MultiStart simulates control stages of equal length; leave equidistant_control_grid True.")
+            raise OptionError(
+                "MultiStart simulates control stages of equal length; leave equidistant_control_grid True."
+            )
         if not method.switch_detection:
             raise OptionError("MultiStart locates switches; it does not take switch_detection=False.")
         self.options, self.ocp, self.method = options, ocp, method

@@ -1,0 +1,224 @@
+"""Boundary-value polish: Newton's method on the multi-point problem of the hybrid minimum principle.
+
+What a method of successive approximations ends at is a good start: a few steps lead to rounding. Not every solution of
+the equations is a motion, let alone an optimal one; see `boundary_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_matrix, diags
+from scipy.sparse.linalg import SuperLU, splu
+
+from nosnoc_py.indirect.boundary_arcs import Arc, ArcSolution, arcs_of, same_structure, without
+from nosnoc_py.indirect.boundary_checks import not_minimal, penetrated, times_out_of_order, wrong_approach
+from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
+from nosnoc_py.indirect.boundary_motion import motion_of, simulated_objective
+from nosnoc_py.indirect.boundary_system import BoundarySystem
+from nosnoc_py.indirect.motion import Motion
+from nosnoc_py.indirect.problem import HybridProblem
+
+Array = np.ndarray
+
+# Arcs shorter than this many horizons are not believed of a start, and are believed of a solution.
+SLIVER_OF_START, SLIVER = 0.02, 1e-6
+ROUNDS = 10  # of other arcs or shorter elements, at most
+MOST_ELEMENTS = 64  # per arc
+SMALLEST_DAMPING = 1e-3
+KEPT = 0.9  # an arc loses this part of its length in one step at most
+COLLAPSED = 1e-6  # length of an arc that is left out, in horizons
+ROUNDING = 1e-8  # corrections below this that no longer fall are rounding errors
+# Intervals of the horizon at whose ends regimes are looked for.
+OBSERVED = 480
+SIMULATED_STEPS = 480
+ALLOWANCE = 1e-9  # of the objective, relative
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Polish:
+    """What became of a polish.
+
+    Attributes
+    ----------
+    motion : Motion, optional
+        None where no solution was found, or none that is a motion: `reason` says why.
+    residual : float
+        The largest of the equations, each in units of what its unknowns do to it.
+    iterations : int
+        Steps of Newton's method, over all structures of arcs.
+    reason : str
+        Empty on success.
+    arcs : tuple of Arc
+        The regimes of the minimiser in time, as far as found.
+    """
+
+    motion: Motion | None
+    residual: float
+    iterations: int
+    reason: str
+    arcs: tuple[Arc, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Root:
+    """Where Newton's method ended; `collapsed` is an arc that has no length left."""
+
+    z: Array
+    residual: float
+    iterations: int
+    reason: str = ""
+    collapsed: int | None = None
+
+
+def polish(
+    problem: HybridProblem,
+    start: Motion,
+    *,
+    elements: int = 8,
+    stages: int = 8,
+    accuracy: float = 1e-10,
+    tolerance: float = 1e-12,
+    steps: int = 30,
+    intervals: int = 100,
+) -> Polish:
+    """Solve the necessary conditions from a motion with costates.
+
+    Parameters
+    ----------
+    problem : HybridProblem
+    start : Motion
+        With costates; its sequence of collisions is kept.
+    elements, stages : int
+        Elements per arc and stages of Gauss-Legendre collocation: order 2 stages.
+    accuracy : float
+        Of (x, lambda) between the nodes, relative to their sizes: elements are halved until an estimate says so.
+    tolerance : float
+        Of Newton's correction, relative to the sizes of the unknowns.
+    steps : int
+        Of Newton's method, at most, for each structure of arcs.
+    intervals : int
+        About how many intervals the result has.
+    """
+    functions, jumps, tried = BoundaryFunctions(problem), start.jumps, 0
+    arcs = arcs_of(problem, start, SLIVER_OF_START * problem.horizon)
+    system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
+    z = system.guess(start)
+    for _ in range(ROUNDS):
+        root = newton(system, z, tolerance, steps)
+        tried, found = tried + root.iterations, system.solutions(root.z)
+        fewer = None if root.collapsed is None else without([arc.arc for arc in found], root.collapsed)
+        reason = root.reason or times_out_of_order(problem, found)
+        if fewer is None and reason:
+            return _ended(None, reason, root, tried, found)
+        motion = motion_of(functions, found, jumps, OBSERVED)
+        observed = fewer or arcs_of(problem, motion, SLIVER * problem.horizon)
+        settled = fewer is None and (same_structure(observed, arcs) or not_minimal(problem, found) is None)
+        if settled and (_roughness(system, root, found) <= accuracy or 2 * elements > MOST_ELEMENTS):
+            shown = motion_of(functions, found, jumps, intervals)
+            return _ended(shown, _objection(problem, found, jumps, start, motion), root, tried, found)
+        arcs, elements = (system.arcs, 2 * elements) if settled else (observed, elements)
+        system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
+        z = system.halved(root.z, found) if settled else system.guess(motion)
+    return _ended(None, "the regimes of the minimiser do not settle", root, tried, found)
+
+
+def _roughness(system: BoundarySystem, root: _Root, found: Sequence[ArcSolution]) -> float:
+    sizes = system.scale(root.z)[system.nodes[0][0]]
+    return float(max((arc.roughness() / sizes).max() for arc in found))
+
+
+def _objection(
+    problem: HybridProblem, found: Sequence[ArcSolution], jumps: Sequence[int], start: Motion, motion: Motion
+) -> str | None:
+    """Why a solution is not taken."""
+    reason = wrong_approach(problem, found, jumps) or penetrated(problem, found) or not_minimal(problem, found)
+    if reason:
+        return reason
+    bound = simulated_objective(problem, start, SIMULATED_STEPS)
+    if bound is not None and motion.objective > bound + ALLOWANCE * (1.0 + abs(bound)):
+        return f"its objective {motion.objective:.9g} is above that of the start's control, {bound:.9g}"
+    return None
+
+
+def _ended(
+    motion: Motion | None, reason: str | None, root: _Root, iterations: int, found: Sequence[ArcSolution]
+) -> Polish:
+    return Polish(
+        motion=None if reason else motion,
+        residual=root.residual,
+        iterations=iterations,
+        reason=reason or "",
+        arcs=tuple(arc.arc for arc in found),
+    )
+
+
+def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _Root:
+    """Newton's method, damped so that the next correction with the same matrix is shorter (natural monotonicity)."""
+    scale, previous, residual = system.scale(z), np.inf, np.inf
+    for iteration in range(steps + 1):
+        value, jacobian = system(z)
+        if not np.isfinite(value).all() or not np.isfinite(jacobian.data).all():
+            return _Root(z=z, residual=np.inf, iterations=iteration, reason="a function is not finite")
+        solver = Scaled.of(jacobian, scale)
+        if solver is None:
+            return _Root(z=z, residual=residual, iterations=iteration, reason="the equations are singular")
+        residual, step = float(np.abs(value * solver.rows).max()), solver(value)
+        size = float(np.abs(step).max())
+        if size <= ROUNDING and (size <= tolerance or size >= 0.5 * previous):
+            return _Root(z=z - scale * step, residual=residual, iterations=iteration + 1)
+        if iteration == steps:
+            break
+        damping, previous = _damping(system, solver, z, step), size
+        if damping is None:
+            return _Root(z=z, residual=residual, iterations=iteration, reason="Newton's method finds no descent")
+        z = z - damping * scale * step
+        shortest = int(np.argmin(z[system.lengths]))
+        if z[system.lengths[shortest]] < COLLAPSED * system.problem.horizon:
+            reason = "an arc or a phase has no length left"
+            return _Root(z=z, residual=residual, iterations=iteration + 1, reason=reason, collapsed=shortest)
+    return _Root(z=z, residual=residual, iterations=steps, reason=f"no convergence in {steps} steps")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scaled:
+    """A matrix with columns in units of the unknowns and rows in units of their largest entry, factorised."""
+
+    factors: SuperLU
+    rows: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, jacobian: csc_matrix, scale: Array) -> Scaled | None:
+        """None for a singular matrix."""
+        scaled = jacobian @ diags(scale)
+        largest = abs(scaled).max(axis=1).toarray().ravel()
+        if not largest.all():
+            return None
+        try:
+            factors = splu((diags(1.0 / largest) @ scaled).tocsc())
+        except RuntimeError:
+            return None
+        return cls(factors=factors, rows=1.0 / largest, scale=scale)
+
+    def __call__(self, residual: Array) -> Array:
+        """The correction in units of the unknowns."""
+        return np.asarray(self.factors.solve(residual * self.rows))
+
+
+def _damping(system: BoundarySystem, solver: Scaled, z: Array, step: Array) -> float | None:
+    """The longest part of a step after which the simplified correction is shorter; lengths of arcs stay positive."""
+    size = np.linalg.norm(step)
+    lengths, falling = z[system.lengths], (solver.scale * step)[system.lengths]
+    limit = np.min(np.where(falling > 0.0, KEPT * lengths / np.maximum(falling, 1e-300), np.inf))
+    damping = min(1.0, float(limit))
+    if np.abs(step).max() <= ROUNDING:
+        return damping
+    while damping >= SMALLEST_DAMPING * min(1.0, limit):
+        value, _ = system(z - damping * solver.scale * step)
+        if np.isfinite(value).all() and np.linalg.norm(solver(value)) <= (1.0 - 0.25 * damping) * size:
+            return damping
+        damping *= 0.5
+    return None

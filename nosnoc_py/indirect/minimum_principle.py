@@ -1,0 +1,226 @@
+"""The hybrid minimum principle, solved by the relaxed method of successive approximations (HMP, Algorithm 1)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.indirect.anderson import Memory, advance
+from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start
+from nosnoc_py.indirect.motion import solution_of
+from nosnoc_py.indirect.moving_grid import MovingGrid
+from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
+from nosnoc_py.indirect.successive_approximation import UniformGrid
+from nosnoc_py.indirect.sweep import Sweep, SweepFailure
+from nosnoc_py.ocp import OCP
+from nosnoc_py.solution import Solution
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Status
+
+if TYPE_CHECKING:
+    from nosnoc_py.indirect.boundary_value import Polish
+
+Array = np.ndarray
+
+LABEL = "minimum principle"
+
+
+class MinimumPrinciple(Iteration):
+    """Solve the hybrid minimum principle: relaxed successive approximations, and Newton's method for the last digits.
+
+    For isolated collisions of a frictionless `CLS` with restitution, or a `HybridSystem`, with bounds on controls only.
+    The number of collisions need not be known: iterates gain and lose them. The start has to collide.
+
+    Parameters
+    ----------
+    steps : int
+        N equal steps of forward Euler (grid "uniform"), of first order.
+    relaxation : float
+        alpha in (0, 1]: u <- (1 - alpha) u + alpha u_* (Eq. 16). Too large a step loses the collision.
+    search : float
+        tau: the jump of the control is looked for within tau T of a collision (Eq. 23; uniform grid only).
+    grid : {"uniform", "moving"}
+        "uniform" is Algorithm 1. "moving" holds one control per phase between collisions, which are located exactly:
+        no search, higher order, and fast with `acceleration`.
+    control_nodes, phase_steps : int
+        Of the moving grid: Legendre nodes of the control and Runge-Kutta steps per phase.
+    acceleration : int
+        Depth of Anderson's acceleration of the iteration; 0 is the plain one.
+    tolerance : float
+        Success: the L2 norm of H_u (Eq. 30) is below it; with bounds, that of the distance to the minimiser.
+    max_iterations : int
+    refine : bool
+        Solve the multi-point boundary value problem by Newton's method from an iterate (machine precision), with
+        checks of its validity; tried every `refine_after` iterations.
+    refine_after : int
+    require_collision : bool
+        End with "collision lost" where an iterate has none. False for problems in which the control sees the goal
+        without a collision.
+    time_limit : float, optional
+        Seconds.
+    """
+
+    steps: int = Field(default=480, ge=2)
+    relaxation: float = Field(default=0.01, gt=0, le=1)
+    search: float = Field(default=0.05, ge=0, lt=1)
+    grid: Literal["uniform", "moving"] = "uniform"
+    control_nodes: int = Field(default=6, ge=1)
+    phase_steps: int = Field(default=20, ge=1)
+    acceleration: int = Field(default=0, ge=0)
+    tolerance: float = Field(default=1e-6, gt=0)
+    max_iterations: int = Field(default=3000, ge=0)
+    refine: bool = False
+    refine_after: int = Field(default=80, ge=1)
+    require_collision: bool = True
+
+    def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> MinimumPrincipleState:
+        """The state before the first pass."""
+        problem = ocp if isinstance(ocp, HybridProblem) else hybrid_problem(ocp, "MinimumPrinciple")
+        grid: UniformGrid | MovingGrid
+        if self.grid == "uniform":
+            grid = UniformGrid(problem, self.steps, self.search)
+        else:
+            grid = MovingGrid(problem, self.control_nodes, self.phase_steps)
+        control = grid.initial(control_of_guess(problem, guess))
+        memory = Memory(depth=self.acceleration)
+        return MinimumPrincipleState(problem=problem, grid=grid, control=control, memory=memory)
+
+    def step(self, state: MinimumPrincipleState) -> MinimumPrincipleState:
+        """One pass, or one refinement when it is due; whatever fails is a status of the state."""
+        started = time.monotonic()
+        if self._refinement_due(state):
+            from nosnoc_py.indirect.boundary_value import polish  # SciPy is slow to import, and needed here only
+
+            assert state.sweep is not None
+            found = polish(state.problem, state.sweep.motion())
+            tried = replace(state, polish=found, refined_at=state.iterations)
+            return self._recorded(tried, started, "refinement", found.iterations)
+        try:
+            sweep = state.grid.sweep(state.control)
+        except SweepFailure as failure:
+            return replace(state, status=failure.status, message=failure.message)
+        lost = self.require_collision and not sweep.jumps
+        if lost:
+            when = "the initial control leads" if state.sweep is None else "the last update leads"
+            return replace(
+                state,
+                sweep=state.sweep or sweep,
+                status=Status.COLLISION_LOST,
+                message=f"{when} to no collision",
+            )
+        control, memory = advance(state.memory, sweep.control, sweep.target, self.relaxation, key=sweep.jumps)
+        if isinstance(state.grid, UniformGrid):
+            control = state.problem.controls.project(control)
+        passed = replace(state, sweep=sweep, control=control, memory=memory, iterations=state.iterations + 1)
+        return self._recorded(passed, started, LABEL, 1)
+
+    def judged(self, state: MinimumPrincipleState) -> tuple[Status | None, str]:
+        """Converged, at the limit of iterations, or lost, and what a refinement that failed has to say."""
+        found = state.polish
+        if state.status is not None:
+            return state.status, state.message
+        if found is not None and found.motion is not None:
+            return Status.SOLVED, ""
+        if self._refinement_due(state):
+            return None, ""
+        said = "" if found is None else f"refinement: {found.reason}"
+        if state.sweep is not None and state.sweep.slope < self.tolerance:
+            return (Status.NOT_AN_OPTIMUM if self.refine else Status.SOLVED), said
+        return (Status.ITERATION_LIMIT, said) if state.iterations >= self.max_iterations else (None, "")
+
+    def solution(self, state: MinimumPrincipleState, *, wall_seconds: float | None = None) -> Solution:
+        """The solution that a state stands for, whatever its status."""
+        seconds = sum(record.wall_seconds for record in state.records)
+        status, message = self.judged(state)
+        found, motion = state.polish, None if state.polish is None else state.polish.motion
+        if motion is None:
+            motion = nothing_but_the_start(state.problem) if state.sweep is None else state.sweep.motion()
+            found = None
+        return solution_of(
+            state.problem,
+            motion,
+            status=status or Status.STOPPED,
+            message=message,
+            log=state.records,
+            iterations=state.iterations + (0 if state.polish is None else state.polish.iterations),
+            wall_seconds=seconds if wall_seconds is None else wall_seconds,
+            infeasibility=0.0 if found is None else found.residual,
+            method=repr(self),
+        )
+
+    def _refinement_due(self, state: MinimumPrincipleState) -> bool:
+        sweep = state.sweep
+        if not self.refine or sweep is None or state.refined_at == state.iterations:
+            return False
+        ended = sweep.slope < self.tolerance or state.iterations >= self.max_iterations
+        return ended or state.iterations % self.refine_after == 0
+
+    def _recorded(self, state: MinimumPrincipleState, started: float, label: str, count: int) -> MinimumPrincipleState:
+        sweep, names = state.sweep, state.problem.names
+        assert sweep is not None
+        found = state.polish if label != LABEL else None
+        line = StepRecord(
+            step=len(state.records),
+            label=label,
+            sigma=0.0,
+            objective=sweep.objective if found is None or found.motion is None else found.motion.objective,
+            complementarity=0.0,
+            infeasibility=0.0 if found is None else found.residual,
+            iterations=count,
+            wall_seconds=time.monotonic() - started,
+            solver_status="" if found is None else found.reason,
+            slope=sweep.slope,
+            collisions=tuple((names[jump], t) for jump, t in zip(sweep.jumps, sweep.times, strict=True)),
+        )
+        return replace(state, records=(*state.records, line))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MinimumPrincipleState:
+    """Where the iteration stands.
+
+    Attributes
+    ----------
+    problem : HybridProblem
+    grid : UniformGrid or MovingGrid
+    control : ndarray
+        Of the next pass.
+    sweep : Sweep, optional
+        The last pass.
+    iterations : int
+        Passes so far.
+    memory : Memory
+        Earlier iterates, for the acceleration.
+    records : tuple of StepRecord
+        Objective, norm of H_u (`slope`) and collisions of every iterate.
+    polish : Polish, optional
+        The last refinement.
+    status : Status, optional
+        None while there is something left to do.
+    message : str
+    """
+
+    problem: HybridProblem
+    grid: UniformGrid | MovingGrid
+    control: Array
+    sweep: Sweep | None = None
+    iterations: int = 0
+    records: tuple[StepRecord, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    polish: Polish | None = None
+    refined_at: int = -1
+    status: Status | None = None
+    message: str = ""
+
+    def __repr__(self) -> str:
+        if self.sweep is None:
+            return "MinimumPrincipleState: before the first pass"
+        times = ", ".join(f"{t:.6g}" for t in self.sweep.times)
+        return (
+            f"MinimumPrincipleState: {self.iterations} iterations, objective {self.sweep.objective:.8g}, "
+            f"|H_u| {self.sweep.slope:.1e}, collisions at {times or 'no time'}"
+        )

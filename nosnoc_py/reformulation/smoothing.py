@@ -1,0 +1,365 @@
+"""Smoothed contact, friction and switching: a nonsmooth system as a smooth one with a smoothing parameter sigma.
+
+sigma is a pure number that goes to zero; every width is sigma times a typical magnitude, which the nominal values of
+the system give in the units of what is smoothed.
+
+Normal force, with the gap g and its rate, delta = sigma |dg/dq q_nominal|, F the nominal force, 1/m = n'M^-1 n:
+
+    lambda = F phi(-(g + T g') / delta),    phi(y) = (y + sqrt(y^2 + 4)) / 2,    T = 2 zeta sqrt(m delta / F),
+
+which is lambda (g + T g' + delta lambda / F) = delta F with lambda > 0: a relaxed complementarity, and at the same time
+a spring of stiffness F / delta with a damper of ratio zeta. The force as a whole is cut off at zero, so a body is
+slowed down from g = T |g'| on, before it touches, through exactly half an oscillation of the damped spring, whose
+velocities have the ratio e = exp(-pi zeta / sqrt(1 - zeta^2)) at any speed. So zeta = -ln e / sqrt(pi^2 + ln^2 e) is
+Newton's law of restitution in the limit of short impacts; e = 1 has no damper, and e = 0 the critical one, with which a
+body comes to rest on the surface without passing through it. An impact lasts pi sqrt(m delta / F), about, so that its
+time errs by sqrt(sigma); everything else by sigma.
+
+Friction: lambda_t = -mu lambda W (W v_t) / sqrt(|W v_t|^2 + (sigma v_nominal)^2) with the weights W of anisotropy: a
+contact that sticks creeps. Step functions: alpha = (1 + y / sqrt(1 + y^2)) / 2, y = c / (sigma |dc/dx x_nominal|);
+regions are products of them, or, told by Stewart's indicators, have weights that fall exponentially with g_i - min g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.reformulation.dcs import Equation
+from nosnoc_py.reformulation.friction import weights
+from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
+
+SMOOTHING = "smoothing"
+# Where a function is stationary it has no width of its own; relative to the nominal gradient 1.
+FLAT = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmoothSystem(PSS):
+    """x' = flow(x, z, u, p), 0 = equations(x, z, u, p): a piecewise smooth system of one piece.
+
+    It stands for another system, which has been checked, and shares its symbols, `x_initial` too: an optimal control
+    problem of the one is one of the other.
+    """
+
+    modes: Any = ()
+    original: Described
+
+    def __post_init__(self) -> None:
+        self._describe()
+        self._set("x_initial", self.original.x_initial)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Condition:
+    """0 <= a, b >= 0, a b = 0 in the nonsmooth system, for every component: what smoothing violates.
+
+    Attributes
+    ----------
+    a, b : SX (n,)
+        In x and p of the smooth system.
+    labels : tuple of str
+        Of the products.
+    """
+
+    a: ca.SX
+    b: ca.SX
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Smoothed:
+    """A system without events in the place of one with them.
+
+    Attributes
+    ----------
+    original : CLS, PSS or Heaviside
+    system : SmoothSystem
+        The same states and controls; parameters (p, sigma).
+    conditions : tuple of Condition
+        What holds in the original system, for honest residuals.
+    outputs : tuple of Equation
+        What finite elements with switch detection have as variables, by the same names: lambda_normal[ground],
+        theta[side][0]; expressions of x and p.
+    units : mapping
+        Of states, controls and outputs.
+    durations : SX (n,)
+        How long impacts last on the contacts that bounce [s], in x and p: what time steps have to resolve.
+    """
+
+    original: Described
+    system: SmoothSystem
+    conditions: tuple[Condition, ...]
+    outputs: tuple[Equation, ...]
+    units: Mapping[str, str]
+    durations: ca.SX
+
+    @property
+    def sigma(self) -> ca.SX:
+        """Symbol of the smoothing parameter, the last of p."""
+        return self.system.p[-1]
+
+
+def smooth(system: Described) -> Smoothed:
+    """Replace contacts, friction and switches by smooth laws of width sigma, one more parameter of the system.
+
+    Parameters
+    ----------
+    system : CLS, PSS or Heaviside
+
+    Raises
+    ------
+    OptionError
+        For a projected system, which has no forces or steps that could be made smooth.
+    """
+    check_type(system, (CLS, PSS, Heaviside, PDS), "system")
+    if isinstance(system, PDS):
+        raise OptionError(
+            "smoothing: a projected system (PDS) has no law of its own away from its constraints that could be made "
+            "smooth; solve it with ns.FESD(...)."
+        )
+    if isinstance(system, CLS):
+        return _contacts(system)
+    if isinstance(system, Heaviside):
+        return _steps(system)
+    assert isinstance(system, PSS)
+    return _regions(system)
+
+
+def damping_ratio(restitution: float) -> float:
+    """Damping ratio zeta of a spring whose half oscillation keeps the fraction e of the velocity."""
+    if restitution == 0.0:
+        return 1.0
+    decrement = -float(np.log(restitution))
+    return decrement / float(np.hypot(np.pi, decrement))
+
+
+def positive_part(y: ca.SX) -> ca.SX:
+    """phi(y) = (y + sqrt(y^2 + 4)) / 2, the positive root of phi (phi - y) = 1, without cancellation."""
+    total = ca.sqrt(y**2 + 4) + _size(y)
+    return ca.if_else(y < 0, 2 / total, total / 2)
+
+
+def smooth_step(y: ca.SX) -> ca.SX:
+    """(1 + y / sqrt(1 + y^2)) / 2, without cancellation where it is small."""
+    root = ca.sqrt(1 + y**2)
+    rest = 0.5 / (root * (root + _size(y)))
+    return ca.if_else(y < 0, rest, 1 - rest)
+
+
+def _size(y: ca.SX) -> ca.SX:
+    """|y| with the derivative 1 at zero: a body may start at rest on the surface."""
+    return ca.if_else(y < 0, -y, y)
+
+
+def width(function: ca.SX, symbols: ca.SX, nominal: np.ndarray) -> ca.SX:
+    """Typical change |df/dx x_nominal| of a scalar function, in its own units."""
+    return ca.sqrt(ca.sumsqr(ca.gradient(function, symbols) * ca.DM(nominal)) + FLAT**2)
+
+
+# --- contacts ---
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Force:
+    """What one law contributes: a generalised force, its condition, what solutions show of it."""
+
+    push: ca.SX
+    condition: Condition
+    outputs: tuple[Equation, ...]
+
+
+def _contacts(system: CLS) -> Smoothed:
+    sigma = ca.SX.sym(SMOOTHING)
+    forces, durations, units = [], [], dict(system.units)
+    for contact, scale in zip(system.contacts, system.nominal["force"], strict=True):
+        spring = _Spring.of(system, contact, float(scale), sigma)
+        forces.append(_normal_force(system, contact, spring))
+        units[f"lambda_normal[{contact.name}]"] = "N"
+        if contact.frictional:
+            forces.append(_friction(system, contact, spring.force, sigma))
+            units |= dict.fromkeys(forces[-1].outputs[0].components, "N")
+            units |= dict.fromkeys(forces[-1].outputs[1].components, "m/s")
+        if contact.restitution > 0.0:
+            durations.append(spring.duration)
+    acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
+    return Smoothed(
+        original=system,
+        system=_smooth_system(system, sigma, ca.vertcat(system.v, acceleration), lifted),
+        conditions=tuple(force.condition for force in forces),
+        outputs=tuple(output for force in forces for output in force.outputs),
+        units=units,
+        durations=ca.vertcat(ca.SX(0, 1), *durations),
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Spring:
+    """The normal force of a contact, and how long an impact on it lasts."""
+
+    force: ca.SX
+    duration: ca.SX
+
+    @classmethod
+    def of(cls, system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> _Spring:
+        normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
+        delta = sigma * width(gap, system.q, system.nominal["q"])
+        # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
+        slope = ca.gradient(gap, system.q)
+        mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
+        period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
+        force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
+        return cls(force=force, duration=np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT)))
+
+
+def _normal_force(system: CLS, contact: Contact, spring: _Spring) -> _Force:
+    label = f"lambda_normal[{contact.name}]"
+    return _Force(
+        push=system.normal(contact) * spring.force,
+        condition=Condition(a=contact.gap, b=spring.force, labels=(f"gap[{contact.name}] * {label}",)),
+        outputs=(Equation(name=label, expression=spring.force, components=(label,)),),
+    )
+
+
+def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Force:
+    mu, weight = weights(contact)
+    slip = weight * (contact.tangent.T @ system.v)
+    creep = sigma * float(system.nominal["v"].max())
+    force = -mu * normal * weight * slip / ca.sqrt(ca.sumsqr(slip) + creep**2)
+    slack = mu * normal - _length(force / weight)
+    label = f"slip_speed[{contact.name}] * slack[{contact.name}]"
+    return _Force(
+        push=contact.tangent @ force,
+        condition=Condition(a=_length(slip), b=slack, labels=(label,)),
+        outputs=(
+            _output(f"lambda_tangent[{contact.name}]", force),
+            _output(f"slip[{contact.name}]", contact.tangent.T @ system.v),
+        ),
+    )
+
+
+def _output(name: str, expression: ca.SX) -> Equation:
+    count = expression.numel()
+    labels = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
+    return Equation(name=name, expression=expression, components=labels)
+
+
+def _length(vector: ca.SX) -> ca.SX:
+    return ca.fabs(vector) if vector.numel() == 1 else ca.sqrt(ca.sumsqr(vector))
+
+
+def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, Algebraic | None]:
+    """v' by a constant mass matrix, or as algebraic variables, so that the equations of motion invert none of q."""
+    if system.mass_matrix.is_constant():
+        return ca.solve(system.mass_matrix, force), None
+    a = ca.SX.sym("acceleration", system.n_q)
+    labels = tuple(f"acceleration[{name}]" for name in system.names["v"])
+    return a, Algebraic(a, system.mass_matrix @ a - force, names=labels)
+
+
+# --- switches ---
+
+
+def _regions(system: PSS) -> Smoothed:
+    sigma = ca.SX.sym(SMOOTHING)
+    flow, outputs, conditions = system.flow, [], []
+    for modes in system.modes:
+        by_signs = modes.functions is not None
+        theta = (_weights_by_signs if by_signs else _weights_by_indicators)(system, modes, sigma)
+        flow += ca.horzcat(*modes.flows) @ theta
+        names, others = (tuple(f"{of}[{modes.name}][{i}]" for i in range(modes.count)) for of in ("theta", "lambda"))
+        outputs.append(Equation(name=f"theta[{modes.name}]", expression=theta, components=names))
+        labels = tuple(f"{one} * {other}" for one, other in zip(others, names, strict=True))
+        conditions.append(Condition(a=modes.indicators - ca.mmin(modes.indicators), b=theta, labels=labels))
+    return _smoothed(system, _smooth_system(system, sigma, flow, system.algebraic), conditions, outputs)
+
+
+def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
+    """Products of the smooth steps of all switching functions, or of what they leave to one; their sum is one."""
+    above, below = (_smooth_steps(c, system, sigma) for c in (modes.functions, -modes.functions))
+    products = []
+    for signs in modes.signs:
+        product = ca.SX(1)
+        for j, sign in enumerate(signs):
+            product *= above[j] if sign > 0 else below[j]
+        products.append(product)
+    return ca.vertcat(*products)
+
+
+def _weights_by_indicators(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
+    """exp(-(g_i - min g) / (sigma G)), divided by their sum; G is how much indicators typically differ."""
+    g = modes.indicators
+    mean = ca.sum1(g) / modes.count
+    squares = [width(g[i] - mean, system.x, system.x_nominal) ** 2 for i in range(modes.count)]
+    scale = sigma * ca.sqrt(sum(squares, ca.SX(0)) / modes.count)
+    shares = ca.exp(-(g - ca.mmin(g)) / scale)
+    return shares / ca.sum1(shares)
+
+
+def _steps(system: Heaviside) -> Smoothed:
+    sigma, c = ca.SX.sym(SMOOTHING), system.functions
+    alpha, rest = (_smooth_steps(side, system, sigma) for side in (c, -c))
+    own = system.algebraic
+    if own is not None:
+        own = replace(own, equations=ca.substitute(own.equations, system.alpha, alpha))
+    flow = ca.substitute(system.flow, system.alpha, alpha)
+    names = system.function_names or ()
+    conditions = [
+        Condition(a=ca.fmax(-c, 0), b=alpha, labels=tuple(f"lambda_n[{n}] * alpha[{n}]" for n in names)),
+        Condition(a=ca.fmax(c, 0), b=rest, labels=tuple(f"lambda_p[{n}] * (1 - alpha[{n}])" for n in names)),
+    ]
+    output = Equation(name="alpha", expression=alpha, components=tuple(f"alpha[{name}]" for name in names))
+    return _smoothed(system, _smooth_system(system, sigma, flow, own), conditions, [output])
+
+
+def _smoothed(
+    system: Described, smooth_system: SmoothSystem, conditions: list[Condition], outputs: list[Equation]
+) -> Smoothed:
+    return Smoothed(
+        original=system,
+        system=smooth_system,
+        conditions=tuple(conditions),
+        outputs=tuple(outputs),
+        units=dict(system.units),
+        durations=ca.SX(0, 1),
+    )
+
+
+def _smooth_steps(functions: ca.SX, system: Described, sigma: ca.SX) -> ca.SX:
+    """Smooth steps of all functions, each over its own width."""
+    rows = ca.vertsplit(functions)
+    return ca.vertcat(*[smooth_step(c / (sigma * width(c, system.x, system.x_nominal))) for c in rows])
+
+
+def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Algebraic | None) -> SmoothSystem:
+    return SmoothSystem(
+        x=ca.vertcat(*[getattr(system, group) for group in system.states]),
+        u=system.u,
+        p=ca.vertcat(system.p, sigma),
+        flow=flow,
+        algebraic=algebraic,
+        names={
+            "x": system.state_names,
+            "u": system.control_names,
+            "p": (*system.parameter_names, _unused(SMOOTHING, system)),
+        },
+        units=dict(system.units),
+        nominal={"x": system.x_nominal, "u": system.u_nominal},
+        p_default=np.append(system.p_default, 1.0),
+        original=system,
+    )
+
+
+def _unused(name: str, system: Described) -> str:
+    """The name, with a mark where the system has a quantity of this name."""
+    while name in (*system.state_names, *system.control_names, *system.parameter_names):
+        name += "'"
+    return name

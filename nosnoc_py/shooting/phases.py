@@ -1,0 +1,250 @@
+"""Direct multiple shooting with free phase durations: the control grid is aligned with the collisions.
+
+A prescribed sequence of collisions makes the problem smooth. The grid moves with the collisions, so controls may jump
+there, and the error is of second order in the number of intervals, where a fixed grid leaves a kink at every node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.errors import OptionError, check_run
+from nosnoc_py.indirect.iteration import control_of_guess
+from nosnoc_py.indirect.motion import Motion, solution_of
+from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.switching_start import Collisions, predicted
+from nosnoc_py.indirect.switching_validity import invalidity
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.ocp import OCP
+from nosnoc_py.options import Options
+from nosnoc_py.reformulation.hybrid import hybrid
+from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point
+from nosnoc_py.shooting.phase_system import rk4, stated
+from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
+
+Array = np.ndarray
+
+NAME = "DirectShooting(form='phases')"
+
+
+class PhaseShooting(Options):
+    """Multiple shooting with a phase between any two collisions, each with a free duration.
+
+    For frictionless contacts with restitution, and any `HybridSystem`.
+
+    Parameters
+    ----------
+    sequence : names, optional
+        Jumps (contacts) in their order. Default: those of the guess, which are its own if it is a trajectory, else
+        those of a simulation with its control.
+    intervals : int
+        K: equal intervals with a constant control in every phase.
+    substeps : int
+        Runge-Kutta steps (RK4) in every interval.
+    shortest : float
+        Lower bound of the duration of a phase, relative to the horizon.
+    max_iterations : int
+    tolerance : float
+        Of what is accepted as feasible and as no penetration.
+    time_limit : float, optional
+        Seconds.
+    ipopt : dict
+        Further options of IPOPT.
+    """
+
+    sequence: tuple[str, ...] | None = None
+    intervals: int = Field(default=20, ge=1)
+    substeps: int = Field(default=2, ge=1)
+    shortest: float = Field(default=1e-3, gt=0, lt=1)
+    max_iterations: int = Field(default=500, ge=0)
+    tolerance: float = Field(default=1e-6, gt=0)
+    time_limit: float | None = Field(default=None, ge=0)
+    ipopt: dict[str, Any] = Field(default_factory=dict)
+
+    def solve(
+        self,
+        ocp: OCP,
+        *,
+        guess: Any = None,
+        callback: Callable[[Any], Any] | None = None,
+        time_limit: float | None = None,
+    ) -> Solution:
+        """Solve from a guess: a constant control, rows, a function of time, or a trajectory; default zero.
+
+        The callback sees the one program when it is solved.
+
+        Raises
+        ------
+        OptionError, ModelError, TranscriptionError
+            For problems and guesses it cannot take.
+        """
+        check_run(callback, time_limit)
+        started = time.monotonic()
+        deadline = started + min(limit for limit in (time_limit, self.time_limit, np.inf) if limit is not None)
+        system = _system(ocp)
+        prediction = self._predicted(ocp, system, guess)
+        if prediction.collisions.status is not None:
+            return self._unsolved(ocp, system, prediction, started)
+        grid = Grid(intervals=self.intervals, substeps=self.substeps, jumps=prediction.collisions.jumps)
+        program = PhaseProgram(ocp, system, grid, self.shortest * ocp.horizon)
+        point = _rolled_out(program, prediction)
+        ipopt = Ipopt(program.nlp, {"max_iter": self.max_iterations, **self.ipopt})
+        result = ipopt.solve(program.packed(point), np.empty(0), deadline=deadline)
+        return self._solution(program, result, callback, started)
+
+    def _predicted(self, ocp: OCP, system: HybridSystem, guess: Any) -> _Prediction:
+        """The sequence, with times, and the control of the guess as a function of time."""
+        x0 = _first_state(ocp, guess)
+        horizon = float(ocp.horizon)
+        if ocp.free_time is not None and isinstance(guess, Trajectory):
+            horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
+        problem = stated(ocp, system, x0, horizon, ocp.p)
+        law = control_of_guess(problem, guess)
+        found = predicted(problem, guess, law, self.sequence, NAME)
+
+        def control(t: Array) -> Array:
+            return np.array([law(time) for time in t]).reshape(len(t), -1)
+
+        return _Prediction(x0=x0, horizon=horizon, collisions=found, control=control)
+
+    def _unsolved(self, ocp: OCP, system: HybridSystem, prediction: _Prediction, started: float) -> Solution:
+        """Nothing but the control of the guess, and why there is no more."""
+        grid = Grid(intervals=self.intervals, substeps=self.substeps, jumps=())
+        program = PhaseProgram(ocp, system, grid, self.shortest * ocp.horizon)
+        point = _rolled_out(program, prediction)
+        objective, infeasibility = program.measure(program.packed(point))
+        assert prediction.collisions.status is not None
+        return solution_of(
+            stated(ocp, system, point.x[0, 0], prediction.horizon, point.p),
+            program.motion(point, objective),
+            status=prediction.collisions.status,
+            message=f"{prediction.collisions.message}; give sequence=(...), or another guess",
+            wall_seconds=time.monotonic() - started,
+            infeasibility=infeasibility,
+            method=repr(self),
+        )
+
+    def _solution(
+        self, program: PhaseProgram, result: NLPResult, callback: Callable[[Any], Any] | None, started: float
+    ) -> Solution:
+        point = program.unpacked(result.x)
+        objective, infeasibility = program.measure(result.x)
+        motion = program.motion(point, objective)
+        horizon = float(point.durations.sum())
+        problem = stated(program.ocp, program.system, point.x[0, 0], horizon, point.p)
+        status, message = self._status(problem, result, motion, infeasibility, self.shortest * program.ocp.horizon)
+        record = StepRecord(
+            step=0,
+            label="phases",
+            sigma=0.0,
+            objective=objective,
+            complementarity=0.0,
+            infeasibility=infeasibility,
+            iterations=result.iterations,
+            wall_seconds=result.wall_seconds,
+            solver_status=result.solver_status,
+            collisions=tuple((problem.names[i], float(at)) for i, at in zip(motion.jumps, motion.times, strict=True)),
+        )
+        stopped = None if callback is None else asked_to_stop(callback, PhaseState(records=(record,), motion=motion))
+        return solution_of(
+            problem,
+            motion,
+            status=status if stopped is None or status.success else stopped,
+            message=message,
+            log=(record,),
+            iterations=result.iterations,
+            wall_seconds=time.monotonic() - started,
+            infeasibility=infeasibility,
+            method=repr(self),
+        )
+
+    def _status(
+        self, problem: HybridProblem, result: NLPResult, motion: Motion, infeasibility: float, shortest: float
+    ) -> tuple[Status, str]:
+        word = result.solver_status
+        if result.interrupted:
+            return Status.INTERRUPTED, word
+        if not np.isfinite(result.x).all() or word == "Invalid_Number_Detected":
+            return Status.NUMERICAL_ERROR, word
+        if word == "User_Requested_Stop":
+            return Status.TIME_LIMIT, word
+        if word == "Maximum_Iterations_Exceeded":
+            return Status.ITERATION_LIMIT, word
+        if not result.converged or not infeasibility <= self.tolerance:
+            return Status.INFEASIBLE if infeasibility > self.tolerance else Status.NUMERICAL_ERROR, word
+        reason = invalidity(problem, motion, shortest=shortest, tolerance=self.tolerance, constrained=True)
+        return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PhaseState:
+    """What a callback sees: the record of the solve, and the motion."""
+
+    records: tuple[StepRecord, ...]
+    motion: Motion
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Prediction:
+    """Where the program starts: x(0), the horizon [s], the collisions, and the control as a function of times."""
+
+    x0: Array
+    horizon: float
+    collisions: Collisions
+    control: Callable[[Array], Array]
+
+
+def _system(ocp: OCP) -> HybridSystem:
+    """The hybrid system of an OCP that has one."""
+    if not isinstance(ocp.system, CLS | HybridSystem):
+        raise OptionError(
+            f"{NAME} is for isolated collisions: a frictionless CLS or a HybridSystem, given "
+            f"{type(ocp.system).__name__}; use ns.FESD(...) or ns.DirectShooting(form='smoothed')."
+        )
+    if ocp.complementarities:
+        raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
+    system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
+    if not system.jumps:
+        raise OptionError(f"{NAME}: the system has no contacts or jumps; use ns.FESDJ(...).")
+    return system
+
+
+def _first_state(ocp: OCP, guess: Any) -> Array:
+    """x0, or where the guess or the middle of the bounds puts it."""
+    if ocp.x0 is not None:
+        return np.array(ocp.x0)
+    if isinstance(guess, Trajectory):
+        return np.array(guess.x[0])
+    low, high = ocp.x_bounds
+    both = np.isfinite(low) & np.isfinite(high)
+    return np.where(both, (np.where(both, low, 0.0) + np.where(both, high, 0.0)) / 2, np.clip(0.0, low, high))
+
+
+def _rolled_out(program: PhaseProgram, prediction: _Prediction) -> Point:
+    """The motion of the predicted durations and control, with jumps where they are predicted."""
+    grid, s, ocp = program.grid, program.system, program.ocp
+    ends = np.concatenate([[0.0], prediction.collisions.times, [prediction.horizon]])
+    durations = np.diff(ends)
+    step = rk4(s, ocp, grid.substeps)
+    resets = [ca.Function("reset", [s.x, s.p], [jump.reset]) for jump in s.jumps]
+    middles = (np.arange(grid.intervals) + 0.5) / grid.intervals
+    u = np.array([prediction.control(ends[i] + durations[i] * middles) for i in range(grid.phases)])
+    x = np.empty((grid.phases, grid.intervals + 1, s.x.numel()))
+    x[0, 0] = prediction.x0
+    for i in range(grid.phases):
+        if i:
+            x[i, 0] = np.array(resets[grid.jumps[i - 1]](x[i - 1, -1], ocp.p)).reshape(-1)
+        for k in range(grid.intervals):
+            x[i, k + 1] = np.array(step(x[i, k], u[i, k], ocp.p, durations[i] / grid.intervals)[0]).reshape(-1)
+    return Point(durations=durations, u=u, x=x, p=np.array(ocp.p))

@@ -1,0 +1,178 @@
+"""Single shooting: the controls are the only unknowns, an event-detecting integrator does the rest (HMP, Section 6.2).
+
+Where the sequence of collisions changes, and with the Euler scheme wherever a collision passes from one step to the
+next, the objective has kinks or jumps; between them its gradient is exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import casadi as ca
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.errors import OptionError, check_run
+from nosnoc_py.indirect.forward import Forward, Rollout
+from nosnoc_py.indirect.iteration import control_of_guess
+from nosnoc_py.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
+from nosnoc_py.indirect.sweep import SweepFailure
+from nosnoc_py.ocp import OCP
+from nosnoc_py.options import Options
+from nosnoc_py.shooting.event_gradient import EventGradient
+from nosnoc_py.shooting.single_descents import EndedError, Run, gradient_descent, lbfgs
+from nosnoc_py.shooting.single_ipopt import ipopt
+from nosnoc_py.solution import Solution
+from nosnoc_py.status import Status
+
+Array = np.ndarray
+
+NAME = "DirectShooting(form='single')"
+
+
+class SingleShooting(Options):
+    """Descent over piecewise constant controls on exact event times, with exact gradients.
+
+    Parameters
+    ----------
+    steps : int
+        Control intervals; each is one step of the integrator.
+    scheme : {"rk4", "euler"}
+        "euler" is the discretised problem of the paper (HMP, Eqs. 18, 19, 36), where what is left of a step after a
+        collision has the next control; with "rk4" the control is that of the interval throughout.
+    descent : {"lbfgs", "gradient", "ipopt"}
+        L-BFGS with bounds (SciPy), gradient descent with a fixed rate (Section 6.2), IPOPT with an L-BFGS Hessian.
+    relaxation : float
+        alpha: a step of gradient descent is alpha L_uu^-1 dJ/du / dt, that is a rate of alpha N / (2 epsilon) for a
+        cost of epsilon |u|^2 and T = 1.
+    rate : float, optional
+        A step is rate dJ/du instead.
+    max_iterations : int
+    tolerance : float
+        Solved when the L2 norm of H_u = dJ/du / dt is below; with bounds that of u - P(u - H_u).
+    time_limit : float, optional
+        Seconds.
+    """
+
+    steps: int = Field(default=240, ge=1)
+    scheme: Literal["rk4", "euler"] = "rk4"
+    descent: Literal["lbfgs", "gradient", "ipopt"] = "lbfgs"
+    relaxation: float = Field(default=0.01, gt=0)
+    rate: float | None = Field(default=None, gt=0)
+    max_iterations: int = Field(default=3000, ge=0)
+    tolerance: float = Field(default=1e-8, gt=0)
+    time_limit: float | None = Field(default=None, ge=0)
+
+    def solve(
+        self,
+        ocp: OCP,
+        *,
+        guess: Any = None,
+        callback: Callable[[Any], Any] | None = None,
+        time_limit: float | None = None,
+    ) -> Solution:
+        """Descend from the control of a guess: a constant, rows, a function of time, or a trajectory; default zero.
+
+        Raises
+        ------
+        OptionError, ModelError, TranscriptionError
+            For problems and guesses it cannot take.
+        """
+        check_run(callback, time_limit)
+        started = time.monotonic()
+        problem = hybrid_problem(ocp, NAME)
+        self._check(problem)
+        forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
+        limit = min(seconds for seconds in (time_limit, self.time_limit, np.inf) if seconds is not None)
+        run = Run(
+            gradient=EventGradient(forward),
+            label=self.descent,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            callback=callback,
+            deadline=started + limit,
+        )
+        times = np.arange(self.steps) * forward.dt
+        law = control_of_guess(problem, guess)
+        u = problem.controls.project(np.array([law(t) for t in times]).reshape(self.steps, -1))
+        status, message = self._descended(run, u)
+        kept = run.last if status.success else run.best
+        rollout = _at_rest(problem, u) if kept is None else kept.rollout
+        return solution_of(
+            problem,
+            motion_of(forward, rollout, np.nan if kept is None else kept.objective),
+            status=status,
+            message=message,
+            log=run.records,
+            iterations=max(len(run.records) - 1, 0),
+            wall_seconds=time.monotonic() - started,
+            method=repr(self),
+        )
+
+    def _check(self, problem: HybridProblem) -> None:
+        if problem.minimiser.kind in ("length", "separable"):
+            raise OptionError(
+                f"{NAME}: |u| has no derivative at u = 0; write ca.sqrt(ca.sumsqr(u) + delta**2) with a small delta, "
+                "or use ns.MinimumPrinciple(...), which needs none."
+            )
+        if self.descent == "lbfgs" and problem.controls.is_ball:
+            raise OptionError(
+                f"{NAME}: descent='lbfgs' takes bounds on u, not a bound on its length; use descent='gradient' or "
+                "'ipopt'."
+            )
+
+    def _descended(self, run: Run, u: Array) -> tuple[Status, str]:
+        """Run the descent; how it ended."""
+        try:
+            if self.descent == "gradient":
+                return gradient_descent(run, u, _scale(run.problem, self, run.dt))
+            return lbfgs(run, u) if self.descent == "lbfgs" else ipopt(run, u)
+        except EndedError as end:
+            return end.status, end.message
+        except SweepFailure as failure:
+            return failure.status, failure.message
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED, ""
+
+
+def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
+    """What a gradient is multiplied with, (n_u, n_u): the rate, or alpha L_uu^-1 / dt."""
+    if options.rate is not None:
+        return options.rate * np.eye(problem.n_u)
+    curvature = ca.hessian(problem.running_cost, problem.u)[0]
+    values = np.full((problem.n_u, problem.n_u), np.nan)
+    if not ca.depends_on(curvature, ca.vertcat(problem.x, problem.u)):
+        values = np.array(ca.evalf(ca.densify(curvature)))
+    if not np.linalg.eigvalsh(np.nan_to_num(values)).min() > 0:
+        raise OptionError(
+            f"{NAME}: descent='gradient' takes its rate from the curvature of the stage cost in u, which is not "
+            "constant and positive here; give rate=..., or use descent='lbfgs'."
+        )
+    return np.asarray(options.relaxation / dt * np.linalg.inv(values))
+
+
+def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
+    """The phases of a rollout; collisions are nodes."""
+    phases: list[Phase] = []
+    t, x = [0.0], [rollout.x[0]]
+    u: list[Array] = []
+    collisions = list(rollout.collisions)
+    for n in range(len(rollout.x) - 1):
+        control = rollout.u[n]
+        while collisions and collisions[0].step == n:
+            collision = collisions.pop(0)
+            t, x, u = [*t, n * forward.dt + collision.s], [*x, collision.x_before], [*u, control]
+            phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u)))
+            t, x, u = [t[-1]], [collision.x_after], []
+            control = forward.control_after(rollout.u, n)
+        t, x, u = [*t, (n + 1) * forward.dt], [*x, rollout.x[n + 1]], [*u, control]
+    phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u)))
+    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
+
+
+def _at_rest(problem: HybridProblem, u: Array) -> Rollout:
+    """What is shown where not even the first control could be integrated."""
+    return Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())

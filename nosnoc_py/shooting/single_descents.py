@@ -1,0 +1,184 @@
+"""Descents over the controls of single shooting, with a fixed rate and by L-BFGS, and what they report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.sweep import SweepFailure
+from nosnoc_py.shooting.event_gradient import EventGradient, Shot
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Status, asked_to_stop
+
+Array = np.ndarray
+
+# What a line search sees where the integrator fails, in units of the best objective.
+PROHIBITIVE = 1e6
+# A collision is at a node if it is nearer to it than this, in units of a step.
+AT_NODE = 1e-3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShootingState:
+    """What a callback sees after every iteration; `records` has a line for each, `slope` is the L2 norm of H_u."""
+
+    records: tuple[StepRecord, ...]
+    control: Array
+    objective: float
+    slope: float
+    times: tuple[float, ...]
+
+
+class EndedError(Exception):
+    """Takes the reason why a descent ends out of whatever loop it is in."""
+
+    def __init__(self, status: Status, message: str = "") -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One descent: what it evaluates, and what it has seen."""
+
+    gradient: EventGradient
+    label: str
+    tolerance: float
+    max_iterations: int
+    callback: Callable[[Any], Any] | None
+    deadline: float
+    records: list[StepRecord] = field(default_factory=list)
+    last: Shot | None = None
+    best: Shot | None = None
+    clock: float = field(default_factory=time.monotonic)
+
+    @property
+    def problem(self) -> HybridProblem:
+        """What is solved."""
+        return self.gradient.forward.problem
+
+    @property
+    def dt(self) -> float:
+        """Length of the control intervals [s]."""
+        return self.gradient.forward.dt
+
+    def accept(self, shot: Shot) -> float:
+        """Log an iterate, return its slope.
+
+        Raises
+        ------
+        EndedError
+            When it is solved, has no collision, the callback or the clock says so.
+        """
+        if not shot.rollout.collisions:
+            raise EndedError(Status.COLLISION_LOST, "the control leads to no collision")
+        self.last = shot
+        self.best = shot if self.best is None or shot.objective < self.best.objective else self.best
+        slope = self.slope(shot)
+        now = time.monotonic()
+        record = StepRecord(
+            step=len(self.records),
+            label=self.label,
+            sigma=0.0,
+            objective=shot.objective,
+            complementarity=0.0,
+            infeasibility=0.0,
+            iterations=1,
+            wall_seconds=now - self.clock,
+            solver_status="",
+            slope=slope,
+            collisions=self._collisions(shot),
+        )
+        self.records.append(record)
+        self.clock = now
+        if self.callback is not None:
+            self._show(shot, slope)
+        if slope <= self.tolerance:
+            raise EndedError(Status.SOLVED)
+        if now > self.deadline:
+            raise EndedError(Status.TIME_LIMIT)
+        return slope
+
+    def _show(self, shot: Shot, slope: float) -> None:
+        assert self.callback is not None
+        state = ShootingState(
+            records=tuple(self.records),
+            control=shot.rollout.u,
+            objective=shot.objective,
+            slope=slope,
+            times=tuple(at for _, at in self._collisions(shot)),
+        )
+        stopped = asked_to_stop(self.callback, state)
+        if stopped is not None:
+            raise EndedError(stopped)
+
+    def _collisions(self, shot: Shot) -> tuple[tuple[str, float], ...]:
+        return tuple((self.problem.names[c.jump], c.step * self.dt + c.s) for c in shot.rollout.collisions)
+
+    def slope(self, shot: Shot) -> float:
+        """L2 norm of H_u, or of u - P(u - H_u) on a bounded set (Eq. 30)."""
+        u, step = shot.rollout.u, shot.gradient / self.dt
+        return float(np.sqrt(self.dt * ((u - self.problem.controls.project(u - step)) ** 2).sum()))
+
+    def trial(self, u: Array) -> tuple[float, Array]:
+        """J and its gradient for a line search: a wall where the integrator fails."""
+        try:
+            shot = self.gradient(u)
+        except SweepFailure:
+            if self.last is None:
+                raise
+            return PROHIBITIVE * (1.0 + abs(self.last.objective)), np.zeros_like(u)
+        return shot.objective, shot.gradient
+
+
+def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
+    """u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
+    for _ in range(run.max_iterations + 1):
+        shot = run.gradient(u)
+        slope = run.accept(shot)
+        u = run.problem.controls.project(u - shot.gradient @ scale)
+    return Status.ITERATION_LIMIT, f"the slope is {slope:.3e}"
+
+
+def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
+    """SciPy's L-BFGS-B."""
+    from scipy.optimize import Bounds, minimize
+
+    shape, controls = u.shape, run.problem.controls
+    run.accept(run.gradient(u))
+
+    def objective(flat: Array) -> tuple[float, Array]:
+        value, gradient = run.trial(flat.reshape(shape))
+        return value, gradient.ravel()
+
+    def accept(flat: Array) -> None:
+        run.accept(run.gradient(np.array(flat).reshape(shape)))
+
+    found = minimize(
+        objective,
+        u.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(np.tile(controls.lower, len(u)), np.tile(controls.upper, len(u))) if controls.is_box else None,
+        callback=accept,
+        options={"maxiter": run.max_iterations, "maxfun": 20 * run.max_iterations + 20, "ftol": 0, "gtol": 0},
+    )
+    return no_descent(run, found.nit >= run.max_iterations)
+
+
+def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
+    """How a descent ends that is not solved: out of iterations, or at a kink."""
+    assert run.best is not None
+    slope = f"the slope is {run.slope(run.best):.3e}"
+    if exhausted:
+        return Status.ITERATION_LIMIT, slope
+    places = [c.step + c.s / run.dt for c in run.best.rollout.collisions]
+    kinks = [place * run.dt for place in places if abs(place - round(place)) < AT_NODE]
+    kink = "the discrete objective has a kink here, because a collision lies between two control intervals"
+    why = f": {kink} (t = {kinks[0]:.6g} s); form='phases' has none" if kinks else ""
+    return Status.NOT_AN_OPTIMUM, f"the line search finds no descent, and {slope}{why}"
