@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 class Progress:
-    """Show the state of a homotopy (one line per step) or of a simulation (a bar); use it as a callback.
+    """Show the state of a solver (lines about its steps) or of a simulation (a bar); use it as a callback.
 
     As a context manager it also shows that something is going on between the lines; without `with`, it writes plain
     lines only. Nothing is written when the output is not a terminal, unless `force`. Needs the package rich, imported
@@ -66,6 +66,8 @@ class Progress:
             return
         if isinstance(state, SolverState):
             self._homotopy(state)
+        elif isinstance(getattr(state, "records", None), tuple):
+            self._iteration(state)
         elif isinstance(state, SimulatorState | TimeSteppingState):
             self._simulation(state)
 
@@ -112,7 +114,17 @@ class Progress:
         assert self._console is not None
         self._console.print(text, style=style, soft_wrap=True)
 
-    def _homotopy(self, state: SolverState) -> None:
+    def _iteration(self, state: Any) -> None:
+        """A method of many cheap steps: a line every now and then, and one for a step of another kind."""
+        records = state.records
+        another = len(records) > 1 and records[-1].label != records[-2].label
+        if records and (another or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES):
+            self._last_line = time.monotonic()
+            self._homotopy(state)
+        elif records:
+            self.describe(f"{records[-1].label}, {len(records)} steps, objective {records[-1].objective:.6f}")
+
+    def _homotopy(self, state: Any) -> None:
         if not state.records:
             return
         record = state.records[-1]
