@@ -14,6 +14,7 @@ from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.interpolant import RungeKuttaInterpolant
 from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -143,11 +144,6 @@ def solution_of(
         method=method,
         solver=solver,
     )
-
-
-def costate_name(state: str) -> str:
-    """Name of the series that holds the costate of a state."""
-    return f"costate[{state}]"
 
 
 def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[str, Series]:

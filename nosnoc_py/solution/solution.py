@@ -16,6 +16,11 @@ from nosnoc_py.status import Stationarity
 __all__ = ["Residual", "Solution", "StepRecord"]
 
 
+def costate_name(state: str) -> str:
+    """Name of the series that holds the costate of a state."""
+    return f"costate[{state}]"
+
+
 def _empty() -> Array:
     return np.empty(0)
 

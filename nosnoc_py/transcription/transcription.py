@@ -17,6 +17,7 @@ from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
 from nosnoc_py.discretization.guess import Places, fill, trajectory_series
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
+from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
@@ -32,6 +33,7 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.transcription.costates import costates
 from nosnoc_py.transcription.freezing import frozen_guess
 from nosnoc_py.transcription.physical_time import physical_fields
 
@@ -389,7 +391,10 @@ class Transcription:
             )
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
-        return found
+        if self.frozen is not None:
+            return found  # the costates of numerical time are others
+        of_elements = (self.mpcc, self.tableau, representation_of(self.fesd, self.tableau), self.dcs.x_names)
+        return found | costates(*of_elements, state.multipliers.g, h)
 
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))

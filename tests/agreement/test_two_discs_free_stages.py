@@ -15,6 +15,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
+from nosnoc_py.solution.solution import costate_name
 from problems.two_discs import EXPERIMENTS, build
 from problems.two_discs_references import optimum
 
@@ -69,6 +70,29 @@ def test_a_boundary_of_the_control_grid_lies_at_the_collision() -> None:
 def test_the_referee_confirms_it() -> None:
     certificate = ns.certify(problem_of("general"), solved("general", 20))
     assert certificate.verdict is ns.Verdict.CONFIRMED, str(certificate)
+
+
+def test_multipliers_of_the_dynamics_are_the_costates() -> None:
+    """Of the minimum principle, at the same instants of the same phases; they differ by the staircase, h^2."""
+    exact = ns.solve(build("general"), ns.MinimumPrinciple(steps=60, refine=True), guess=[0, 3])
+    time, differences = exact.events[0].time, []
+    for stages in (10, 20):
+        found, worst, largest = solved("general", stages), 0.0, 0.0
+        for name in found.state_names:
+            mine, theirs = found.multipliers[costate_name(name)], exact.series[costate_name(name)]
+            first = int(np.flatnonzero(theirs.t == time)[0]) + 1  # the left limit is the last of the phase before
+            own = found.impacts[0].time
+            before, after = mine.t < own - 1e-9, mine.t > own + 1e-9
+            stretched = mine.t[before] * time / own
+            pairs = [
+                (mine.values[before], np.interp(stretched, theirs.t[:first], theirs.values[:first])),
+                (mine.values[after], np.interp(mine.t[after], theirs.t[first:], theirs.values[first:])),
+            ]
+            worst = max(worst, *(np.abs(a - b).max() for a, b in pairs))
+            largest = max(largest, np.abs(theirs.values).max())
+        differences.append(worst / largest)
+    assert differences[1] < 0.02
+    assert differences[0] / differences[1] > 3.0
 
 
 def test_equal_stages_are_an_order_of_magnitude_worse() -> None:

@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from models import stick_slip, tilted_block
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.indirect.minimum_principle import LABEL, MinimumPrinciple
-from nosnoc_py.indirect.motion import costate_name
+from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs

@@ -1,0 +1,49 @@
+"""Costates of a discretised problem: what the multipliers of its Runge-Kutta equations say about lambda(t)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.discretization.options import Representation
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.solution import Series
+from nosnoc_py.solution.solution import costate_name
+
+# Elements shorter than this, relative to their equal share, only distribute a jump of the costate.
+NO_LENGTH = 1e-6
+
+
+def costates(
+    mpcc: MPCC,
+    tableau: ButcherTableau,
+    representation: Representation,
+    names: Sequence[str],
+    multipliers: np.ndarray,
+    h: np.ndarray,
+) -> dict[str, Series]:
+    """lambda(t) at the Runge-Kutta stages, with the sign of the Hamiltonian lambda'f + L.
+
+    The rows of stage j are S_j - h f(X_j) = 0, S the increments of the element, and the Lagrangian has mu' times them:
+    what multiplies h f(X_j) is -mu_j, where the Hamiltonian has b_j lambda(t_j). With derivatives V_j as unknowns the
+    rows are V_j - f(X_j) = 0, and h is missing. So lambda(t_j) = -mu_j / b_j, or -mu_j / (b_j h), to the order of the
+    method. Stages without a weight and elements without a length say nothing and are left out.
+
+    Parameters
+    ----------
+    multipliers : (n_g,)
+        Of the constraints of the program.
+    h : (E,)
+        Lengths of the elements [s].
+    """
+    rows = [block.rows for block in mpcc.constraints.blocks("dynamics")]
+    b, c = tableau.b, tableau.c
+    mu = np.array([multipliers[row] for row in rows]).reshape(h.size, c.size, len(names))
+    told = np.abs(b) > 0.0
+    kept = h > NO_LENGTH * h.sum() / h.size
+    weights = b[told][None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])
+    values = (-mu[kept][:, told] / weights).reshape(-1, len(names))
+    t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c[told])[kept].ravel()
+    return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
