@@ -6,7 +6,7 @@ their rates, located to rounding, and followed by the rest of their step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
+from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.status import Status
@@ -214,6 +215,52 @@ class Forward:
             raise SweepFailure(
                 Status.SIMULTANEOUS, f"{name!r} and {', '.join(map(repr, also))} are hit at once at t = {t:.6g}"
             )
+
+
+def motion_of(
+    forward: Forward,
+    rollout: Rollout,
+    objective: float,
+    costate: Array | None = None,
+    limits: Sequence[tuple[Array, Array]] = (),
+) -> Motion:
+    """The phases of a rollout, with collisions as nodes.
+
+    Parameters
+    ----------
+    costate : (N + 1, n_x), optional
+        At the nodes of the grid.
+    limits : one pair of (n_x,) per collision
+        Costates before and after it; with `costate` only.
+    """
+    dt, known = forward.dt, costate is not None
+    nodes = np.zeros_like(rollout.x) if costate is None else costate
+    phases: list[Phase] = []
+    t, x, u, after = [0.0], [rollout.x[0]], list[Array](), [nodes[0]]
+    pending = list(
+        zip(rollout.collisions, limits if known else [(nodes[0],) * 2] * len(rollout.collisions), strict=True)
+    )
+
+    def close() -> None:
+        phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u), costate=np.array(after) if known else None))
+
+    for n in range(forward.steps):
+        control = rollout.u[n]
+        while pending and pending[0][0].step == n:
+            collision, (left, right) = pending.pop(0)
+            t.append(n * dt + collision.s)
+            x.append(collision.x_before)
+            u.append(control)
+            after.append(left)
+            close()
+            t, x, u, after = [t[-1]], [collision.x_after], [], [right]
+            control = forward.control_after(rollout.u, n)
+        t.append((n + 1) * dt)
+        x.append(rollout.x[n + 1])
+        u.append(control)
+        after.append(nodes[n + 1])
+    close()
+    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
 
 
 def one_step(flow: ca.Function, x: ca.SX, u: ca.SX, h: ca.SX, scheme: str) -> ca.SX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,8 +46,8 @@ class HybridProblem:
         L(x, u), phi(x).
     controls : ControlSet
         U.
-    minimiser : Minimiser
-        argmin of the Hamiltonian over U (Eq. 12).
+    method : str
+        What errors speak of.
     """
 
     ocp: OCP
@@ -63,7 +64,18 @@ class HybridProblem:
     running_cost: ca.SX
     terminal_cost: ca.SX
     controls: ControlSet
-    minimiser: Minimiser
+    method: str
+
+    @cached_property
+    def minimiser(self) -> Minimiser:
+        """argmin of the Hamiltonian over U (Eq. 12).
+
+        Raises
+        ------
+        OptionError
+            If the Hamiltonian is unbounded on U.
+        """
+        return minimiser(self.x, self.costate, self.u, self.flow, self.running_cost, self.controls, self.method)
 
     @cached_property
     def hamiltonian(self) -> ca.SX:
@@ -103,24 +115,39 @@ def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
         )
     system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
     _check_fits(ocp, method)
-    assert ocp.x0 is not None
     if not system.jumps:
         raise OptionError(f"{method}: the system has no contacts or jumps, so there is no collision to account for.")
-    jumps = system.jumps
-    impulses = ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps])
-    start = ca.substitute([ocp.terminal_cost], [ocp.system.x_initial], [ca.SX(ocp.x0)])[0]
-    found = [system.flow, ca.vertcat(*[jump.guard for jump in jumps]), impulses, ocp.stage_cost, start]
-    found += [jump.reset for jump in jumps]
-    flow, guards, impulses, running, terminal, *resets = ca.substitute(found, [system.p], [ca.SX(ocp.p)])
-    x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
-    every = [flow, guards, impulses, running, terminal, *resets]
-    flow, guards, impulses, running, terminal, *resets = ca.substitute(every, [system.x], [x])
+    assert ocp.x0 is not None
     controls = control_set(ocp, method)
+    made = stated(ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method)
+    made.minimiser  # noqa: B018  an unbounded Hamiltonian is an error at once
+    return made
+
+
+def stated(
+    ocp: OCP,
+    system: HybridSystem,
+    *,
+    x0: Sequence[float] | np.ndarray,
+    horizon: float,
+    p: np.ndarray,
+    controls: ControlSet,
+    method: str,
+) -> HybridProblem:
+    """The problem of an OCP and its hybrid system with numbers for x0 (n_x,), the horizon [s] and p (n_p,)."""
+    jumps, settled = system.jumps, ocp.settled(horizon, p)
+    impulses = ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps])
+    terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
+    found = [system.flow, ca.vertcat(*[jump.guard for jump in jumps]), impulses, ocp.stage_cost, terminal]
+    x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
+    numbers = ca.vertcat(x, ca.SX(np.asarray(p, dtype=float)))
+    found = ca.substitute([*found, *[jump.reset for jump in jumps]], [ca.vertcat(system.x, system.p)], [numbers])
+    flow, guards, impulses, running, terminal, *resets = found
     return HybridProblem(
-        ocp=ocp,
+        ocp=settled,
         system=system,
-        x0=np.array(ocp.x0),
-        horizon=float(ocp.horizon),
+        x0=np.array(x0, dtype=float),
+        horizon=float(horizon),
         x=x,
         u=system.u,
         costate=costate,
@@ -131,7 +158,7 @@ def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
         running_cost=running,
         terminal_cost=terminal,
         controls=controls,
-        minimiser=minimiser(x, costate, system.u, flow, running, controls, method),
+        method=method,
     )
 
 

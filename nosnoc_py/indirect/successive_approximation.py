@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import groupby
 from math import ceil
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Collision, Forward, Rollout, pieces
-from nosnoc_py.indirect.motion import Motion, Phase
+from nosnoc_py.indirect.forward import Collision, Forward, Rollout, motion_of, pieces
+from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.indirect.sweep import Sweep, SweepFailure
 from nosnoc_py.status import Status
@@ -155,32 +156,12 @@ class UniformGrid:
         return buffered(ca.Function("terminal", [p.x], [p.terminal_cost, gradient]))
 
     def _motion(self, rollout: Rollout, costate: Array, objective: float) -> Motion:
-        """The phases of a rollout, with the limits at collisions as nodes."""
-        collisions = rollout.collisions
-        t, x, u, lam = [0.0], [rollout.x[0]], [], [costate[0]]
-        phases: list[Phase] = []
-        for n in range(self.steps):
-            here = [c for c in collisions if c.step == n]
-            inner = self._through(costate[n + 1], rollout, here)[:-1][::-1] if here else []
-            control = rollout.u[n]
-            for k, collision in enumerate(here):
-                t.append(n * self.dt + collision.s)
-                x.append(collision.x_before)
-                u.append(control)
-                lam.append(inner[2 * k])
-                phases.append(_phase(t, x, u, lam))
-                t, x, u, lam = [t[-1]], [collision.x_after], [], [inner[2 * k + 1]]
-                control = self.forward.control_after(rollout.u, n)
-            t.append((n + 1) * self.dt)
-            x.append(rollout.x[n + 1])
-            u.append(control)
-            lam.append(costate[n + 1])
-        phases.append(_phase(t, x, u, lam))
-        return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in collisions), objective=objective)
-
-
-def _phase(t: list[float], x: list[Array], u: list[Array], costate: list[Array]) -> Phase:
-    return Phase(t=np.array(t), x=np.array(x), u=np.array(u), costate=np.array(costate))
+        """The phases of a rollout, with the limits of the costate at collisions."""
+        limits: list[tuple[Array, Array]] = []
+        for step, group in groupby(rollout.collisions, key=lambda collision: collision.step):
+            *found, _ = self._through(costate[step + 1], rollout, list(group))
+            limits += [(before, after) for after, before in zip(found[::2], found[1::2], strict=True)][::-1]
+        return motion_of(self.forward, rollout, objective, costate, limits)
 
 
 def costate_jumps(problem: HybridProblem) -> list[ca.Function]:

@@ -16,17 +16,17 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError, check_run
+from nosnoc_py.indirect.control_set import ControlSet
 from nosnoc_py.indirect.iteration import control_of_guess
 from nosnoc_py.indirect.motion import Motion, solution_of
-from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.problem import HybridProblem, stated
 from nosnoc_py.indirect.switching_start import Collisions, predicted
 from nosnoc_py.indirect.switching_validity import invalidity
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
 from nosnoc_py.reformulation.hybrid import hybrid
-from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point
-from nosnoc_py.shooting.phase_system import rk4, stated
+from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point, rk4
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, asked_to_stop
@@ -109,7 +109,7 @@ class PhaseShooting(Options):
         horizon = float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
-        problem = stated(ocp, system, x0, horizon, ocp.p)
+        problem = _stated(ocp, system, x0, horizon, ocp.p)
         law = control_of_guess(problem, guess)
         found = predicted(problem, guess, law, self.sequence, NAME)
 
@@ -126,7 +126,7 @@ class PhaseShooting(Options):
         objective, infeasibility = program.measure(program.packed(point))
         assert prediction.collisions.status is not None
         return solution_of(
-            stated(ocp, system, point.x[0, 0], prediction.horizon, point.p),
+            _stated(ocp, system, point.x[0, 0], prediction.horizon, point.p),
             program.motion(point, objective),
             status=prediction.collisions.status,
             message=f"{prediction.collisions.message}; give sequence=(...), or another guess",
@@ -142,7 +142,7 @@ class PhaseShooting(Options):
         objective, infeasibility = program.measure(result.x)
         motion = program.motion(point, objective)
         horizon = float(point.durations.sum())
-        problem = stated(program.ocp, program.system, point.x[0, 0], horizon, point.p)
+        problem = _stated(program.ocp, program.system, point.x[0, 0], horizon, point.p)
         status, message = self._status(problem, result, motion, infeasibility, self.shortest * program.ocp.horizon)
         record = StepRecord(
             step=0,
@@ -203,6 +203,12 @@ class _Prediction:
     horizon: float
     collisions: Collisions
     control: Callable[[Array], Array]
+
+
+def _stated(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array) -> HybridProblem:
+    """The problem with numbers for what is free; constraints are the program's business."""
+    controls = ControlSet(lower=ocp.u_bounds[0], upper=ocp.u_bounds[1])
+    return stated(ocp, system, x0=x0, horizon=horizon, p=p, controls=controls, method=NAME)
 
 
 def _system(ocp: OCP) -> HybridSystem:

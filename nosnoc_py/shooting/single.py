@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError, check_run
-from nosnoc_py.indirect.forward import Forward, Rollout
+from nosnoc_py.indirect.forward import Forward, Rollout, motion_of
 from nosnoc_py.indirect.iteration import control_of_guess
-from nosnoc_py.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
@@ -152,25 +152,6 @@ def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
             "constant and positive here; give rate=..., or use descent='lbfgs'."
         )
     return np.asarray(options.relaxation / dt * np.linalg.inv(values))
-
-
-def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
-    """The phases of a rollout; collisions are nodes."""
-    phases: list[Phase] = []
-    t, x = [0.0], [rollout.x[0]]
-    u: list[Array] = []
-    collisions = list(rollout.collisions)
-    for n in range(len(rollout.x) - 1):
-        control = rollout.u[n]
-        while collisions and collisions[0].step == n:
-            collision = collisions.pop(0)
-            t, x, u = [*t, n * forward.dt + collision.s], [*x, collision.x_before], [*u, control]
-            phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u)))
-            t, x, u = [t[-1]], [collision.x_after], []
-            control = forward.control_after(rollout.u, n)
-        t, x, u = [*t, (n + 1) * forward.dt], [*x, rollout.x[n + 1]], [*u, control]
-    phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u)))
-    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
 
 
 def _at_rest(problem: HybridProblem, u: Array) -> Rollout:
