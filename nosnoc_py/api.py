@@ -76,6 +76,12 @@ def solve(
             )
         check_run(callback, time_limit)
         return method.solve(ocp, guess=guess, callback=callback, time_limit=time_limit)
+    if not isinstance(method, FESD | TimeFreezing):
+        given = method.__name__ if isinstance(method, type) else type(method).__name__
+        raise OptionError(
+            "method: expected one made by ns.FESDJ(...), ns.FESD(...), ns.TimeFreezing(...), ns.MinimumPrinciple(...), "
+            f"ns.AutonomousSwitching(...) or ns.DirectShooting(...), given {given}."
+        )
     solver = Auto() if solver is None else solver
     if isinstance(solver, MultiStart):
         check_type(method, FESDJ, "method")
@@ -148,6 +154,11 @@ def simulate(
         For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
         another interval, a duration that is not positive.
     """
+    if isinstance(system, HybridSystem):
+        raise OptionError(
+            "system: a HybridSystem is solved (ns.MinimumPrinciple, ns.DirectShooting), not simulated; write mechanics "
+            "as an ns.CLS, which both take."
+        )
     check_type(system, SYSTEMS, "system")
     method = fesd.default_method(system) if method is None else method
     check_type(method, (FESD, TimeFreezing, EventDriven, TimeStepping), "method")

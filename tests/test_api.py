@@ -212,7 +212,10 @@ def test_what_is_reported_as_solved_is_physical(aggregation: str, impulse_form: 
 def test_wrong_objects_are_named_before_any_solve() -> None:
     problem: Any = throw()
     for call, expected in (
-        (lambda: ns.solve(problem, ns.Homotopy()), "method: expected FESD or TimeFreezing, given Homotopy"),  # type: ignore[arg-type]
+        (
+            lambda: ns.solve(problem, ns.Homotopy()),
+            r"method: expected one made by ns.FESDJ\(\.\.\.\), .*given Homotopy",
+        ),  # type: ignore[arg-type]
         (lambda: ns.solve(problem, METHOD, METHOD), "solver: expected Strategy, given FESDJ; .*ns.Auto"),  # type: ignore[arg-type]
         (lambda: ns.solve(problem.system, METHOD), "ocp: expected OCP, given CLS"),
         (
@@ -265,3 +268,31 @@ def test_bodies_do_not_pass_through_each_other() -> None:
     # between the pegs there and back at 8 m/s
     travelled = 8.0 - 0.4 - 9 * 0.8
     assert fine.final_state[0] == pytest.approx(-0.9 + travelled, abs=1e-9)
+
+
+def test_solve_and_simulate_say_what_they_take() -> None:
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    floor = ns.StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))
+    ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[floor])
+    ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2)
+    for wrong in (3, ns.FESDJ, ns.Homotopy()):
+        with pytest.raises(ns.OptionError, match=r"expected one made by ns.FESDJ.*ns.DirectShooting.*given"):
+            ns.solve(ocp, wrong)
+    with pytest.raises(ns.OptionError, match=r"no finite elements for a HybridSystem; use ns.MinimumPrinciple"):
+        ns.solve(ocp, ns.FESD())
+    with pytest.raises(ns.OptionError, match=r"solved .*, not simulated"):
+        ns.simulate(ball, x0=[1, 0], duration=1.0)
+    with pytest.raises(ns.OptionError, match="MinimumPrinciple solves by itself"):
+        ns.solve(ocp, ns.MinimumPrinciple(), ns.Homotopy())
+    with pytest.raises(ns.OptionError, match="callback"):
+        ns.solve(ocp, ns.MinimumPrinciple(), callback=3)
+
+
+def test_a_hybrid_system_is_solved_by_the_minimum_principle_by_default() -> None:
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    floor = ns.StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))
+    ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 2), jumps=[floor])
+    ocp = ns.OCP(ball, horizon=1.5, x0=[1, 0], stage_cost=u**2, terminal_cost=(x[0] - 1) ** 2)
+    found = ns.solve(ocp, time_limit=0.5)
+    assert "MinimumPrinciple" in found.method
+    assert found.events[0].v_after == pytest.approx(-0.5 * found.events[0].v_before)
