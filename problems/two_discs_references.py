@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from problems.multi_phase import IPOPT, QUIET, gauss, vector
 from problems.two_discs import HORIZON, RADII, Experiment, data
 
 Array = NDArray[np.float64]
@@ -38,10 +38,7 @@ Law = Callable[[Array], Array]
 REACH = sum(RADII)  # distance of the centres at the collision [m]
 ABSCISSAE = 40  # of Gauss quadrature in one phase: exact to rounding
 NEWTON = 50  # steps; from where they start five are enough
-SHORTEST = 0.01  # phase, as a share of the horizon; without a bound IPOPT sometimes runs to negative lengths
 START_TIMES, START_ANGLES = (0.3, 0.5, 0.7), tuple(np.linspace(0.0, 2.0 * np.pi, 9)[:-1])  # of the length
-QUIET: dict[str, Any] = {"print_time": False, "error_on_fail": False}
-IPOPT: dict[str, Any] = {"print_level": 0, "sb": "yes", "bound_relax_factor": 0.0, "max_iter": 500}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,7 +118,7 @@ class Optimum:
 
     def _driven(self, t: Array) -> Array:
         """Before the collision: v_1 = int u / m_1, q_1 = q_1(0) + int (t - r) u(r) / m_1 dr."""
-        nodes, weights = _gauss(ABSCISSAE)
+        nodes, weights = gauss(ABSCISSAE)
         past = np.multiply.outer(t, nodes)
         u = self.law(past.ravel()).reshape(*past.shape, 2) / self.masses[0]
         velocity = t[:, None] * np.einsum("k,nkj->nj", weights, u)
@@ -225,7 +222,7 @@ class _Reduced:
         s, n, rho = z[0], ca.vertcat(ca.cos(z[1]), ca.sin(z[1])), z[2:]
         bound = self.experiment.bound or np.inf
         v, d = ca.SX(2, 1), ca.SX(2, 1)
-        for node, weight in zip(*_gauss(ABSCISSAE), strict=True):
+        for node, weight in zip(*gauss(ABSCISSAE), strict=True):
             left = s * (1.0 - node)
             ahead = n + left * rho
             push = s * weight * bound / self.masses[0] * ahead / ca.norm_2(ahead)
@@ -239,7 +236,7 @@ class _Reduced:
 
 
 def _energy(reduced: _Reduced, z: Array) -> Optimum:
-    _, _, cost, v, n, d = (_vector(value) for value in reduced.energy()(z))
+    _, _, cost, v, n, d = (vector(value) for value in reduced.energy()(z))
     s, mass = z[0], reduced.masses[0]
     first, slope = mass * (6.0 * d / s**2 - 2.0 * v / s), mass * (6.0 * v / s**2 - 12.0 * d / s**3)
 
@@ -259,7 +256,7 @@ def _lengths(reduced: _Reduced) -> list[Optimum]:
     for s, angle in product(START_TIMES, START_ANGLES):
         near = solver(x0=[s, angle, 0.0, 0.0], **limits)
         if solver.stats()["success"]:
-            z = _newton(system, np.append(_vector(near["x"]), _vector(near["lam_g"])))
+            z = _newton(system, np.append(vector(near["x"]), vector(near["lam_g"])))
             if float(ca.norm_inf(system(z)[0])) < 1e-9:
                 one = _length(reduced, z, system)
                 found.setdefault(round(one.objective, 9), one)
@@ -267,7 +264,7 @@ def _lengths(reduced: _Reduced) -> list[Optimum]:
 
 
 def _length(reduced: _Reduced, z: Array, system: ca.Function) -> Optimum:
-    _, _, cost, v, n, weight = (_vector(value) for value in system(z))
+    _, _, cost, v, n, weight = (vector(value) for value in system(z))
     s, rho, bound = z[0], z[2:4], reduced.experiment.bound or np.inf
 
     def ahead(t: Array) -> Array:
@@ -328,15 +325,11 @@ def _newton(function: ca.Function, z: Array) -> Array:
     """Solve gradient = 0 for a function that returns gradient and Hessian first."""
     for _ in range(NEWTON):
         gradient, hessian = function(z)[:2]
-        step = np.linalg.solve(np.array(hessian), _vector(gradient))
+        step = np.linalg.solve(np.array(hessian), vector(gradient))
         z = z - step
         if np.max(np.abs(step)) < 1e-14:
             break
     return z
-
-
-def _vector(value: Any) -> Array:
-    return np.array(value, dtype=float).ravel()
 
 
 # Distance of controls ------------------------------------------------------------------------------------------------
@@ -364,228 +357,3 @@ def semi_norm(error: ArrayLike, t: ArrayLike, times: Sequence[float], omega: flo
     apart = np.abs(t[:, None] - np.asarray(times, dtype=float)).min(axis=1, initial=np.inf) > omega
     total = step * np.sum(error[apart] ** 2)
     return float(np.sqrt(total / (step * t.size - 2.0 * len(times) * omega)))
-
-
-# A phase per collision -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MultiPhase:
-    """A solution of the program with a phase per collision.
-
-    Attributes
-    ----------
-    success : bool
-        What IPOPT says.
-    objective : float
-    times : (M,)
-        Of the collisions [s].
-    approach : (M,)
-        Speeds -n'v with which their gaps close [m/s]; not demanded to be positive.
-    t, control : (nodes,), (nodes, n_u)
-        Control at the nodes of all phases.
-    final_state : (n_x,)
-    """
-
-    success: bool
-    objective: float
-    times: Array
-    approach: Array
-    t: Array
-    control: Array
-    final_state: Array
-
-
-def multi_phase(
-    ocp: ns.OCP,
-    sequence: Sequence[str],
-    times: Sequence[float],
-    control: Law,
-    *,
-    coasting: Sequence[int] = (),
-    degree: int = 8,
-) -> MultiPhase:
-    """Solve an OCP with a prescribed sequence of frictionless collisions, by IPOPT.
-
-    Every phase is one step of Gauss collocation with its length as an unknown; at its end the gap of the next contact
-    is zero, and q(+) = q, v(+) = v - (1 + e) M^-1 n (n'v) / (n' M^-1 n) begins the next. Costs are integrated by the
-    same Gauss quadrature, so linear controls and quadratic costs are exact. Path constraints hold at the nodes.
-
-    Parameters
-    ----------
-    ocp : OCP
-        Of a `CLS` without parameters, with a fixed horizon and x0, no bounds and no terminal constraints.
-    sequence : sequence of M names
-        Contacts in the order of the collisions.
-    times, control : (M,), function (n,) -> (n, n_u)
-        The guess: times of the collisions [s], and the control. The states follow from them.
-    coasting : sequence of int
-        Phases in which the control is zero, where |u| has no derivative.
-    degree : int
-        Nodes per phase.
-    """
-    pieces = _Pieces.of(ocp, sequence)
-    phases, touching, speeds = _phases(pieces, ocp, degree, coasting)
-    guess = _guess(pieces, ocp, times, control, degree, coasting)
-    lengths = [phase.unknowns[0] for phase in phases]
-    equations = ca.vertcat(*[phase.equations for phase in phases], *touching, sum(lengths) - ocp.horizon)
-    paths = ca.vertcat(*[phase.paths for phase in phases])
-    objective = sum(phase.cost for phase in phases) + pieces.terminal(phases[-1].end)
-    unknowns = ca.vertcat(*[phase.unknowns for phase in phases])
-    options = {**QUIET, "ipopt": {**IPOPT, "tol": 1e-12, "mu_init": 1e-3}}  # the guess is good: not back to the middle
-    program = {"x": unknowns, "f": objective, "g": ca.vertcat(equations, paths)}
-    solver = ca.nlpsol("multi_phase", "ipopt", program, options)
-    lower, upper = pieces.limits(degree, len(phases))
-    zero = np.zeros(equations.numel())
-    shortest = SHORTEST * ocp.horizon
-    least = np.concatenate([np.append(shortest, np.full(values.size - 1, -np.inf)) for values in guess])
-    limits = {"lbx": least, "lbg": np.append(zero, lower), "ubg": np.append(zero, upper)}
-    found = solver(x0=np.concatenate(guess), **limits)
-    control_nodes = ca.vertcat(*[phase.control.T for phase in phases])
-    outputs = [ca.vertcat(*lengths), ca.vertcat(*speeds), control_nodes, phases[-1].end]
-    spans, approach, u, final = ca.Function("read", [unknowns], outputs)(found["x"])
-    edges = np.append(0.0, np.cumsum(_vector(spans)))
-    t = edges[:-1, None] + np.diff(edges)[:, None] * _gauss(degree)[0]
-    return MultiPhase(
-        success=bool(solver.stats()["success"]),
-        objective=float(found["f"]),
-        times=edges[1:-1],
-        approach=_vector(approach),
-        t=t.ravel(),
-        control=np.array(u),
-        final_state=_vector(final),
-    )
-
-
-def _phases(
-    pieces: _Pieces, ocp: ns.OCP, degree: int, coasting: Sequence[int]
-) -> tuple[list[_Phase], list[Any], list[Any]]:
-    """All phases, one after the other; the gap and the speed of the collision at the end of each but the last."""
-    x, phases, touching, speeds = ca.SX(ca.DM(ocp.x0)), [], [], []
-    for k in range(len(pieces.collisions) + 1):
-        phases.append(_Phase.of(pieces, x, degree, coasts=k in coasting))
-        if k < len(pieces.collisions):
-            gap, x, speed = pieces.collisions[k](phases[-1].end)
-            touching.append(gap)
-            speeds.append(speed)
-    return phases, touching, speeds
-
-
-def _guess(
-    pieces: _Pieces, ocp: ns.OCP, times: Sequence[float], control: Law, degree: int, coasting: Sequence[int]
-) -> list[Array]:
-    """Values for the unknowns of every phase: the motion under the control, with the collisions at their times."""
-    x, guess = np.array(ocp.x0), []
-    for k, (begin, end) in enumerate(pairwise([0.0, *times, ocp.horizon])):
-        law = (lambda t: 0.0 * control(t)) if k in coasting else control
-        values, x = _rollout(pieces, x, law, begin, end, degree)
-        guess.append(values)
-        if k < len(pieces.collisions):
-            x = _vector(pieces.collisions[k](x)[1])
-    return guess
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Pieces:
-    """An OCP as functions: x, u -> (x', L); x, u -> path constraints; x -> terminal cost; x -> (gap, x(+), speed)."""
-
-    flow: ca.Function
-    path: ca.Function
-    terminal: ca.Function
-    collisions: tuple[ca.Function, ...]
-    bounds: tuple[Array, Array]
-
-    @classmethod
-    def of(cls, ocp: ns.OCP, sequence: Sequence[str]) -> _Pieces:
-        system, constraints = ocp.system, ocp.path_constraints
-        x, u = system.x, system.u
-        rate = ca.vertcat(system.v, ca.solve(system.mass_matrix, system.force))
-        contacts = {contact.name: contact for contact in system.contacts}
-        return cls(
-            flow=ca.Function("flow", [x, u], [rate, ocp.stage_cost]),
-            path=ca.Function("path", [x, u], [ca.vertcat(*[one.expression for one in constraints])]),
-            terminal=ca.Function("terminal", [x], [ocp.terminal_cost]),
-            collisions=tuple(_collision(system, contacts[name]) for name in sequence),
-            bounds=(
-                np.concatenate([[], *[one.lower for one in constraints]]),
-                np.concatenate([[], *[one.upper for one in constraints]]),
-            ),
-        )
-
-    def limits(self, degree: int, phases: int) -> tuple[Array, Array]:
-        """Bounds of the path constraints at all nodes of all phases."""
-        lower, upper = (np.tile(bound, degree * phases) for bound in self.bounds)
-        return lower, upper
-
-
-def _collision(system: ns.CLS, contact: ns.Contact) -> ca.Function:
-    normal = system.normal(contact)
-    response, rate = ca.solve(system.mass_matrix, normal), ca.dot(normal, system.v)
-    after = system.v - (1.0 + contact.restitution) * response * rate / ca.dot(normal, response)
-    return ca.Function("collision", [system.x], [contact.gap, ca.vertcat(system.q, after), -rate])
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Phase:
-    """One step of Gauss collocation: unknowns (length, states at the nodes, controls at the nodes), and what they make.
-
-    The control of a phase without is a constant of the program; its unknowns are then zero by the equations.
-    """
-
-    unknowns: Any
-    control: Any
-    equations: Any
-    paths: Any
-    cost: Any
-    end: Any
-
-    @classmethod
-    def of(cls, pieces: _Pieces, start: Any, degree: int, *, coasts: bool) -> _Phase:
-        h, x, u = ca.SX.sym("h"), ca.SX.sym("x", start.numel(), degree), ca.SX.sym("u", pieces.flow.size1_in(1), degree)
-        applied = ca.SX(ca.DM.zeros(*u.shape)) if coasts else u
-        nodes, weights = _gauss(degree)
-        values = [pieces.flow(x[:, i], applied[:, i]) for i in range(degree)]
-        rates, costs = ca.horzcat(*[value[0] for value in values]), ca.horzcat(*[value[1] for value in values])
-        residual = x - ca.repmat(start, 1, degree) - h * rates @ ca.DM(_gauss_matrix(nodes)).T
-        paths = [pieces.path(x[:, i], applied[:, i]) for i in range(degree)]
-        return cls(
-            unknowns=ca.vertcat(h, ca.vec(x), ca.vec(u)),
-            control=applied,
-            equations=ca.vertcat(ca.vec(residual), *([ca.vec(u)] if coasts else [])),
-            paths=ca.vertcat(*paths),
-            cost=h * costs @ ca.DM(weights),
-            end=start + h * rates @ ca.DM(weights),
-        )
-
-
-def _rollout(pieces: _Pieces, x: Array, control: Law, begin: float, end: float, degree: int) -> tuple[Array, Array]:
-    """Values for the unknowns of a phase, and where it ends, by the classical Runge-Kutta method between the nodes."""
-    t = begin + (end - begin) * np.concatenate([[0.0], _gauss(degree)[0], [1.0]])
-    states = []
-    for now, later in pairwise(t):
-        step, middle = later - now, (now + later) / 2.0
-        first, half, last = control(np.array([now, middle, later]))
-        k_1 = _vector(pieces.flow(x, first)[0])
-        k_2 = _vector(pieces.flow(x + step / 2.0 * k_1, half)[0])
-        k_3 = _vector(pieces.flow(x + step / 2.0 * k_2, half)[0])
-        k_4 = _vector(pieces.flow(x + step * k_3, last)[0])
-        x = x + step / 6.0 * (k_1 + 2.0 * k_2 + 2.0 * k_3 + k_4)
-        states.append(x)
-    values = np.concatenate([np.ravel(states[:-1]), np.ravel(control(t[1:-1]))])
-    return np.append(end - begin, values), x
-
-
-def _gauss(number: int) -> tuple[Array, Array]:
-    """Nodes and weights of Gauss quadrature on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(number)
-    return np.asarray((nodes + 1.0) / 2.0), np.asarray(weights / 2.0)
-
-
-def _gauss_matrix(nodes: Array) -> Array:
-    """Row i: weights with which values at the nodes give the integral from 0 to node i, by Legendre polynomials."""
-    legendre = np.polynomial.legendre
-    values = legendre.legvander(2.0 * nodes - 1.0, nodes.size - 1)
-    integrals = [
-        legendre.legval(2.0 * nodes - 1.0, legendre.legint(row, lbnd=-1.0)) / 2.0 for row in np.eye(nodes.size)
-    ]
-    return np.asarray(np.linalg.solve(values.T, np.array(integrals)).T)

@@ -17,7 +17,8 @@ from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
-from problems.two_discs_references import multi_phase, optimum
+from problems.multi_phase import multi_phase
+from problems.two_discs_references import optimum
 
 ALL = list(two_discs.EXPERIMENTS)
 REFINED = MinimumPrinciple(steps=60, refine=True)
