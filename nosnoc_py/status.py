@@ -26,6 +26,8 @@ class Status(Enum):
     ZENO = "too many impacts"
     COLLISION_LOST = "collision lost"
     SIMULTANEOUS = "simultaneous collisions"
+    SEQUENCE_LOST = "sequence of collisions undecided"
+    NO_DESCENT = "no further descent"
     NOT_AN_OPTIMUM = "not an optimum"
 
     @property
@@ -92,6 +94,15 @@ _REMEDIES = {
     Status.SIMULTANEOUS: (
         "Several guards are reached at once, and the minimum principle is for isolated collisions: start from another "
         "control, or use ns.FESDJ, which takes several contacts at once."
+    ),
+    Status.SEQUENCE_LOST: (
+        "Iterates jump between sequences of collisions: use a smaller relaxation, no acceleration, grid='uniform', or "
+        "another start."
+    ),
+    Status.NO_DESCENT: (
+        "The iteration makes no progress any more, before the conditions of an optimum are met (the message says how "
+        "far it is): start from another guess, or use a method that is exact at collisions, ns.MinimumPrinciple or "
+        "ns.DirectShooting(form='phases')."
     ),
     Status.NOT_AN_OPTIMUM: (
         "What was found satisfies equations but is no valid optimum (the message says why): start from a better "

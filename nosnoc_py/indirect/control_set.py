@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import casadi as ca
@@ -12,8 +13,8 @@ from nosnoc_py.ocp import OCP, Constraint
 
 Array = np.ndarray
 
-# Two expressions are the same function if they agree at this many random points.
-PROBES = 8
+# Two expressions are the same function if they agree at this many random points of each size.
+PROBES, SIZES = 8, (1e-2, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,6 +42,11 @@ class ControlSet:
     def is_ball(self) -> bool:
         """Whether the length is bounded."""
         return bool(np.isfinite(self.radius))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is any bound."""
+        return self.is_box or self.is_ball
 
     def project(self, u: Array) -> Array:
         """The nearest admissible controls (N, n_u)."""
@@ -83,11 +89,21 @@ def _radius(ocp: OCP, constraint: Constraint, method: str) -> float:
 
 
 def same_function(a: ca.SX, b: ca.SX, *symbols: ca.SX) -> bool:
-    """Whether two expressions agree at random points, which for analytic ones means everywhere."""
-    random = np.random.default_rng(20)
+    """Whether two expressions agree at random points of several sizes; those where they are no numbers do not count."""
     both = ca.Function("both", [*symbols], [a, b])
-    for _ in range(PROBES):
-        left, right = (np.array(value) for value in both(*[random.normal(size=s.shape) for s in symbols]))
-        if not np.allclose(left, right, rtol=1e-11, atol=1e-12):
-            return False
-    return True
+    compared = 0
+    for point in probes(*symbols):
+        left, right = (np.array(value) for value in both(*point))
+        if np.isfinite(left).all() and np.isfinite(right).all():
+            compared += 1
+            if not np.allclose(left, right, rtol=1e-11, atol=1e-12 * (1.0 + np.abs(left).max(initial=0.0))):
+                return False
+    return compared > 0
+
+
+def probes(*symbols: ca.SX) -> Iterator[list[Array]]:
+    """Random values of symbols, of several sizes: what holds at all of them is taken to hold everywhere."""
+    random = np.random.default_rng(20)
+    for size in SIZES:
+        for _ in range(PROBES):
+            yield [size * random.normal(size=s.shape) for s in symbols]

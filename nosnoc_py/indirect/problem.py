@@ -11,7 +11,8 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.indirect.control_set import ControlSet, control_set
-from nosnoc_py.indirect.minimiser import Minimiser, minimiser
+from nosnoc_py.indirect.minimiser import Minimiser
+from nosnoc_py.indirect.minimiser_forms import minimiser
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.systems.cls import CLS
