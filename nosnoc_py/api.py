@@ -27,7 +27,7 @@ from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.hybrid import HybridSystem
-from nosnoc_py.transcription import transcribe
+from nosnoc_py.transcription import check_elements, transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
 
@@ -82,6 +82,7 @@ def solve(
             "method: expected one made by ns.FESDJ(...), ns.FESD(...), ns.TimeFreezing(...), ns.MinimumPrinciple(...), "
             f"ns.AutonomousSwitching(...) or ns.DirectShooting(...), given {given}."
         )
+    check_elements(ocp.system)
     solver = Auto() if solver is None else solver
     if isinstance(solver, MultiStart):
         check_type(method, FESDJ, "method")

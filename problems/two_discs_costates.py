@@ -1,6 +1,6 @@
 """The costate of the minimum principle beside the multipliers of FESD-J, at the same nodes.
 
-A solution by finite elements has -mu_j / b_j among its multipliers, mu_j those of the Runge-Kutta equations of stage j:
+A solution by finite elements has -mu_j / b_j as its costates, mu_j those of the Runge-Kutta equations of stage j:
 the costate at that stage, which needs neither a scale nor a change of sign. What is left between both comes from
 controls that are constant in stages; they are of free length here, so that a boundary may lie at the collision.
 """
@@ -101,7 +101,7 @@ def compare(experiment: str, stages: int = STAGES) -> Costates:
     ocp = build(experiment)
     indirect = CONTENDERS[REFINED].solve(experiment)
     direct = ns.solve(ocp, FREE.replace(control_stages=stages), WARM, guess=motion(experiment))
-    named = [direct.multipliers[costate_name(name)] for name in direct.state_names]
+    named = [direct.series[costate_name(name)] for name in direct.state_names]
     t, values = named[0].t, np.column_stack([one.values for one in named])
     times, exact = (np.array([event.time for event in found.impacts]) for found in (direct, indirect))
     phase = np.searchsorted(times + AT_ONCE, t)

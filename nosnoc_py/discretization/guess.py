@@ -80,11 +80,16 @@ class Places:
 
 
 def _moved(ends: np.ndarray, times: Sequence[float]) -> np.ndarray:
-    """Boundaries of control stages with events on the nearest ones; those in between keep their proportions."""
-    nearest = {int(np.clip(np.argmin(np.abs(ends - t)), 1, ends.size - 2)): t for t in times if ends.size > 2}
-    fixed = {0: float(ends[0]), **dict(sorted(nearest.items())), ends.size - 1: float(ends[-1])}
-    if not (np.diff(list(fixed.values())) > 0).all():
-        return ends
+    """Boundaries of control stages with events on near ones, in order; those in between keep their proportions."""
+    last = ends.size - 1
+    fixed = {0: float(ends[0])}
+    for k, t in enumerate(inner := sorted(t for t in times if ends[0] < t < ends[-1])):
+        nearest = int(np.argmin(np.abs(ends - t)))
+        index = int(np.clip(nearest, max(fixed) + 1, last - (len(inner) - k)))
+        if index <= max(fixed):
+            return ends  # more events than boundaries
+        fixed[index] = t
+    fixed[last] = float(ends[-1])
     return np.interp(np.arange(ends.size), list(fixed), list(fixed.values()))
 
 

@@ -1,6 +1,20 @@
 """OCP + method -> Transcription: every intermediate as a value, and the way back to a `Solution`."""
 
-from nosnoc_py.transcription.transcribe import gap_rate_of, rest_velocity_of, transcribe, transcribe_step
+from nosnoc_py.transcription.transcribe import (
+    check_elements,
+    gap_rate_of,
+    rest_velocity_of,
+    transcribe,
+    transcribe_step,
+)
 from nosnoc_py.transcription.transcription import Method, Transcription
 
-__all__ = ["Method", "Transcription", "gap_rate_of", "rest_velocity_of", "transcribe", "transcribe_step"]
+__all__ = [
+    "Method",
+    "Transcription",
+    "check_elements",
+    "gap_rate_of",
+    "rest_velocity_of",
+    "transcribe",
+    "transcribe_step",
+]

@@ -28,8 +28,9 @@ def costates(
 
     The rows of stage j are S_j - h f(X_j) = 0, S the increments of the element, and the Lagrangian has mu' times them:
     what multiplies h f(X_j) is -mu_j, where the Hamiltonian has b_j lambda(t_j). With derivatives V_j as unknowns the
-    rows are V_j - f(X_j) = 0, and h is missing. So lambda(t_j) = -mu_j / b_j, or -mu_j / (b_j h), to the order of the
-    method. Stages without a weight and elements without a length say nothing and are left out.
+    rows are V_j - f(X_j) = 0, and h is missing. So lambda(t_j) = -mu_j / b_j, or -mu_j / (b_j h), to the order that
+    stages have by themselves (measured on smooth problems: n_s for Radau IIA, n_s + 1 for Gauss-Legendre), which is
+    less than that of the scheme at its nodes. Elements without a length say nothing and are left out.
 
     Parameters
     ----------
@@ -41,9 +42,8 @@ def costates(
     rows = [block.rows for block in mpcc.constraints.blocks("dynamics")]
     b, c = tableau.b, tableau.c
     mu = np.array([multipliers[row] for row in rows]).reshape(h.size, c.size, len(names))
-    told = np.abs(b) > 0.0
     kept = h > NO_LENGTH * h.sum() / h.size
-    weights = b[told][None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])
-    values = (-mu[kept][:, told] / weights).reshape(-1, len(names))
-    t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c[told])[kept].ravel()
+    weights = b[None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])
+    values = (-mu[kept] / weights).reshape(-1, len(names))
+    t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c)[kept].ravel()
     return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}

@@ -44,12 +44,17 @@ def transcribe(ocp: OCP, method: Method) -> Transcription:
     """
     check_type(ocp, OCP, "ocp")
     check_type(method, METHODS, "method")
-    if not isinstance(ocp.system, SYSTEMS):
+    check_elements(ocp.system)
+    return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
+
+
+def check_elements(system: Any) -> None:
+    """Raise `OptionError` for a system that has no finite elements."""
+    if not isinstance(system, SYSTEMS):
         raise OptionError(
-            f"method: there are no finite elements for a {type(ocp.system).__name__}; use ns.MinimumPrinciple(...) or "
+            f"method: there are no finite elements for a {type(system).__name__}; use ns.MinimumPrinciple(...) or "
             "ns.DirectShooting(form='phases'), or write the system as an ns.CLS."
         )
-    return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
 def transcribe_step(system: Any, method: Method) -> Transcription:

@@ -297,6 +297,7 @@ class Transcription:
         if self.frozen is not None:
             u = np.hstack([u, self._rows(SPEED, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
+        fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
         notes = (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w))
         return Solution(
             **fields,
@@ -391,10 +392,13 @@ class Transcription:
             )
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
-        if self.frozen is not None:
-            return found  # the costates of numerical time are others
+        return found
+
+    def _costates(self, state: SolverState, h: np.ndarray) -> dict[str, Series]:
+        if state.multipliers is None or self.frozen is not None:
+            return {}  # those of numerical time are others
         of_elements = (self.mpcc, self.tableau, representation_of(self.fesd, self.tableau), self.dcs.x_names)
-        return found | costates(*of_elements, state.multipliers.g, h)
+        return costates(*of_elements, state.multipliers.g, h)
 
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))

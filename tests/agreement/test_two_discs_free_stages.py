@@ -79,7 +79,7 @@ def test_multipliers_of_the_dynamics_are_the_costates() -> None:
     for stages in (10, 20):
         found, worst, largest = solved("general", stages), 0.0, 0.0
         for name in found.state_names:
-            mine, theirs = found.multipliers[costate_name(name)], exact.series[costate_name(name)]
+            mine, theirs = found.series[costate_name(name)], exact.series[costate_name(name)]
             first = int(np.flatnonzero(theirs.t == time)[0]) + 1  # the left limit is the last of the phase before
             own = found.impacts[0].time
             before, after = mine.t < own - 1e-9, mine.t > own + 1e-9

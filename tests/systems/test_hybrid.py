@@ -114,3 +114,12 @@ def test_friction_and_inelastic_contacts_name_the_methods_that_take_them() -> No
         hybrid(build())
     with pytest.raises(OptionError, match="expected CLS"):
         hybrid(ball())  # type: ignore[arg-type]
+
+
+def test_nominal_values_go_with_the_system() -> None:
+    q, v, u = ca.SX.sym("q", 1), ca.SX.sym("v", 1), ca.SX.sym("u")
+    nominal = {"q": [2.0], "v": [30.0], "u": [400.0]}
+    contact = ns.Contact("floor", gap=q, restitution=0.5)
+    system = hybrid(ns.CLS(q=q, v=v, u=u, mass_matrix=[[2.0]], force=[u], contacts=[contact], nominal=nominal))
+    np.testing.assert_array_equal(system.x_nominal, [2.0, 30.0])
+    np.testing.assert_array_equal(system.u_nominal, [400.0])

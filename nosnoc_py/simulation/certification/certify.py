@@ -26,6 +26,7 @@ from nosnoc_py.solution.certificate import Certificate, Finding
 from nosnoc_py.status import Verdict
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
@@ -81,6 +82,11 @@ def certify(
     """
     check_type(ocp, OCP, "ocp")
     check_type(solution, Solution, "solution")
+    if isinstance(ocp.system, HybridSystem):
+        raise OptionError(
+            "certify: the referee simulates contacts and Filippov systems, not the guards and resets of a "
+            "HybridSystem; write mechanics as an ns.CLS, and the solution of its OCP can be certified."
+        )
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
     tolerance = _positive(tolerance, "tolerance")
@@ -180,7 +186,8 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Finding]:
 
 
 def _is_finite(solution: Solution) -> bool:
-    dense = () if solution.interpolant is None else solution.interpolant.to_arrays().values()
+    interpolants = [found for found in (solution.interpolant, solution.control_interpolant) if found is not None]
+    dense = [values for found in interpolants for values in found.to_arrays().values()]
     return all(np.isfinite(values).all() for values in (solution.x, solution.u, solution.x0, solution.p, *dense))
 
 

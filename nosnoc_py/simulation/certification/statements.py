@@ -20,6 +20,8 @@ from nosnoc_py.solution.certificate import Finding
 
 # Statements may be off by this, absolute and relative.
 SAME = 1e-6
+# Where a control that is not constant is looked at, in units of its stages.
+INSIDE = np.array([1e-6, 0.25, 0.5, 0.75, 1 - 1e-6])
 
 
 def statements(ocp: OCP, solution: Solution) -> list[Finding]:
@@ -28,8 +30,10 @@ def statements(ocp: OCP, solution: Solution) -> list[Finding]:
     elements = collocation_of(solution)
     if elements is not None and is_by_collocation(solution):
         made += _objective(ocp, solution, elements)
-        made += _bounds(ocp, solution, elements)
-    return made
+        states = np.concatenate([elements.x, elements.x_right[:, None]], axis=1).reshape(-1, elements.x.shape[2])
+        times = np.column_stack([elements.t, elements.t_left + elements.h]).reshape(-1)
+        return [*made, *_bounds(ocp, solution, times, states)]
+    return [*made, *_bounds(ocp, solution, solution.t, solution.x), *_paths(ocp, solution)]
 
 
 def _ends(solution: Solution) -> Iterator[Finding]:
@@ -81,19 +85,37 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
         yield Finding(time=solution.duration, what=text, size=float(abs(away)))
 
 
-def _bounds(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Finding]:
-    """Bounds and terminal constraints of the OCP at the solution's own stages and ends."""
-    s, n_x = ocp.system, elements.x.shape[2]
-    states = np.concatenate([elements.x, elements.x_right[:, None]], axis=1)
-    times = np.column_stack([elements.t, elements.t_left + elements.h])
-    yield from _first("bound", s.state_names, states.reshape(-1, n_x), ocp.x_bounds, times.reshape(-1))
-    yield from _first("bound", s.control_names, solution.u, ocp.u_bounds, solution.u_grid[:-1])
+def _bounds(ocp: OCP, solution: Solution, t: np.ndarray, x: np.ndarray) -> Iterator[Finding]:
+    """Bounds and terminal constraints of the OCP at states x (n, n_x) at times t, of the control, and at the end."""
+    s = ocp.system
+    yield from _first("bound", s.state_names, x, ocp.x_bounds, t)
+    inner, u = _controls(solution)
+    yield from _first("bound", s.control_names, u, ocp.u_bounds, inner)
     for constraint in ocp.terminal_constraints:
         function = ca.Function("constraint", [s.x, s.x_initial, s.p], [constraint.expression])
         values = np.array(function(solution.x[-1], solution.x0, solution.p)).reshape(1, -1)
         names = [str(constraint.name)] * values.size
         bounds = (constraint.lower, constraint.upper)
         yield from _first("terminal constraint", names, values, bounds, np.array([solution.duration]))
+
+
+def _controls(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """Times inside of the control stages, and the control there; several where it has dense output."""
+    places = np.array([0.5]) if solution.control_interpolant is None else INSIDE
+    t = (solution.u_grid[:-1, None] + np.diff(solution.u_grid)[:, None] * places).reshape(-1)
+    return t, solution.control(t).reshape(t.size, -1) if t.size else solution.u
+
+
+def _paths(ocp: OCP, solution: Solution) -> Iterator[Finding]:
+    """Path constraints where control stages begin, for solutions that are not made of finite elements."""
+    s, t = ocp.system, solution.u_grid[:-1]
+    for constraint in ocp.path_constraints if t.size else ():
+        if ca.depends_on(ca.SX(constraint.expression), s.z):
+            continue
+        function = ca.Function("constraint", [s.x, s.u, s.p], [ca.densify(ca.SX(constraint.expression))])
+        values = np.array(function(solution(t, "+").T, solution.control(t).T, solution.p)).T
+        names = [str(constraint.name)] * values.shape[1]
+        yield from _first("path constraint", names, values, (constraint.lower, constraint.upper), t)
 
 
 def _first(
