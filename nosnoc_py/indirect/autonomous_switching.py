@@ -19,9 +19,10 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.indirect.iteration import Iteration, control_of_guess
 from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
+from nosnoc_py.indirect.switching_control import SATURATED
 from nosnoc_py.indirect.switching_descent import direction, longest, remembered
 from nosnoc_py.indirect.switching_phases import NoArcError, SwitchedPhases, Switchings, Value
-from nosnoc_py.indirect.switching_start import predicted, rolled_out
+from nosnoc_py.indirect.switching_start import moved_by, predicted, rolled_out
 from nosnoc_py.indirect.switching_state import SwitchingState, recorded
 from nosnoc_py.indirect.switching_validity import SHRUNK, invalidity
 from nosnoc_py.ocp import OCP
@@ -31,9 +32,13 @@ from nosnoc_py.status import Status
 Array = np.ndarray
 
 NAME = "AutonomousSwitching"
+# The curvature of the stage cost is judged at the start and at so many random points around it.
+PROBES = 8
 # A step has to achieve this part of what the gradient promises, up to rounding.
 ARMIJO, ROUNDING = 1e-4, 1e-14
 HALVINGS = 40
+# Equal steps of the motion that is shown where there is none with switchings.
+START_STEPS = 400
 
 
 class AutonomousSwitching(Iteration):
@@ -92,7 +97,8 @@ class AutonomousSwitching(Iteration):
 
         start = predicted(problem, guess, control, self.sequence, NAME)
         if start.status is not None:
-            return SwitchingState(problem=problem, status=start.status, message=start.message)
+            motion = moved_by(problem, control, START_STEPS)
+            return SwitchingState(problem=problem, begun=motion, status=start.status, message=start.message)
         return self._begun(problem, start.jumps, start.times, control)
 
     def _begun(
@@ -105,7 +111,8 @@ class AutonomousSwitching(Iteration):
         try:
             return replace(state, value=phases.value(at, state.multipliers, self.weight))
         except NoArcError as none:
-            return replace(state, status=Status.INFEASIBLE, message=str(none))
+            motion = moved_by(problem, control, START_STEPS)
+            return replace(state, begun=motion, status=Status.INFEASIBLE, message=str(none))
 
     def step(self, state: SwitchingState) -> SwitchingState:
         """One step of descent, or of the multipliers when the descent has done enough."""
@@ -130,22 +137,29 @@ class AutonomousSwitching(Iteration):
             there = state.at.moved(flat + length * way)
             found = self._tried(state, there)
             enough = value.total + ARMIJO * length * gradient @ way + ROUNDING * (1 + abs(value.total))
-            if found is not None and found.total <= enough:
+            if isinstance(found, Value) and found.total <= enough:
                 moved = remembered(state.curvature, length * way, found.gradient - gradient)
                 state = replace(state, at=there, value=found, curvature=moved, length=2 * length)
                 return recorded(replace(state, iterations=state.iterations + 1), started, self.descent)
             length /= 2
         if state.curvature is not None and self.descent == "bfgs":  # what it remembers may be wrong: once from scratch
             return replace(state, curvature=None, length=1e-3)
-        return replace(state, status=Status.NOT_AN_OPTIMUM, message="the line search finds no descent")
+        stuck = f"the line search finds no descent, and the gradient is {state.slope:.3e}"
+        assert state.phases is not None
+        saturated = [i for i, arc in enumerate(value.arcs[:-1]) if state.phases.saturated(arc)]
+        if saturated:
+            stuck += f"; phase {saturated[0]}: {SATURATED}"
+        elif isinstance(found, NoArcError):
+            stuck += f"; from here {found}"
+        return replace(state, status=Status.NO_DESCENT, message=stuck)
 
-    def _tried(self, state: SwitchingState, at: Switchings) -> Value | None:
+    def _tried(self, state: SwitchingState, at: Switchings) -> Value | NoArcError:
         assert state.phases is not None
         assert state.value is not None
         try:
             return state.phases.value(at, state.multipliers, self.weight, state.value.arcs)
-        except NoArcError:
-            return None
+        except NoArcError as none:
+            return none
 
     def judged(self, state: SwitchingState) -> tuple[Status | None, str]:
         """Why a state is the last one, with a reason."""
@@ -197,8 +211,12 @@ class AutonomousSwitching(Iteration):
 
 def _check(problem: HybridProblem) -> None:
     """Only minimisers that are continuous can be differentiated along a phase."""
-    curvature = ca.Function("R", [problem.x, problem.u], [ca.hessian(problem.running_cost, problem.u)[0]])
-    values = np.array(ca.DM(curvature(problem.x0, np.full(problem.n_u, 0.37))))
+    curvature = ca.hessian(problem.running_cost, problem.u)[0]
+    function = ca.Function("R", [problem.x, problem.u], [ca.densify(curvature)])
+    random = np.random.default_rng(20)
+    size = 1.0 + np.abs(problem.x0)
+    places = [problem.x0, *(problem.x0 + size * random.normal(size=(PROBES, problem.n_x)))]
+    values = np.array([function(x, np.zeros(problem.n_u)) for x in places])
     if problem.minimiser.kind != "quadratic" or not np.linalg.eigvalsh(values).min() > 0:
         raise OptionError(
             f"{NAME}: the control that minimises the Hamiltonian has to be a continuous closed form: a flow that is "

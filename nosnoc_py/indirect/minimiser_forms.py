@@ -311,7 +311,7 @@ def _quadratic_on_ball(
         x=x,
         costate=costate,
         u=u,
-        control=free * ca.fmin(1, r / ca.fmax(size, 1e-300)),
+        control=projected(free, controls),
         residual=u - projected(u - slope, controls),
         regime=ca.if_else(size > r, 1, 0),
         law=lambda digits: laws[digits],
@@ -321,8 +321,8 @@ def _quadratic_on_ball(
 
 def projected(u: ca.SX, controls: ControlSet) -> ca.SX:
     """The nearest admissible control, as an expression."""
-    if controls.is_ball:
-        return u * ca.fmin(1, controls.radius / ca.fmax(ca.sqrt(ca.sumsqr(u)), 1e-300))
+    if controls.is_ball:  # written so that it has a derivative at u = 0
+        return u * controls.radius / ca.sqrt(ca.fmax(ca.sumsqr(u), controls.radius**2))
     return ca.fmin(ca.fmax(u, ca.DM(controls.lower)), ca.DM(controls.upper))
 
 

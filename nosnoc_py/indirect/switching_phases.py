@@ -18,14 +18,16 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.forward import one_step
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.switching_control import SATURATED, at_bound, optimal_control
 
 Array = np.ndarray
 
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-11
 HALVINGS = 12
-# Nodes of the dense output in each step.
+# Nodes of the dense output in each step, and weights of the mean of a cubic polynomial at these nodes and the start.
 DENSE = np.array([1 / 3, 2 / 3, 1.0])
+MEAN = np.array([1, 3, 3, 1]) / 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,10 +131,9 @@ class SwitchedPhases:
         energy = ca.substitute(problem.hamiltonian, problem.u, self._control)
         self._energy = buffered(ca.Function("energy", [x, costate], [energy]))
 
-    @property
+    @cached_property
     def _control(self) -> ca.SX:
-        assert self.problem.minimiser.control is not None
-        return self.problem.minimiser.control
+        return optimal_control(self.problem)
 
     @cached_property
     def _flow(self) -> ca.Function:
@@ -210,7 +211,23 @@ class SwitchedPhases:
             else:
                 break
             costate, residual, arc = tried.first[self.problem.n_x :], found, tried
-        raise NoArcError(f"phase {i} of {duration:.4g} s has no optimal control that ends where it should")
+        raise self._none(i, arc)
+
+    def _none(self, i: int, arc: Arc) -> NoArcError:
+        """Where the control is at its bound all the way, it does not matter how long the costate is."""
+        none = f"phase {i} of {arc.duration:.4g} s has no optimal control that ends where it should"
+        return NoArcError(f"{none}: {SATURATED}" if self.saturated(arc) else none)
+
+    def saturated(self, arc: Arc) -> bool:
+        """Whether the control is at its bound at all nodes of an arc, so that its end cannot be chosen."""
+        z = self._nodes(arc)
+        return at_bound(self.problem.controls, np.array(self._look.map(len(z))(z.T)[0]).T)
+
+    def _nodes(self, arc: Arc) -> Array:
+        """(x, lambda) at all nodes of an arc."""
+        n = self.problem.n_x
+        nodes = self._integrate(np.append(arc.first, 0.0), np.eye(n, 2 * n, n), arc.duration / self.steps)[0]
+        return np.vstack([arc.first, nodes[:-1].T])
 
     def _shot(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> tuple[Array, Arc]:
         """The residual of the end condition for one first costate."""
@@ -230,13 +247,16 @@ class SwitchedPhases:
     def _completed(self, arc: Arc, i: int, rest: Array) -> Arc:
         """The arc with the costate of what the control does not reach: it moves neither the state nor the control."""
         n, basis = self.problem.n_x, self.bases[i]
-        added = np.linalg.solve(arc.matrix, np.concatenate([np.zeros(basis.shape[1]), rest]))
+        try:
+            added = np.linalg.solve(arc.matrix, np.concatenate([np.zeros(basis.shape[1]), rest]))
+        except np.linalg.LinAlgError:
+            raise self._none(i, arc) from None
         first = arc.first + np.concatenate([np.zeros(n), added])
         last = arc.last + np.concatenate([np.zeros(n), self.rests[i] @ rest])
         return Arc(duration=arc.duration, first=first, last=last, matrix=arc.matrix, cost=arc.cost)
 
     def motion(self, value: Value) -> Motion:
-        """The phases with costates; the control on a step is its mean by the stages of the scheme."""
+        """The phases with costates, and dense output of states and control."""
         begin, phases = 0.0, []
         for arc in value.arcs:
             phases.append(self._phase(arc, begin))
@@ -245,21 +265,23 @@ class SwitchedPhases:
 
     def _phase(self, arc: Arc, begin: float) -> Phase:
         n, h = self.problem.n_x, arc.duration / self.steps
-        nodes = self._integrate(np.concatenate([arc.first, [0.0]]), np.eye(n, 2 * n, n), h)[0]
-        z = np.vstack([arc.first, nodes[:-1].T])
+        z = self._nodes(arc)
         control, rate = (np.array(out).T for out in self._look.map(len(z))(z.T))
-        middle = (z[:-1] + z[1:]) / 2 + h / 8 * (rate[:-1] - rate[1:])
-        inner = np.array(self._look.map(self.steps)(middle.T)[0]).T
-        x, slope, tau = z[:, None, :n], rate[:, None, :n], DENSE[:, None]
-        dense = (1 + 2 * tau) * (1 - tau) ** 2 * x[:-1] + tau**2 * (3 - 2 * tau) * x[1:]
-        dense += h * (tau * (1 - tau) ** 2 * slope[:-1] + tau**2 * (tau - 1) * slope[1:])
+        left, right, tau = z[:-1, None], z[1:, None], DENSE[:, None]
+        dense = (1 + 2 * tau) * (1 - tau) ** 2 * left + tau**2 * (3 - 2 * tau) * right
+        dense += h * (tau * (1 - tau) ** 2 * rate[:-1, None] + tau**2 * (tau - 1) * rate[1:, None])
+        inner = np.array(self._look.map(dense[..., 0].size)(dense.reshape(-1, 2 * n).T)[0]).T
+        u = np.concatenate([control[:-1, None], inner.reshape(self.steps, DENSE.size, -1)], axis=1)
         return Phase(
             t=begin + h * np.arange(self.steps + 1),
             x=z[:, :n],
-            u=(control[:-1] + 4 * inner + control[1:]) / 6,
+            u=np.einsum("j,kji->ki", MEAN, u),
             costate=z[:, n:],
             c=DENSE,
-            x_stages=dense,
+            x_stages=dense[:, :, :n],
+            u_c=DENSE,
+            u_left=u[:, 0],
+            u_stages=u[:, 1:],
         )
 
     @cached_property

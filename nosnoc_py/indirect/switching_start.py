@@ -5,7 +5,7 @@ under a control, and which part of them a control can choose.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -13,7 +13,9 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Forward, one_step
+from nosnoc_py.indirect.boundary_motion import with_cost
+from nosnoc_py.indirect.forward import Forward, Rollout, motion_of, one_step
+from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.solution import Trajectory
@@ -85,7 +87,28 @@ def _collisions(problem: HybridProblem, guess: Any, control: Callable[[float], A
         message = "the control of the guess leads to no collision"
         return Collisions(times=np.empty(0), jumps=(), status=Status.COLLISION_LOST, message=message)
     times = np.array([c.step * forward.dt + c.s for c in found])
+    if times[0] <= 0.0:
+        message = (
+            f"{problem.names[found[0].jump]!r} is hit at t = 0, before a control can act; start after this collision"
+        )
+        return Collisions(times=np.empty(0), jumps=(), status=Status.NOT_AN_OPTIMUM, message=message)
     return Collisions(times=times, jumps=tuple(c.jump for c in found))
+
+
+def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> Motion | None:
+    """The motion of a control that is held on equal steps, with its objective; None if it cannot be integrated."""
+    extended = with_cost(problem)
+    forward = Forward(extended, steps, "rk4", "same")
+    u = np.array([control((n + 0.5) * forward.dt) for n in range(steps)]).reshape(steps, -1)
+    try:
+        rollout = forward(u)
+    except SweepFailure:
+        return None
+    n = problem.n_x
+    collisions = tuple(replace(c, x_before=c.x_before[:n], x_after=c.x_after[:n]) for c in rollout.collisions)
+    terminal = ca.Function("terminal", [problem.x], [problem.terminal_cost])(rollout.x[-1, :n])
+    objective = float(terminal) + float(rollout.x[-1, n])
+    return motion_of(forward, Rollout(x=rollout.x[:, :n], u=u, collisions=collisions), objective)
 
 
 def rolled_out(
@@ -104,7 +127,8 @@ def rolled_out(
         gramian, dt = np.zeros((problem.n_x, problem.n_x)), (time - begin) / steps
         for k in range(steps):
             found, by_x, by_u = step(state, control(begin + (k + 0.5) * dt), dt)
-            gramian, state = by_x @ gramian @ by_x.T + by_u @ by_u.T / dt, found[:, 0]
+            reached = by_u @ by_u.T / dt if dt > 0 else np.zeros_like(gramian)
+            gramian, state = by_x @ gramian @ by_x.T + reached, found[:, 0]
         values, vectors = np.linalg.eigh(gramian)
         ends.append(state)
         bases.append(vectors[:, values > UNREACHED * max(values[-1], 1e-300)])

@@ -43,6 +43,8 @@ class SwitchingState:
     status : Status, optional
         None while there is something left to do.
     message : str
+    begun : Motion, optional
+        That of the control of the guess, where there is no `value`.
     """
 
     problem: HybridProblem
@@ -56,6 +58,7 @@ class SwitchingState:
     records: tuple[StepRecord, ...] = ()
     status: Status | None = None
     message: str = ""
+    begun: Motion | None = None
 
     @property
     def slope(self) -> float:
@@ -68,10 +71,10 @@ class SwitchingState:
         return 0.0 if self.value is None else float(np.abs(self.value.guards).max(initial=0.0))
 
     def motion(self) -> Motion:
-        """The phases, or nothing but the start."""
+        """The phases, or where there are none, what the control of the guess leads to."""
         if self.phases is not None and self.value is not None:
             return self.phases.motion(self.value)
-        return nothing_but_the_start(self.problem)
+        return nothing_but_the_start(self.problem) if self.begun is None else self.begun
 
     def __repr__(self) -> str:
         if self.value is None:

@@ -33,7 +33,7 @@ def invalidity(
     shortest : float
         The lower bound that durations were given [s].
     tolerance : float
-        Of guards, in their units.
+        Of guards, in their units; of rates, times the horizon.
     constrained : bool
         Whether the method kept guards from becoming negative at the nodes: one that is zero there without a collision
         holds the motion back, and another sequence would be better.
@@ -44,7 +44,7 @@ def invalidity(
     look = looker(problem)
     for phase, jump in zip(motion.phases, motion.jumps, strict=False):
         rate = look(phase.x[-1:], phase.u[-1:])[1][jump, 0]
-        if not rate < -tolerance:
+        if not rate * problem.horizon < -tolerance:
             name, when = problem.names[jump], f"at t = {phase.t[-1]:.6g} s"
             return f"{name!r} is reached {when} with the rate {rate:.2g}, which is no approach"
     for phase in motion.phases:

@@ -35,6 +35,7 @@ from nosnoc_py.reformulation.friction import weights
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 SMOOTHING = "smoothing"
@@ -118,14 +119,19 @@ def smooth(system: Described) -> Smoothed:
     Raises
     ------
     OptionError
-        For a projected system, which has no forces or steps that could be made smooth.
+        For a projected or a hybrid system, which have no forces or steps that could be made smooth.
     """
-    check_type(system, (CLS, PSS, Heaviside, PDS), "system")
     if isinstance(system, PDS):
         raise OptionError(
             "smoothing: a projected system (PDS) has no law of its own away from its constraints that could be made "
             "smooth; solve it with ns.FESD(...)."
         )
+    if isinstance(system, HybridSystem):
+        raise OptionError(
+            "smoothing: the jumps of a HybridSystem are maps of its state, and there is no force that could be made "
+            "smooth; solve it with ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases')."
+        )
+    check_type(system, (CLS, PSS, Heaviside), "system")
     if isinstance(system, CLS):
         return _contacts(system)
     if isinstance(system, Heaviside):

@@ -151,8 +151,8 @@ class EventGradient:
             elapsed, begin = elapsed + length, collision.s
             x, u, by_u = collision.x_after, after, np.eye(n_u, n_x + 2 * n_u, n_x + n_u)
         _, here, *slopes = self._piece(x, u, self.forward.dt - begin)
-        state = slopes[0] @ state + slopes[1] @ by_u - np.outer(slopes[2], elapsed)
         cost += (slopes[3] @ state + slopes[4] @ by_u)[0] - slopes[5][0, 0] * elapsed
+        state = slopes[0] @ state + slopes[1] @ by_u - np.outer(slopes[2], elapsed)
         total += float(here[0, 0])
         if self.forward.scheme == "euler":  # Eq. 36 knows nothing of the collision
             total, cost = steps.cost[n], np.concatenate([steps.cost_state[n], steps.cost_control[n], np.zeros(n_u)])

@@ -12,6 +12,7 @@ from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
 from nosnoc_py.mpcc.strategy import Callback
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
+from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.solution import Solution
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def DirectShooting(
     OptionError
         For an unknown form, or an option that it does not have.
     """
-    if form not in FORMS:
+    if not isinstance(form, str) or form not in FORMS:
         raise OptionError(f"DirectShooting: {unknown_name(form, FORMS, 'form')}")
     module, name = FORMS[form]
     made: SmoothedShooting | SingleShooting | PhaseShooting = getattr(import_module(module), name)(**options)
@@ -122,5 +123,4 @@ class SmoothedShooting(Options):
 
         check_type(ocp, OCP, "ocp")
         check_run(callback, time_limit)
-        limits = [seconds for seconds in (time_limit, self.time_limit) if seconds is not None]
-        return solve(self, ocp, guess=guess, callback=callback, time_limit=min(limits, default=None))
+        return solve(self, ocp, guess=guess, callback=callback, time_limit=strictest(time_limit, self.time_limit))

@@ -53,8 +53,8 @@ class PhaseProgram:
     """minimise the cost over durations, controls and states at the ends of all intervals (HMP, Eqs. 2-5).
 
     Every phase has K equal intervals with a constant control. Rows: the integrator joins the states, guards are zero at
-    the ends of their phases and falling there, not negative at all other nodes; the durations add up to the horizon;
-    the constraints of the OCP.
+    the ends of their phases and falling there, not negative at all other nodes (a free x(0) is one); the durations add
+    up to the horizon; the constraints of the OCP.
 
     Parameters
     ----------
@@ -108,6 +108,8 @@ class PhaseProgram:
         look = ca.Function("look", [s.x, s.u, s.p], [guards, rates])
         resets = [ca.Function("reset", [s.x, s.p], [jump.reset]) for jump in s.jumps]
         x, cost = self._start, ca.SX(0)
+        if self.ocp.x0 is None:
+            self._add(look(x, self._u[:, 0], self._p)[0], 0.0, np.inf)
         for i in range(grid.phases):
             for k in range(grid.intervals):
                 n = i * grid.intervals + k
@@ -135,8 +137,12 @@ class PhaseProgram:
 
     def _impose(self, constraint: Constraint, x: ca.SX, u: ca.SX) -> None:
         system = self.ocp.system
-        found = ca.substitute([constraint.expression], [system.x, system.u, system.p], [x, u, self._p])[0]
-        self._add(found, constraint.lower, constraint.upper)
+        rows = ca.vertsplit(ca.densify(ca.vec(constraint.expression)))
+        bounds = (np.broadcast_to(bound, (len(rows),)) for bound in (constraint.lower, constraint.upper))
+        for row, low, high in zip(rows, *bounds, strict=True):
+            expression, low, high = _without_root(row, float(low), float(high))
+            found = ca.substitute([expression], [system.x, system.u, system.p], [x, u, self._p])[0]
+            self._add(found, low, high)
 
     def _end(self) -> None:
         """Horizon, initial and terminal constraints, terminal cost."""
@@ -222,6 +228,15 @@ class PhaseProgram:
             for i in range(grid.phases)
         ]
         return Motion(phases=tuple(phases), jumps=grid.jumps, objective=objective)
+
+
+def _without_root(row: ca.SX, lower: float, upper: float) -> tuple[ca.SX, float, float]:
+    """A bound on a root as one on its square: |u| <= r has no derivative at u = 0, where optimal controls are."""
+    row = row[0]
+    if upper < 0 or row.is_constant() or row.is_symbolic() or row.op() != ca.OP_SQRT:
+        return row, lower, upper
+    scale = 2 * upper if 0 < upper < np.inf else 1.0  # the slope of a length at its bound is one again
+    return row.dep(0) / scale, lower**2 / scale if lower > 0 else -np.inf, upper**2 / scale
 
 
 def rk4(system: HybridSystem, ocp: OCP, substeps: int) -> ca.Function:

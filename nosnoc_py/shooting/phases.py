@@ -26,6 +26,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
 from nosnoc_py.reformulation.hybrid import hybrid
+from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point, rk4
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
@@ -70,7 +71,7 @@ class PhaseShooting(Options):
     max_iterations: int = Field(default=500, ge=0)
     tolerance: float = Field(default=1e-6, gt=0)
     time_limit: float | None = Field(default=None, ge=0)
-    ipopt: dict[str, Any] = Field(default_factory=dict)
+    ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     def solve(
         self,
@@ -91,7 +92,7 @@ class PhaseShooting(Options):
         """
         check_run(callback, time_limit)
         started = time.monotonic()
-        deadline = started + min(limit for limit in (time_limit, self.time_limit, np.inf) if limit is not None)
+        deadline = started + strictest(time_limit, self.time_limit)
         system = _system(ocp)
         prediction = self._predicted(ocp, system, guess)
         if prediction.collisions.status is not None:
@@ -124,12 +125,15 @@ class PhaseShooting(Options):
         program = PhaseProgram(ocp, system, grid, self.shortest * ocp.horizon)
         point = _rolled_out(program, prediction)
         objective, infeasibility = program.measure(program.packed(point))
-        assert prediction.collisions.status is not None
+        status, message = prediction.collisions.status, prediction.collisions.message
+        assert status is not None
+        if status is Status.COLLISION_LOST:
+            message += "; give sequence=(...), or another guess"
         return solution_of(
             _stated(ocp, system, point.x[0, 0], prediction.horizon, point.p),
             program.motion(point, objective),
-            status=prediction.collisions.status,
-            message=f"{prediction.collisions.message}; give sequence=(...), or another guess",
+            status=status,
+            message=message,
             wall_seconds=time.monotonic() - started,
             infeasibility=infeasibility,
             method=repr(self),
@@ -175,14 +179,16 @@ class PhaseShooting(Options):
         word = result.solver_status
         if result.interrupted:
             return Status.INTERRUPTED, word
-        if not np.isfinite(result.x).all() or word == "Invalid_Number_Detected":
+        if not np.isfinite([*result.x, infeasibility]).all() or word == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR, word
         if word == "User_Requested_Stop":
             return Status.TIME_LIMIT, word
         if word == "Maximum_Iterations_Exceeded":
             return Status.ITERATION_LIMIT, word
-        if not result.converged or not infeasibility <= self.tolerance:
-            return Status.INFEASIBLE if infeasibility > self.tolerance else Status.NUMERICAL_ERROR, word
+        if not infeasibility <= self.tolerance:
+            return Status.INFEASIBLE, word
+        if not result.converged:
+            return Status.NO_DESCENT, word
         reason = invalidity(problem, motion, shortest=shortest, tolerance=self.tolerance, constrained=True)
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
 

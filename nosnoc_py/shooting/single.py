@@ -23,6 +23,7 @@ from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options
 from nosnoc_py.shooting.event_gradient import EventGradient
+from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.single_descents import EndedError, Run, gradient_descent, lbfgs
 from nosnoc_py.shooting.single_ipopt import ipopt
 from nosnoc_py.solution import Solution
@@ -86,14 +87,13 @@ class SingleShooting(Options):
         problem = hybrid_problem(ocp, NAME)
         self._check(problem)
         forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
-        limit = min(seconds for seconds in (time_limit, self.time_limit, np.inf) if seconds is not None)
         run = Run(
             gradient=EventGradient(forward),
             label=self.descent,
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             callback=callback,
-            deadline=started + limit,
+            deadline=started + strictest(time_limit, self.time_limit),
         )
         times = np.arange(self.steps) * forward.dt
         law = control_of_guess(problem, guess)

@@ -56,6 +56,7 @@ class Run:
     last: Shot | None = None
     best: Shot | None = None
     clock: float = field(default_factory=time.monotonic)
+    latest: Shot | None = None
 
     @property
     def problem(self) -> HybridProblem:
@@ -67,14 +68,28 @@ class Run:
         """Length of the control intervals [s]."""
         return self.gradient.forward.dt
 
+    def shot(self, u: Array) -> Shot:
+        """What a control (N, n_u) leads to; solvers ask for value, gradient and iterate one after the other.
+
+        Raises
+        ------
+        SweepFailure
+            For what the integrator cannot take.
+        """
+        if self.latest is None or not np.array_equal(self.latest.rollout.u, u):
+            self.latest = self.gradient(u.copy())  # solvers change their arrays in place
+        return self.latest
+
     def accept(self, shot: Shot) -> float:
         """Log an iterate, return its slope.
 
         Raises
         ------
         EndedError
-            When it is solved, has no collision, the callback or the clock says so.
+            When it is solved, has no collision, is no number, the callback or the clock says so.
         """
+        if not np.isfinite([shot.objective, *shot.gradient.ravel()]).all():
+            raise EndedError(Status.NUMERICAL_ERROR, "the objective or its gradient is not finite")
         if not shot.rollout.collisions:
             raise EndedError(Status.COLLISION_LOST, "the control leads to no collision")
         self.last = shot
@@ -128,7 +143,7 @@ class Run:
     def trial(self, u: Array) -> tuple[float, Array]:
         """J and its gradient for a line search: a wall where the integrator fails."""
         try:
-            shot = self.gradient(u)
+            shot = self.shot(u)
         except SweepFailure:
             if self.last is None:
                 raise
@@ -139,7 +154,7 @@ class Run:
 def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
     """u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
     for _ in range(run.max_iterations + 1):
-        shot = run.gradient(u)
+        shot = run.shot(u)
         slope = run.accept(shot)
         u = run.problem.controls.project(u - shot.gradient @ scale)
     return Status.ITERATION_LIMIT, f"the slope is {slope:.3e}"
@@ -150,14 +165,14 @@ def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
     from scipy.optimize import Bounds, minimize
 
     shape, controls = u.shape, run.problem.controls
-    run.accept(run.gradient(u))
+    run.accept(run.shot(u))
 
     def objective(flat: Array) -> tuple[float, Array]:
         value, gradient = run.trial(flat.reshape(shape))
         return value, gradient.ravel()
 
     def accept(flat: Array) -> None:
-        run.accept(run.gradient(np.array(flat).reshape(shape)))
+        run.accept(run.shot(flat.reshape(shape)))
 
     found = minimize(
         objective,
@@ -173,7 +188,8 @@ def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
 
 def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
     """How a descent ends that is not solved: out of iterations, or at a kink."""
-    assert run.best is not None
+    if run.best is None:
+        return Status.NUMERICAL_ERROR, "the solver ended before its first iterate"
     slope = f"the slope is {run.slope(run.best):.3e}"
     if exhausted:
         return Status.ITERATION_LIMIT, slope
@@ -181,4 +197,4 @@ def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
     kinks = [place * run.dt for place in places if abs(place - round(place)) < AT_NODE]
     kink = "the discrete objective has a kink here, because a collision lies between two control intervals"
     why = f": {kink} (t = {kinks[0]:.6g} s); form='phases' has none" if kinks else ""
-    return Status.NOT_AN_OPTIMUM, f"the line search finds no descent, and {slope}{why}"
+    return Status.NO_DESCENT, f"the line search finds no descent, and {slope}{why}"

@@ -76,14 +76,11 @@ class SmoothedState(SolverState):
         return f"{super().__repr__()}, sigma {self.sigma:.1e}"
 
 
-def solve(
-    options: SmoothedShooting, ocp: OCP, *, guess: Any, callback: Callback | None, time_limit: float | None
-) -> Solution:
+def solve(options: SmoothedShooting, ocp: OCP, *, guess: Any, callback: Callback | None, time_limit: float) -> Solution:
     """Solve smoothed problems from sigma_0 to sigma_min, each from the solution of the one before."""
     started = time.monotonic()
-    limit = np.inf if time_limit is None else time_limit
     problem = Problem.of(ocp, options)
-    state = _run(problem, problem.init(guess), callback, started + limit)
+    state = _run(problem, problem.init(guess), callback, started + time_limit)
     return problem.solution(state, time.monotonic() - started)
 
 

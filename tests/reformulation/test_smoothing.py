@@ -238,6 +238,16 @@ def test_anisotropic_friction_dissipates_most_in_its_ellipse() -> None:
     )
 
 
+@pytest.mark.parametrize("way", [(1.0, 0.0), (0.0, 1.0), (0.6, -0.8)])
+def test_slack_of_anisotropic_friction_vanishes_in_every_direction(way: tuple[float, float]) -> None:
+    """A contact that slips is on the boundary of its ellipse, up to sigma^2."""
+    smoothed = smooth(block((0.4, 0.1), tangents=2))
+    slack = ca.Function("slack", [smoothed.system.x, smoothed.system.p], [smoothed.conditions[1].b])
+    slipping, resting = (float(slack([0, 0, 0, *(speed * np.array(way)), 0], [1e-3])) for speed in (50.0, 0.0))
+    assert 0.0 <= slipping < 1e-6 * resting
+    assert resting > 1.0
+
+
 def test_conditions_vanish_with_sigma() -> None:
     """Gap and force of a sliding block; slip speed and slack."""
     smoothed = smooth(block())

@@ -11,9 +11,11 @@ import pytest
 import nosnoc_py as ns
 from models import sliding_mode
 from nosnoc_py.errors import ModelError, OptionError, TranscriptionError
+from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.options import FORMS, DirectShooting, SmoothedShooting
 from nosnoc_py.shooting.smoothed import SmoothedState
 from nosnoc_py.status import Status
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 
 GRAVITY, FRICTION, SPEED, WEIGHT = 9.81, 0.1, 2.0, 100.0
 METHOD = SmoothedShooting(control_stages=4, steps=2, sigma_0=0.1, sigma_min=1e-3)
@@ -280,6 +282,11 @@ def test_the_forms() -> None:
     assert set(FORMS) == {"smoothed", "single", "phases"}
     with pytest.raises(OptionError, match="unknown form 'multiple'"):
         DirectShooting("multiple")  # type: ignore[arg-type]
+    for nothing in ([], ["single"], None, 3):
+        with pytest.raises(OptionError, match="unknown form"):
+            DirectShooting(nothing)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="ipopt"):
+        DirectShooting("phases", ipopt={"max_iter": [3]})
     with pytest.raises(OptionError, match=r"unknown option 'step'.*steps"):
         DirectShooting(step=3)
 
@@ -313,6 +320,22 @@ def test_a_projected_system_is_refused() -> None:
     ocp = ns.OCP(ns.PDS(x=x, flow=ca.SX(-1), constraints=x), horizon=1.0, x0=[1.0])
     with pytest.raises(OptionError, match=r"ns\.FESD"):
         METHOD.solve(ocp)
+
+
+def test_a_hybrid_system_is_refused() -> None:
+    x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    system = HybridSystem(x=x, u=u, flow=u, jumps=[StateJump("spike", guard=1 - x, reset=ca.SX(0))])
+    ocp = ns.OCP(system, horizon=1.0, x0=[0.0], stage_cost=u**2)
+    with pytest.raises(OptionError, match=r"ns\.MinimumPrinciple.*form='phases'") as error:
+        METHOD.solve(ocp)
+    assert "PDS" not in str(error.value)
+
+
+@pytest.mark.parametrize(("option", "call"), [(0.0, None), (None, 0.0), (0.0, 100.0), (100.0, 0.0)])
+def test_the_stricter_time_limit_counts(option: float | None, call: float | None) -> None:
+    found = METHOD.replace(time_limit=option).solve(slider(), time_limit=call)
+    assert found.status is Status.TIME_LIMIT
+    assert strictest(None, None) == np.inf
 
 
 def test_without_contacts_nothing_is_left() -> None:
