@@ -31,11 +31,8 @@ class Memory:
     growth : float
         A residual that exceeds the last one by this factor ends the memory.
     delay : int
-        Relaxed steps before the first accelerated one: far from a fixed point, extrapolation easily leads to controls
-        under which nothing collides any more.
-    longest : float
-        An accelerated step is cut to this many residuals, the length of an unrelaxed step: secants over a kink of the
-        map, such as a sequence that changes, point anywhere. It slows maps down that hardly contract.
+        Relaxed steps with one key before the first accelerated one: far from a fixed point, extrapolation easily leads
+        to controls under which nothing collides any more.
     controls, residuals : tuple of (n,)
     key : hashable
         What the iterates have to have in common, such as the sequence of collisions.
@@ -46,7 +43,6 @@ class Memory:
     depth: int = 5
     growth: float = 2.0
     delay: int = 60
-    longest: float = 1.0
     controls: tuple[Array, ...] = ()
     residuals: tuple[Array, ...] = ()
     key: Hashable = None
@@ -81,8 +77,6 @@ def advance(
     if len(controls) > 1 and memory.seen > memory.delay:
         moves, changes = np.diff(controls, axis=0).T, np.diff(residuals, axis=0).T
         step = step - (moves + relaxation * changes) @ _weights(changes, residual)
-        length, most = np.linalg.norm(step), memory.longest * np.linalg.norm(residual)
-        step = step * min(1.0, most / length) if length > 0.0 else step
     return (here + step).reshape(control.shape), memory
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.boundary_arcs import ArcSolution
+from nosnoc_py.indirect.motion import Motion, Phase, lowest
 from nosnoc_py.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -16,8 +17,14 @@ Array = np.ndarray
 SAMPLES = 24  # per element, for guards
 SHORTEST = 1e-7  # arc or phase, in horizons
 TANGENT = 1e-8  # rate of a guard, in |psi_x| |f|
+TOUCHING = 1e-9  # of a guard, in |psi_x| (1 + |x|)
 PENETRATION = 1e-9  # of a guard, in its largest value
 MINIMAL = 1e-9  # gain of another control in the Hamiltonian, relative
+MISSED, FEW = 1e-6, 0.05  # such a gain, at so many of the nodes, of an approximate motion
+PROBED = 64  # stages at which the Hamiltonian is compared with that of other controls
+PROBES = 32  # other controls of each kind
+SCALES = (1e-2, 1e-1, 1.0, 10.0)  # of their distances, in the size of the control
+MOST_CORNERS = 32  # of a box
 
 
 def times_out_of_order(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | None:
@@ -29,19 +36,20 @@ def times_out_of_order(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> s
 
 
 def wrong_approach(problem: HybridProblem, arcs: Sequence[ArcSolution], jumps: Sequence[int]) -> str | None:
-    """A collision whose guard is not reached from above with a speed, or not left again."""
+    """A collision whose guard is not reached from above with a speed, or zero after it and not left again."""
     gradient = ca.jacobian(problem.guards, problem.x)
-    rates = ca.mtimes(gradient, problem.flow)
-    sizes = ca.sqrt(ca.sum2(gradient**2)) * ca.norm_2(problem.flow)
-    look = buffered(ca.Function("look", [problem.x, problem.u], [rates, ca.densify(sizes)]))
+    rates, steepness = ca.mtimes(gradient, problem.flow), ca.sqrt(ca.sum2(gradient**2))
+    sizes = ca.densify(steepness * ca.norm_2(problem.flow))
+    zero = ca.densify(TOUCHING * steepness * (1.0 + ca.norm_2(problem.x)))
+    look = buffered(ca.Function("look", [problem.x, problem.u], [rates, sizes, problem.guards, zero]))
     ends = [k for k in range(len(arcs) - 1) if arcs[k].arc.phase != arcs[k + 1].arc.phase]
     for k, jump in zip(ends, jumps, strict=True):
         before, after, name, t = arcs[k], arcs[k + 1], problem.names[jump], arcs[k].arc.end
-        rate, size = (out[jump, 0] for out in look(before.nodes[-1, : problem.n_x], before.ends[1]))
+        rate, size, *_ = (out[jump, 0] for out in look(before.nodes[-1, : problem.n_x], before.ends[1]))
         if not rate < -TANGENT * size:
             return f"the guard {name!r} is not approached at t = {t:.6g}: its rate is {rate:.3g}"
-        rate, size = (out[jump, 0] for out in look(after.nodes[0, : problem.n_x], after.ends[0]))
-        if not rate > TANGENT * size:
+        rate, size, guard, zero = (out[jump, 0] for out in look(after.nodes[0, : problem.n_x], after.ends[0]))
+        if not (guard > zero or rate > TANGENT * size):  # a reset may lead away from the guard, as that of a neuron
             return f"the guard {name!r} is not left at t = {t:.6g}: its rate is {rate:.3g}"
     return None
 
@@ -54,13 +62,7 @@ def penetrated(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | Non
     t = np.concatenate([arc.times(fractions).ravel() for arc in arcs])
     found = buffered(ca.Function("guards", [problem.x], [problem.guards]).map(count))(x)[0]
     values = found.reshape(len(found), -1, fractions.size)
-    left, here, right = values[:, :, :-2], values[:, :, 1:-1], values[:, :, 2:]
-    bend = left - 2.0 * here + right
-    dip = (here < left) & (here < right)
-    lowest = here - np.divide((right - left) ** 2, 8.0 * bend, out=np.zeros_like(bend), where=dip)
-    depths = (
-        np.concatenate([values, lowest], axis=2).min(axis=2) + PENETRATION * np.abs(values).max(axis=(1, 2))[:, None]
-    )
+    depths = lowest(values) + PENETRATION * np.abs(values).max(axis=(1, 2))[:, None]
     if depths.min() >= 0.0:
         return None
     guard, element = np.unravel_index(np.argmin(depths), depths.shape)
@@ -79,6 +81,62 @@ def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | No
     own, least = value(x, costate, u)[0][0], value(x, costate, best)[0][0]
     outside = np.abs(u - problem.controls.project(u)).max(axis=1) / (1.0 + np.abs(u).max())
     excess = np.maximum((own - least) / (1.0 + np.abs(own)), outside)
+    some = np.unique(np.linspace(0, len(u) - 1, PROBED).astype(int))
+    excess[some] = np.maximum(excess[some], _gain(problem, x[some], costate[some], u[some]))
     if excess.max() <= MINIMAL:
         return None
     return f"the control does not minimise the Hamiltonian over the admissible ones at t = {t[np.argmax(excess)]:.6g}"
+
+
+def branch_missed(problem: HybridProblem, motion: Motion) -> str | None:
+    """Whether the minimisers along an approximate motion with costates are local ones only, at more than a few nodes.
+
+    Beside a collision, nodes of equal steps hold controls that belong to other costates: some may be wrong.
+    """
+    parts = [phase for phase in motion.phases if phase.costate is not None]
+    x, costate, u, t = (np.concatenate(part) for part in zip(*map(_starts, parts), strict=True))
+    some = np.unique(np.linspace(0, len(u) - 1, PROBED).astype(int))
+    x, costate, u, t = x[some], costate[some], u[some], t[some]
+    gain = _gain(problem, x, costate, problem.minimiser.mapped(len(u))(x, costate, u))
+    if np.count_nonzero(gain > MISSED) <= FEW * len(u):
+        return None
+    return f"the control is a local minimiser of the Hamiltonian only, for example at t = {t[np.argmax(gain)]:.6g}"
+
+
+def _starts(phase: Phase) -> tuple[Array, Array, Array, Array]:
+    """x, lambda, u and t at the starts of the intervals of a phase."""
+    assert phase.costate is not None
+    return phase.x[:-1], phase.costate[:-1], phase.u, phase.t[:-1]
+
+
+def _gain(problem: HybridProblem, x: Array, costate: Array, u: Array) -> Array:
+    """How much lower the Hamiltonian is at other controls, relative, for points (N, ...): (N,).
+
+    The minimiser that made the control may have missed a branch of a Hamiltonian that is not convex; this asks no
+    minimiser.
+    """
+    others = _others(problem, u)
+    count = others.shape[1]
+    value = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
+    own = np.array(value.map(len(u))(x.T, costate.T, u.T))[0]
+    rows = others.reshape(-1, problem.n_u)
+    found = np.array(value.map(len(rows))(np.repeat(x, count, axis=0).T, np.repeat(costate, count, axis=0).T, rows.T))
+    least = np.nanmin(found[0].reshape(len(u), count), axis=1, initial=np.inf)
+    return np.asarray((own - least) / (1.0 + np.abs(own)))
+
+
+def _others(problem: HybridProblem, u: Array) -> Array:
+    """Admissible controls (N, m, n_u): random ones around u (N, n_u) and zero, corners, and the edge of the ball."""
+    random, controls = np.random.default_rng(7), problem.controls
+    size = max(1.0, float(np.abs(u).max()))
+    normal = random.normal(size=(len(SCALES), PROBES, problem.n_u))
+    clouds = (size * np.array(SCALES)[:, None, None] * normal).reshape(-1, problem.n_u)
+    low, high = np.maximum(controls.lower, -10.0 * size), np.minimum(controls.upper, 10.0 * size)
+    spread = random.uniform(low, high, size=(PROBES * problem.n_u, problem.n_u))
+    corners = np.where(random.integers(0, 2, size=(MOST_CORNERS, problem.n_u)), high, low)
+    fixed = [np.zeros((1, problem.n_u)), clouds, spread, corners]
+    if controls.is_ball:
+        ends = random.normal(size=(PROBES * problem.n_u, problem.n_u))
+        fixed.append(controls.radius * ends / np.linalg.norm(ends, axis=1, keepdims=True))
+    anywhere = np.broadcast_to(np.vstack(fixed), (len(u), sum(map(len, fixed)), problem.n_u))
+    return controls.project(np.concatenate([u[:, None] + clouds, anywhere], axis=1))

@@ -20,6 +20,7 @@ from nosnoc_py.indirect.boundary_motion import motion_of, simulated_objective
 from nosnoc_py.indirect.boundary_system import BoundarySystem
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.status import Status
 
 Array = np.ndarray
 
@@ -51,6 +52,9 @@ class Polish:
         Steps of Newton's method, over all structures of arcs.
     reason : str
         Empty on success.
+    status : Status
+        SOLVED; NOT_AN_OPTIMUM for a solution that is no motion or no optimum; else why there is no solution:
+        ITERATION_LIMIT, NO_DESCENT or NUMERICAL_ERROR.
     arcs : tuple of Arc
         The regimes of the minimiser in time, as far as found.
     """
@@ -59,17 +63,19 @@ class Polish:
     residual: float
     iterations: int
     reason: str
+    status: Status
     arcs: tuple[Arc, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Root:
-    """Where Newton's method ended; `collapsed` is an arc that has no length left."""
+    """Where Newton's method ended, and if that is no solution, why; `collapsed` is an arc that has no length left."""
 
     z: Array
     residual: float
     iterations: int
     reason: str = ""
+    status: Status = Status.SOLVED
     collapsed: int | None = None
 
 
@@ -102,6 +108,8 @@ def polish(
     intervals : int
         About how many intervals the result has.
     """
+    if not all(len(phase.u) for phase in start.phases):
+        return _ended(None, "a phase has no length", Status.NOT_AN_OPTIMUM, np.inf, 0, ())
     functions, jumps, tried = BoundaryFunctions(problem), start.jumps, 0
     arcs = arcs_of(problem, start, SLIVER_OF_START * problem.horizon)
     system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
@@ -112,17 +120,20 @@ def polish(
         fewer = None if root.collapsed is None else without([arc.arc for arc in found], root.collapsed)
         reason = root.reason or times_out_of_order(problem, found)
         if fewer is None and reason:
-            return _ended(None, reason, root, tried, found)
+            status = root.status if root.reason else Status.NOT_AN_OPTIMUM
+            return _ended(None, reason, status, root.residual, tried, found)
         motion = motion_of(functions, found, jumps, OBSERVED)
         observed = fewer or arcs_of(problem, motion, SLIVER * problem.horizon)
         settled = fewer is None and (same_structure(observed, arcs) or not_minimal(problem, found) is None)
         if settled and (_roughness(system, root, found) <= accuracy or 2 * elements > MOST_ELEMENTS):
             shown = motion_of(functions, found, jumps, intervals)
-            return _ended(shown, _objection(problem, found, jumps, start, motion), root, tried, found)
+            objection = _objection(problem, found, jumps, start, motion)
+            return _ended(shown, objection, Status.NOT_AN_OPTIMUM, root.residual, tried, found)
         arcs, elements = (system.arcs, 2 * elements) if settled else (observed, elements)
         system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
         z = system.halved(root.z, found) if settled else system.guess(motion)
-    return _ended(None, "the regimes of the minimiser do not settle", root, tried, found)
+    reason = "the regimes of the minimiser do not settle"
+    return _ended(None, reason, Status.ITERATION_LIMIT, root.residual, tried, found)
 
 
 def _roughness(system: BoundarySystem, root: _Root, found: Sequence[ArcSolution]) -> float:
@@ -144,13 +155,20 @@ def _objection(
 
 
 def _ended(
-    motion: Motion | None, reason: str | None, root: _Root, iterations: int, found: Sequence[ArcSolution]
+    motion: Motion | None,
+    reason: str | None,
+    status: Status,
+    residual: float,
+    iterations: int,
+    found: Sequence[ArcSolution],
 ) -> Polish:
+    """A success where there is no reason against it, else a failure with this status."""
     return Polish(
         motion=None if reason else motion,
-        residual=root.residual,
+        residual=residual,
         iterations=iterations,
         reason=reason or "",
+        status=status if reason else Status.SOLVED,
         arcs=tuple(arc.arc for arc in found),
     )
 
@@ -158,13 +176,18 @@ def _ended(
 def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _Root:
     """Newton's method, damped so that the next correction with the same matrix is shorter (natural monotonicity)."""
     scale, previous, residual = system.scale(z), np.inf, np.inf
+
+    def failed(reason: str, status: Status, collapsed: int | None = None) -> _Root:
+        return _Root(z=z, residual=residual, iterations=iteration, reason=reason, status=status, collapsed=collapsed)
+
     for iteration in range(steps + 1):
         value, jacobian = system(z)
         if not np.isfinite(value).all() or not np.isfinite(jacobian.data).all():
-            return _Root(z=z, residual=np.inf, iterations=iteration, reason="a function is not finite")
+            residual = np.inf
+            return failed("a function is not finite", Status.NUMERICAL_ERROR)
         solver = Scaled.of(jacobian, scale)
         if solver is None:
-            return _Root(z=z, residual=residual, iterations=iteration, reason="the equations are singular")
+            return failed("the equations are singular", Status.NO_DESCENT)
         residual, step = float(np.abs(value * solver.rows).max()), solver(value)
         size = float(np.abs(step).max())
         if size <= ROUNDING and (size <= tolerance or size >= 0.5 * previous):
@@ -173,13 +196,13 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _R
             break
         damping, previous = _damping(system, solver, z, step), size
         if damping is None:
-            return _Root(z=z, residual=residual, iterations=iteration, reason="Newton's method finds no descent")
+            return failed("Newton's method finds no descent", Status.NO_DESCENT)
         z = z - damping * scale * step
         shortest = int(np.argmin(z[system.lengths]))
         if z[system.lengths[shortest]] < COLLAPSED * system.problem.horizon:
-            reason = "an arc or a phase has no length left"
-            return _Root(z=z, residual=residual, iterations=iteration + 1, reason=reason, collapsed=shortest)
-    return _Root(z=z, residual=residual, iterations=steps, reason=f"no convergence in {steps} steps")
+            iteration += 1
+            return failed("an arc or a phase has no length left", Status.NO_DESCENT, shortest)
+    return failed(f"no convergence in {steps} steps", Status.ITERATION_LIMIT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

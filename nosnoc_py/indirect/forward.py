@@ -26,10 +26,12 @@ LONGEST_CALL = 128
 MOST_COLLISIONS = 100
 # So many collisions in one step that end in a tangent one are the beginning of infinitely many.
 CHATTER = 8
-# Two guards closer to zero than this, in units of how far they move in a step, are hit at once.
+# Two guards closer to zero than this, in units of how far they can move in a step, are hit at once.
 SIMULTANEOUS = 1e-9
 # Angle between the flow and the guard's surface below which the collision is tangent.
 TANGENT = 1e-8
+# Intervals shorter than this, in horizons, are left out of a motion: a collision on a node of the grid.
+SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,13 +100,15 @@ class Forward:
         Raises
         ------
         SweepFailure
-            Where two guards are hit at once, one is tangent, collisions do not end, or numbers are not finite.
+            Where two guards are hit at once, one is tangent or persists, collisions do not end, or numbers are not
+            finite.
         """
         x = np.empty((self.steps + 1, self.problem.n_x))
         x[0] = self.problem.x0
         collisions: list[Collision] = []
         n = 0
         guards = self._look(x[0], u[0])[0][:, 0]
+        self._check_left(x[0], u[0], self.dt, 0.0, 0)
         while n < self.steps:
             size = min(LONGEST_CALL, 1 << ((self.steps - n).bit_length() - 1))
             ends, after, start_rate, end_rate = self._chunk(size)(x[n], u[n : n + size])
@@ -146,21 +150,23 @@ class Forward:
         found: list[Collision] = []
         s, control = 0.0, u[n]
         while True:
-            hit = self._first(x, control, self.dt - s)
+            hit = self._first(x, control, self.dt - s, n * self.dt + s, len(found))
             if hit is None:
                 return self.step(x, control, self.dt - s)[0][:, 0], found
             jump, extra = hit
             s += extra
             before = self.step(x, control, extra)[0][:, 0]
-            self._check(before, control, jump, n * self.dt + s, len(found))
-            x = self._resets[jump](before)[0][:, 0]
+            x, next_control = self._resets[jump](before)[0][:, 0], self.control_after(u, n)
+            later = self._look(x, next_control)[1][:, 0]
+            self._check(before, control, jump, later, n * self.dt + s, len(found))
             found.append(Collision(step=n, jump=jump, s=s, x_before=before, x_after=x))
-            control = self.control_after(u, n)
+            control = next_control
             if len(found) > MOST_COLLISIONS:
                 raise SweepFailure(Status.ZENO, f"more than {MOST_COLLISIONS} collisions at t = {n * self.dt + s:g}")
 
-    def _first(self, x: Array, u: Array, h: float) -> tuple[int, float] | None:
-        """The first guard that reaches zero within h, and when."""
+    def _first(self, x: Array, u: Array, h: float, t: float, earlier: int) -> tuple[int, float] | None:
+        """The first guard that reaches zero within h after t, and when; `earlier` as in `_check`."""
+        self._check_left(x, u, h, t, earlier)
         _, after, start_rate, end_rate = (out[:, 0] for out in self.step(x, u, h))
         before = self._look(x, u)[0][:, 0]
         hits = [
@@ -197,24 +203,39 @@ class Forward:
 
         return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
-    def _check(self, x: Array, u: Array, jump: int, t: float, earlier: int) -> None:
-        """Refuse what is no isolated, transversal collision; `earlier` is how many its step has seen before."""
+    def _check_left(self, x: Array, u: Array, h: float, t: float, earlier: int) -> None:
+        """Refuse a guard that is zero without a rate at t, and falls within h: the contact persists."""
         guards, rates = (out[:, 0] for out in self._look(x, u))
+        _, after, _, end_rate = (out[:, 0] for out in self.step(x, u, h))
+        sizes = self._steepness(x, u)[0][:, 0]
+        near, still = SIMULTANEOUS * sizes * self.dt, np.abs(rates) <= TANGENT * sizes
+        falling = np.flatnonzero((np.abs(guards) <= near) & still & (after <= near) & (end_rate < 0.0))
+        if falling.size:
+            said = f"is zero without a rate at t = {t:.6g}, and falls: the contact persists; use ns.FESDJ"
+            self._refuse_tangent(int(falling[0]), said, t, earlier)
+
+    def _refuse_tangent(self, jump: int, said: str, t: float, earlier: int) -> None:
         name = self.problem.names[jump]
-        if not abs(rates[jump]) > TANGENT * self._steepness(x, u)[0][jump, 0]:
-            if earlier >= CHATTER:
-                raise SweepFailure(Status.ZENO, f"collisions of {name!r} pile up at t = {t:.6g}")
-            raise SweepFailure(
-                Status.GRAZING,
-                f"the guard {name!r} is reached tangentially at t = {t:.6g} (rate {rates[jump]:.2g}): transversality, "
-                "which the minimum principle needs, is violated",
-            )
-        near = SIMULTANEOUS * np.maximum(np.abs(rates) * self.dt, 1e-300)
-        also = [self.problem.names[i] for i in np.flatnonzero((guards <= near) & (rates < 0.0)) if i != jump]
+        if earlier >= CHATTER:
+            raise SweepFailure(Status.ZENO, f"collisions of {name!r} pile up at t = {t:.6g}")
+        raise SweepFailure(Status.GRAZING, f"the guard {name!r} {said}")
+
+    def _check(self, x: Array, u: Array, jump: int, later: Array, t: float, earlier: int) -> None:
+        """Refuse what is no isolated, transversal collision.
+
+        `later` are the rates of all guards after it, `earlier` is how many collisions its step has seen before.
+        """
+        guards, rates = (out[:, 0] for out in self._look(x, u))
+        names, sizes = self.problem.names, self._steepness(x, u)[0][:, 0]
+        # a second one that is zero may rise, before and after
+        near = (guards <= SIMULTANEOUS * sizes * self.dt) & (np.minimum(rates, later) <= TANGENT * sizes)
+        also = [names[i] for i in np.flatnonzero(near) if i != jump]
         if also:
-            raise SweepFailure(
-                Status.SIMULTANEOUS, f"{name!r} and {', '.join(map(repr, also))} are hit at once at t = {t:.6g}"
-            )
+            both = f"{names[jump]!r} and {', '.join(map(repr, also))}"
+            raise SweepFailure(Status.SIMULTANEOUS, f"{both} are hit at once at t = {t:.6g}, or touch already")
+        if not abs(rates[jump]) > TANGENT * sizes[jump]:
+            said = f"is reached tangentially at t = {t:.6g} (rate {rates[jump]:.2g}): transversality"
+            self._refuse_tangent(jump, f"{said}, which the minimum principle needs, is violated", t, earlier)
 
 
 def motion_of(
@@ -224,7 +245,7 @@ def motion_of(
     costate: Array | None = None,
     limits: Sequence[tuple[Array, Array]] = (),
 ) -> Motion:
-    """The phases of a rollout, with collisions as nodes.
+    """The phases of a rollout, with collisions as nodes; intervals without length are left out.
 
     Parameters
     ----------
@@ -241,24 +262,29 @@ def motion_of(
         zip(rollout.collisions, limits if known else [(nodes[0],) * 2] * len(rollout.collisions), strict=True)
     )
 
+    def add(time: float, state: Array, control: Array, value: Array, *, ends: bool) -> None:
+        """A node. Of two at the same time the one at the collision stays."""
+        if time - t[-1] > SHORTEST * forward.problem.horizon:
+            t.append(time)
+            x.append(state)
+            u.append(control)
+            after.append(value)
+        elif ends and len(t) > 1:
+            t[-1], x[-1], after[-1] = time, state, value
+
     def close() -> None:
-        phases.append(Phase(t=np.array(t), x=np.array(x), u=np.array(u), costate=np.array(after) if known else None))
+        held = np.array(u).reshape(len(t) - 1, -1) if u else np.empty((0, rollout.u.shape[1]))
+        phases.append(Phase(t=np.array(t), x=np.array(x), u=held, costate=np.array(after) if known else None))
 
     for n in range(forward.steps):
         control = rollout.u[n]
         while pending and pending[0][0].step == n:
             collision, (left, right) = pending.pop(0)
-            t.append(n * dt + collision.s)
-            x.append(collision.x_before)
-            u.append(control)
-            after.append(left)
+            add(n * dt + collision.s, collision.x_before, control, left, ends=True)
             close()
             t, x, u, after = [t[-1]], [collision.x_after], [], [right]
             control = forward.control_after(rollout.u, n)
-        t.append((n + 1) * dt)
-        x.append(rollout.x[n + 1])
-        u.append(control)
-        after.append(nodes[n + 1])
+        add((n + 1) * dt, rollout.x[n + 1], control, nodes[n + 1], ends=False)
     close()
     return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
 

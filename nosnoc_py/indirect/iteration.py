@@ -57,16 +57,19 @@ class Iteration(Options):
     def run(
         self, ocp: OCP | HybridProblem, guess: Any = None, *, callback: Any = None, time_limit: float | None = None
     ) -> Any:
-        """init, then step until terminate; the returned state has a status."""
+        """init, then step until terminate; the returned state has a status.
+
+        The first step is made whatever the limit of time, so that there is something to look at.
+        """
         check_run(callback, time_limit)
         started = time.monotonic()
         limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
-        state = self.init(ocp, guess)
+        state, stepped = self.init(ocp, guess), False
         while (judged := self.judged(state))[0] is None:
-            if time.monotonic() - started > limit:
+            if stepped and time.monotonic() - started > limit:
                 return replace(state, status=Status.TIME_LIMIT)
             try:
-                state = self.step(state)
+                state, stepped = self.step(state), True
             except KeyboardInterrupt:
                 return replace(state, status=Status.INTERRUPTED)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.indirect.anderson import Memory, advance
+from nosnoc_py.indirect.boundary_checks import branch_missed
 from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start
 from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.moving_grid import MovingGrid
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 LABEL = "minimum principle"
+# Shorter and shorter steps in place of one that fails, before giving up.
+MOST_RETRIES = 6
+# |H_u| that falls less than this in a third of the iterations has stopped falling.
+STALLED = 0.9
+OSCILLATES = "the iteration oscillates, H_u no longer falls: a smaller relaxation, or grid='moving'"
 
 
 class MinimumPrinciple(Iteration):
@@ -50,6 +56,9 @@ class MinimumPrinciple(Iteration):
         Of the moving grid: Legendre nodes of the control and Runge-Kutta steps per phase.
     acceleration : int
         Depth of Anderson's acceleration of the iteration; 0 is the plain one.
+    acceleration_delay : int
+        Relaxed steps with one sequence of collisions before the first accelerated one: far from a fixed point,
+        extrapolation easily leads to controls that collide otherwise.
     tolerance : float
         Success: the L2 norm of H_u (Eq. 30) is below it; with bounds, that of the distance to the minimiser.
     max_iterations : int
@@ -71,6 +80,7 @@ class MinimumPrinciple(Iteration):
     control_nodes: int = Field(default=6, ge=1)
     phase_steps: int = Field(default=20, ge=1)
     acceleration: int = Field(default=0, ge=0)
+    acceleration_delay: int = Field(default=20, ge=0)
     tolerance: float = Field(default=1e-6, gt=0)
     max_iterations: int = Field(default=3000, ge=0)
     refine: bool = False
@@ -86,7 +96,7 @@ class MinimumPrinciple(Iteration):
         else:
             grid = MovingGrid(problem, self.control_nodes, self.phase_steps)
         control = grid.initial(control_of_guess(problem, guess))
-        memory = Memory(depth=self.acceleration)
+        memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
         return MinimumPrincipleState(problem=problem, grid=grid, control=control, memory=memory)
 
     def step(self, state: MinimumPrincipleState) -> MinimumPrincipleState:
@@ -102,21 +112,30 @@ class MinimumPrinciple(Iteration):
         try:
             sweep = state.grid.sweep(state.control)
         except SweepFailure as failure:
-            return replace(state, status=failure.status, message=failure.message)
-        lost = self.require_collision and not sweep.jumps
-        if lost:
+            return self._failed(state, None, failure.status, failure.message)
+        if self.require_collision and not sweep.jumps:
             when = "the initial control leads" if state.sweep is None else "the last update leads"
-            return replace(
-                state,
-                sweep=state.sweep or sweep,
-                status=Status.COLLISION_LOST,
-                message=f"{when} to no collision",
-            )
+            return self._failed(state, sweep, Status.COLLISION_LOST, f"{when} to no collision")
         control, memory = advance(state.memory, sweep.control, sweep.target, self.relaxation, key=sweep.jumps)
         if isinstance(state.grid, UniformGrid):
             control = state.problem.controls.project(control)
-        passed = replace(state, sweep=sweep, control=control, memory=memory, iterations=state.iterations + 1)
+        passed = replace(state, sweep=sweep, control=control, memory=memory, iterations=state.iterations + 1, retries=0)
         return self._recorded(passed, started, LABEL, 1)
+
+    def _failed(
+        self, state: MinimumPrincipleState, sweep: Sweep | None, status: Status, message: str
+    ) -> MinimumPrincipleState:
+        """A relaxed step from the last pass in place of the one that failed, ever shorter; in the end a status.
+
+        The plain iteration on equal steps is left as the paper has it, and ends at once.
+        """
+        last, plain = state.sweep, self.acceleration == 0
+        if last is None or (plain and self.grid == "uniform") or state.retries == MOST_RETRIES:
+            return replace(state, sweep=last or sweep, status=status, message=message)
+        part = self.relaxation * 0.5 ** (state.retries + plain)
+        memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
+        control = last.control + part * (last.target - last.control)
+        return replace(state, control=control, memory=memory, retries=state.retries + 1)
 
     def judged(self, state: MinimumPrincipleState) -> tuple[Status | None, str]:
         """Converged, at the limit of iterations, or lost, and what a refinement that failed has to say."""
@@ -129,8 +148,27 @@ class MinimumPrinciple(Iteration):
             return None, ""
         said = "" if found is None else f"refinement: {found.reason}"
         if state.sweep is not None and state.sweep.slope < self.tolerance:
-            return (Status.NOT_AN_OPTIMUM if self.refine else Status.SOLVED), said
-        return (Status.ITERATION_LIMIT, said) if state.iterations >= self.max_iterations else (None, "")
+            return self._converged(state) if found is None else (found.status, said)
+        if state.iterations < self.max_iterations:
+            return None, ""
+        oscillates = "" if not self._oscillates(state) else OSCILLATES
+        return Status.ITERATION_LIMIT, "; ".join(filter(None, (oscillates, said)))
+
+    def _converged(self, state: MinimumPrincipleState) -> tuple[Status, str]:
+        """Solved, unless Newton's method for the minimiser, which is local, followed the wrong branch."""
+        assert state.sweep is not None
+        missed = None
+        if state.problem.minimiser.kind == "numeric":
+            missed = branch_missed(state.problem, state.sweep.motion())
+        return (Status.SOLVED, "") if missed is None else (Status.NOT_AN_OPTIMUM, missed)
+
+    def _oscillates(self, state: MinimumPrincipleState) -> bool:
+        """Whether |H_u| on equal steps has stopped falling, though the relaxation leaves time enough."""
+        slopes = [record.slope for record in state.records if record.label == LABEL and record.slope is not None]
+        third = len(slopes) // 3
+        if self.grid != "uniform" or third * self.relaxation < 1.5:
+            return False
+        return bool(np.median(slopes[-third:]) > STALLED * np.median(slopes[-2 * third : -third]))
 
     def solution(self, state: MinimumPrincipleState, *, wall_seconds: float | None = None) -> Solution:
         """The solution that a state stands for, whatever its status."""
@@ -163,18 +201,20 @@ class MinimumPrinciple(Iteration):
         sweep, names = state.sweep, state.problem.names
         assert sweep is not None
         found = state.polish if label != LABEL else None
+        better = None if found is None else found.motion
+        times, jumps = (sweep.times, sweep.jumps) if better is None else (map(float, better.times), better.jumps)
         line = StepRecord(
             step=len(state.records),
             label=label,
             sigma=0.0,
-            objective=sweep.objective if found is None or found.motion is None else found.motion.objective,
+            objective=sweep.objective if better is None else better.objective,
             complementarity=0.0,
             infeasibility=0.0 if found is None else found.residual,
             iterations=count,
             wall_seconds=time.monotonic() - started,
             solver_status="" if found is None else found.reason,
-            slope=sweep.slope,
-            collisions=tuple((names[jump], t) for jump, t in zip(sweep.jumps, sweep.times, strict=True)),
+            slope=sweep.slope if better is None else None,
+            collisions=tuple((names[jump], t) for jump, t in zip(jumps, times, strict=True)),
         )
         return replace(state, records=(*state.records, line))
 
@@ -201,6 +241,8 @@ class MinimumPrincipleState:
         The last refinement.
     status : Status, optional
         None while there is something left to do.
+    retries : int
+        Shorter steps since the last pass that succeeded.
     message : str
     """
 
@@ -213,6 +255,7 @@ class MinimumPrincipleState:
     memory: Memory = field(default_factory=Memory)
     polish: Polish | None = None
     refined_at: int = -1
+    retries: int = 0
     status: Status | None = None
     message: str = ""
 

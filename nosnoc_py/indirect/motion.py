@@ -12,12 +12,15 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.solution import Event, Series, Solution
-from nosnoc_py.solution.interpolant import RungeKuttaInterpolant
+from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, lagrange_basis
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 
 Array = np.ndarray
+
+# Of dense output, per interval, where a guard is looked at.
+SAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,10 +69,36 @@ class Motion:
 
 
 def penetration(problem: HybridProblem, motion: Motion) -> float:
-    """How far a guard is below zero at a node, at most."""
-    x = np.vstack([phase.x for phase in motion.phases])
+    """How far a guard is below zero at most, at nodes and on the dense output between them."""
+    x = [_sampled(phase) for phase in motion.phases]
+    points = np.vstack([part.reshape(-1, problem.n_x) for part in x])
     guards = ca.Function("guards", [problem.x], [problem.guards])
-    return float(max(0.0, -np.array(guards.map(len(x))(x.T)).min()))
+    found = np.array(guards.map(len(points))(points.T))
+    values = np.split(found, np.cumsum([part.shape[0] * part.shape[1] for part in x])[:-1], axis=1)
+    least = [lowest(one.reshape(len(one), *part.shape[:2])).min() for one, part in zip(values, x, strict=True)]
+    return float(max(0.0, -min(least)))
+
+
+def lowest(values: Array) -> Array:
+    """The least of equidistant samples (..., m) and of the parabolas through three of them."""
+    left, here, right = values[..., :-2], values[..., 1:-1], values[..., 2:]
+    bend = left - 2.0 * here + right
+    dip = (here < left) & (here < right)
+    between = here - np.divide((right - left) ** 2, 8.0 * bend, out=np.zeros_like(bend), where=dip)
+    return np.asarray(np.concatenate([values, between], axis=-1).min(axis=-1))
+
+
+def _sampled(phase: Phase) -> Array:
+    """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
+    if not len(phase.u):
+        return phase.x[None]
+    c, stages = np.ones(1), phase.x[1:, None]
+    if phase.c is not None and phase.x_stages is not None:
+        c, stages = phase.c, phase.x_stages
+    basis = lagrange_basis(np.append(0.0, c), np.linspace(0.0, 1.0, SAMPLES + 1))
+    found = np.einsum("mj,kjx->kmx", basis, np.concatenate([phase.x[:-1, None], stages], axis=1))
+    found[:, -1] = phase.x[1:]
+    return found
 
 
 def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:

@@ -98,7 +98,7 @@ class MovingGrid:
             try:
                 runs = self.forward(self.resequenced(self.function(control)))
             except SequenceChange as change:
-                raise SweepFailure(Status.STEP_FAILED, str(change)) from None
+                raise SweepFailure(Status.SEQUENCE_LOST, str(change)) from None
         costates = self.backward(runs)
         found = [self._nodes_of(run, costate) for run, costate in zip(runs, costates, strict=True)]
         objective = sum(run.cost for run in runs) + float(self._terminal(runs[-1].x[-1])[0][0, 0])
@@ -185,8 +185,8 @@ class MovingGrid:
         ends, costs = self._ahead(x, triples, length / self.steps)
         if not np.isfinite(ends).all():
             raise SequenceChange("the state is not finite")
-        self._check(ends, jump)
         states = np.vstack([x, ends.T])
+        self._check(states, u, length / self.steps, jump)
         return PhaseRun(length=length, jump=jump, x=states, cost=float(costs.sum()), values=values, u=u)
 
     def _length(self, x: Array, triples: Array, length: float, jump: int, left: float) -> float:
@@ -206,13 +206,14 @@ class MovingGrid:
                 break
         raise SequenceChange("a collision is missed: its time is not found")
 
-    def _check(self, ends: Array, jump: int) -> None:
-        """No other guard at or below zero at a node, and none before its time."""
-        guards = self._all_guards(ends.T)[0]
+    def _check(self, states: Array, u: Array, h: float, jump: int) -> None:
+        """No other guard at or below zero, and none before its time, at nodes and where cubics between them dip."""
+        guards, rates = self._all_guards(states, u[::2])
+        least = np.minimum(guards[:, 1:], dips(guards, h * rates))
         if jump >= 0:
-            guards[jump, -1] = 1.0
-        if guards.min() <= 0.0:
-            name = self.problem.names[int(np.argmin(guards.min(axis=1)))]
+            least[jump, -1] = 1.0
+        if least.min() <= 0.0:
+            name = self.problem.names[int(np.argmin(least.min(axis=1)))]
             raise SequenceChange(f"the guard {name!r} is reached where no collision with it is expected")
 
     def _values_of(self, guess: Callable[[float], Array], edges: Array, jumps: tuple[int, ...]) -> Array:
@@ -320,7 +321,9 @@ class MovingGrid:
 
     @cached_property
     def _all_guards(self) -> Callable[..., list[Array]]:
-        return buffered(ca.Function("all_guards", [self.problem.x], [self.problem.guards]).map(self.steps))
+        p = self.problem
+        rates = ca.densify(ca.mtimes(ca.jacobian(p.guards, p.x), p.flow))
+        return buffered(ca.Function("all_guards", [p.x, p.u], [p.guards, rates]).map(self.steps + 1))
 
     @cached_property
     def _resets(self) -> list[Callable[..., list[Array]]]:
@@ -335,6 +338,19 @@ class MovingGrid:
         p = self.problem
         gradient = ca.densify(ca.gradient(p.terminal_cost, p.x))
         return buffered(ca.Function("terminal", [p.x], [p.terminal_cost, gradient]))
+
+
+def dips(values: Array, slopes: Array) -> Array:
+    """The least (..., K) of cubics on K intervals of length one that fall first and rise last, else infinity.
+
+    Values and slopes (..., K + 1) are those at the ends.
+    """
+    start, end, first, last = values[..., :-1], values[..., 1:], slopes[..., :-1], slopes[..., 1:]
+    there = (first < 0.0) & (last > 0.0)
+    square, cube = 3.0 * (end - start) - 2.0 * first - last, 2.0 * (start - end) + first + last
+    root = square + np.sqrt(np.maximum(square**2 - 3.0 * cube * first, 0.0))
+    s = np.divide(-first, root, out=np.zeros_like(root), where=there)
+    return np.asarray(np.where(there, start + s * (first + s * (square + s * cube)), np.inf))
 
 
 def _triples(u: Array) -> Array:

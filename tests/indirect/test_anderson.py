@@ -29,9 +29,7 @@ def linear(size, slowest=0.99, seed=1):
 def test_a_linear_map_of_four_unknowns_is_solved_in_five_steps():
     """With as many differences as unknowns it is a Krylov method: exact after n + 1 steps."""
     target, fixed = linear(4)
-    count, found = iterate(
-        target, np.zeros(4), Memory(depth=5, delay=0, growth=np.inf, longest=np.inf), tolerance=1e-10
-    )
+    count, found = iterate(target, np.zeros(4), Memory(depth=5, delay=0, growth=np.inf), tolerance=1e-10)
     assert count <= 6
     np.testing.assert_allclose(found, fixed, atol=1e-8)
 
@@ -39,7 +37,7 @@ def test_a_linear_map_of_four_unknowns_is_solved_in_five_steps():
 def test_memory_saves_most_of_the_iterations():
     target, fixed = linear(40)
     plain, _ = iterate(target, np.zeros(40), Memory(depth=0))
-    fast, found = iterate(target, np.zeros(40), Memory(depth=5, delay=0, longest=np.inf))
+    fast, found = iterate(target, np.zeros(40), Memory(depth=5, delay=0))
     assert plain > 1500
     assert fast < 0.2 * plain
     np.testing.assert_allclose(found, fixed, atol=1e-9)
@@ -63,7 +61,7 @@ def logistic(u):
 
 def test_a_nonlinear_map_converges_where_plain_steps_wander():
     plain, _ = iterate(logistic, [0.7], Memory(depth=0), most=200)
-    fast, found = iterate(logistic, [0.7], Memory(depth=1, delay=0, growth=np.inf, longest=np.inf), most=200)
+    fast, found = iterate(logistic, [0.7], Memory(depth=1, delay=0, growth=np.inf), most=200)
     assert plain == 200
     assert fast < 12
     assert found[0] == pytest.approx(1.0 - 1.0 / 3.8, abs=1e-12)
@@ -94,15 +92,6 @@ def test_the_memory_ends_with_the_sequence_the_shape_and_growth(change):
     assert len(memory.controls) == (6 if kept else 1)
     assert memory.seen == {"key": 1, "shape": 1}.get(change, 9)
     assert (np.abs(new - goal).max() < 1e-15) != kept
-
-
-@pytest.mark.parametrize(("longest", "cut"), [(2.0, True), (np.inf, False)])
-def test_steps_are_cut_where_secants_go_astray(longest, cut):
-    """Residuals 1 and 0.999 after a step of 1: the secant method would go 999 further."""
-    memory = Memory(delay=0, longest=longest)
-    _, memory = advance(memory, np.array([0.0]), np.array([1.0]), 1.0)
-    new, _ = advance(memory, np.array([1.0]), np.array([1.999]), 1.0)
-    assert new[0] == pytest.approx(1.0 + 2.0 * 0.999 if cut else 1000.0, rel=1e-9)
 
 
 def test_columns_that_repeat_do_no_harm():

@@ -10,7 +10,10 @@ from scipy.optimize import minimize, root
 
 import nosnoc_py as ns
 from models import two_discs_elastic
-from nosnoc_py.indirect.boundary_checks import not_minimal, times_out_of_order
+from nosnoc_py.discretization.butcher import gauss_legendre
+from nosnoc_py.indirect import boundary_value
+from nosnoc_py.indirect.boundary_arcs import Arc, ArcSolution
+from nosnoc_py.indirect.boundary_checks import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.indirect.boundary_motion import motion_of
 from nosnoc_py.indirect.boundary_system import BoundarySystem
@@ -19,6 +22,7 @@ from nosnoc_py.indirect.motion import Motion, Phase, solution_of
 from nosnoc_py.indirect.problem import hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid
 from nosnoc_py.status import Status
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
 from problems.two_discs_references import optimum, stationary_points
 
@@ -199,7 +203,8 @@ def test_collisions_in_the_wrong_order_are_rejected():
     swapped = replace(start, jumps=start.jumps[::-1])
     found = polish(problem, swapped)
     assert found.motion is None
-    assert found.reason != ""
+    assert found.reason == "the equations are singular"
+    assert found.status is Status.NO_DESCENT
 
 
 def solved_arcs(problem, start):
@@ -220,6 +225,166 @@ def test_checks_see_wrong_times_and_wrong_controls():
     other = replace(arcs[0], u=arcs[0].u + 1e-3)
     assert "does not minimise" in not_minimal(problem, [other, arcs[1]])
     assert motion_of(functions, arcs, (0,), 10).objective == pytest.approx(0.311416870358472, abs=1e-13)
+
+
+def particle(x0=(1.0, -1.0)):
+    """One that bounces on a floor, or further up if its energy says so."""
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    floor = StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))
+    system = HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u), jumps=[floor])
+    ocp = ns.OCP(system, horizon=2.0, x0=x0, stage_cost=u**2, terminal_cost=(x[0] - 1.0) ** 2)
+    return hybrid_problem(ocp, "test")
+
+
+def arc_along(state, start, end, phase=0, control=0.0, elements=2):
+    """An arc with the states state(t) (n, 2), polynomials of degree 3 at most, without costates."""
+    tableau = gauss_legendre(3)
+    h = (end - start) / elements
+    starts = start + h * np.arange(elements)
+    nodes = state(np.append(starts, end))
+    stages = state((starts[:, None] + h * tableau.c).ravel())
+    return ArcSolution(
+        arc=Arc(phase=phase, regime=(0,), start=start, end=end),
+        tableau=tableau,
+        nodes=np.hstack([nodes, np.zeros_like(nodes)]),
+        stages=np.hstack([stages, np.zeros_like(stages)]).reshape(elements, 3, 4),
+        u=np.full((elements, 3, 1), control),
+        ends=np.full((2, 1), control),
+    )
+
+
+@pytest.mark.parametrize(("depth", "seen"), [(1e-6, True), (-1e-6, False)])
+def test_a_shallow_dip_between_two_samples_is_seen(depth, seen):
+    """(t - s)^2 - depth, lowest in the middle of two of the 24 samples of the first element."""
+    s = 10.5 / 24.0
+    dip = arc_along(lambda t: np.column_stack([(t - s) ** 2 - depth, 2.0 * (t - s)]), 0.0, 2.0)
+    samples = dip.at(np.linspace(0.0, 1.0, 25))[0, :, 0]
+    assert samples.min() > 1e-4
+    assert (penetrated(particle(), [dip]) is not None) == seen
+
+
+def test_the_infeasibility_of_a_solution_is_that_between_its_nodes_too():
+    """Three nodes above the floor, and a parabola that dips 0.01 below in between."""
+    nodes = np.array([0.0, 1.0, 2.0])
+    state = lambda t: np.stack([(t - 0.4) ** 2 - 0.01, 2.0 * (t - 0.4)], axis=-1)  # noqa: E731
+    c = np.array([0.5, 1.0])
+    stages = state(nodes[:-1, None] + c)
+    phase = Phase(t=nodes, x=state(nodes), u=np.zeros((2, 1)), c=c, x_stages=stages)
+    motion = Motion(phases=(phase,), jumps=(), objective=0.0)
+    assert state(nodes)[:, 0].min() > 0.1
+    assert solution_of(particle(), motion, status=Status.SOLVED).infeasibility == pytest.approx(0.01, abs=1e-14)
+    lines = replace(motion, phases=(replace(phase, c=None, x_stages=None),))
+    assert solution_of(particle(), lines, status=Status.SOLVED).infeasibility == 0.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [(-1.0, 0.5, None), (-1.0, 0.0, "is not left"), (-1.0, -0.5, "is not left"), (1.0, 0.5, "is not approached")],
+)
+def test_a_collision_is_approached_and_left(before, after, said):
+    first = arc_along(lambda t: np.column_stack([before * (t - 1.0), np.full_like(t, before)]), 0.0, 1.0)
+    later = arc_along(lambda t: np.column_stack([after * (t - 1.0), np.full_like(t, after)]), 1.0, 2.0, phase=1)
+    found = wrong_approach(particle(), [first, later], (0,))
+    assert (found is None) if said is None else (said in found)
+
+
+def test_a_guard_that_is_not_zero_after_the_reset_need_not_be_left():
+    first = arc_along(lambda t: np.column_stack([1.0 - t, np.full_like(t, -1.0)]), 0.0, 1.0)
+    later = arc_along(lambda t: np.column_stack([0.5 - 0.4 * (t - 1.0), np.full_like(t, -0.4)]), 1.0, 2.0, phase=1)
+    assert wrong_approach(particle(), [first, later], (0,)) is None
+
+
+def test_a_negative_phase_is_rejected(monkeypatch):
+    """Newton's method may end at lengths that sum up to the horizon, one of them negative."""
+    problem = discs("general")
+
+    def backward(system, z, tolerance, steps):
+        z = z.copy()
+        z[system.lengths] = [1.1, -0.1]
+        return boundary_value._Root(z=z, residual=0.0, iterations=1)
+
+    start = approximation(problem, (0.0, 3.0))
+    monkeypatch.setattr(boundary_value, "newton", backward)
+    found = polish(problem, start)
+    assert "out of order" in found.reason
+    assert found.status is Status.NOT_AN_OPTIMUM
+
+
+@pytest.mark.parametrize(("steps", "status"), [(1, Status.ITERATION_LIMIT), (30, Status.SOLVED)])
+def test_newton_that_runs_out_of_steps_says_so(steps, status):
+    problem = discs("general")
+    found = polish(problem, approximation(problem, (0.0, 3.0)), steps=steps)
+    assert found.status is status
+    assert found.reason == ("no convergence in 1 steps" if steps == 1 else "")
+
+
+def test_rejected_points_are_no_optima():
+    point = min(stationary_points("general"), key=lambda one: one.approach)
+    problem = discs("general")
+    assert polish(problem, motion_at(point, problem)).status is Status.NOT_AN_OPTIMUM
+    empty = Phase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, 2)), costate=np.zeros((1, 8)))
+    found = polish(problem, Motion(phases=(empty,), jumps=(), objective=0.0))
+    assert (found.motion, found.status) == (None, Status.NOT_AN_OPTIMUM)
+
+
+# A Hamiltonian with several minima -----------------------------------------------------------------------------------
+
+
+def push():
+    """A cart is to push another one 2 m far; H(u) = lambda u + 0.05 (u^2 / 4 + 1 - cos 4 u) has several minima."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
+    touch = ns.Contact("touch", gap=q[1] - q[0], restitution=0.8)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, 0), contacts=[touch])
+    return ns.OCP(
+        system,
+        horizon=1.0,
+        x0=[0.0, 0.3, 0.0, 0.0],
+        stage_cost=0.05 * (u**2 / 4 + 1 - ca.cos(4 * u)),
+        terminal_cost=(q[1] - 2.0) ** 2,
+        bounds=ns.Bounds(u=(-5.0, 5.0)),
+    )
+
+
+def excess_of_the_hamiltonian(problem, motion):
+    """How far H(u) is above its minimum over a fine grid of controls, at most along a motion."""
+    function = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
+    worst = 0.0
+    for phase in motion.phases:
+        for k in range(len(phase.u_left)):
+            values = np.array(function(phase.x[k], phase.costate[k], np.linspace(-5.0, 5.0, 4001)[None])).ravel()
+            worst = max(worst, float(function(phase.x[k], phase.costate[k], phase.u_left[k])) - values.min())
+    return worst
+
+
+@pytest.mark.parametrize("guess", [1.6, 3.0, 4.6])
+@pytest.mark.parametrize("grid", ["uniform", "moving"])
+def test_a_local_minimum_of_the_hamiltonian_is_no_optimum(guess, grid):
+    problem = hybrid_problem(push(), "test")
+    assert problem.minimiser.kind == "numeric"
+    method = ns.MinimumPrinciple(steps=60, grid=grid, acceleration=5 if grid == "moving" else 0, relaxation=0.03)
+    state = method.run(problem, guess=[guess])
+    assert state.sweep.slope < method.tolerance
+    assert "local minimiser" in state.message
+    assert state.status is not Status.SOLVED
+    found = polish(problem, state.sweep.motion())
+    assert found.motion is None or excess_of_the_hamiltonian(problem, found.motion) < 1e-6
+
+
+def test_other_controls_are_asked_that_the_minimiser_does_not_see(monkeypatch):
+    """A minimiser that returns what it is given agrees with every stationary control."""
+    problem = hybrid_problem(push(), "test")
+
+    def arcs(u):
+        """With the costate that makes H_u = 0; the curvature is positive near multiples of pi / 2."""
+        value = -0.05 * (u / 2.0 + 4.0 * np.sin(4.0 * u))
+        arc = arc_along(lambda t: np.column_stack([0.0 * t, 0.0 * t + 0.3]), 0.0, 1.0, control=u)
+        stages = np.concatenate([np.zeros((2, 3, 4)), np.broadcast_to([0.0, 0.0, value, 0.0], (2, 3, 4))], axis=2)
+        return [replace(arc, stages=stages, nodes=np.zeros((3, 8)))]
+
+    same = lambda count: lambda x, costate, u: u  # noqa: E731
+    monkeypatch.setattr(type(problem.minimiser), "mapped", lambda self, count: same(count))
+    assert not_minimal(problem, arcs(0.0)) is None
+    assert "does not minimise" in not_minimal(problem, arcs(np.pi - 0.05))
 
 
 # A nonlinear system with bounds --------------------------------------------------------------------------------------
@@ -397,7 +562,7 @@ def cost_of_switching(switches, regimes, weight, horizon):
     q, v, t, cost = 1.0, 0.0, 0.0, 0.0
     times = iter([*switches, horizon])
     for k, (phase, digit) in enumerate(regimes):
-        level = 0.5 * (digit - 1)
+        level = 0.25 * (digit - 2)
         impact = phase == 0 and regimes[k + 1][0] == 1
         step = (v + np.sqrt(v**2 + 2.0 * (1.0 - level) * q)) / (1.0 - level) if impact else next(times) - t
         q, v = q + v * step + 0.5 * (level - 1.0) * step**2, v + (level - 1.0) * step
@@ -409,8 +574,8 @@ def cost_of_switching(switches, regimes, weight, horizon):
 @pytest.mark.parametrize(
     ("weight", "horizon", "regimes"),
     [
-        (0.2, 2.5, [(0, 0), (0, 1), (1, 2), (1, 1), (1, 0)]),
-        (0.1, 3.5, [(0, 2), (0, 1), (1, 1), (1, 2)]),
+        (0.2, 2.5, [(0, 0), (0, 2), (1, 4), (1, 2), (1, 0)]),
+        (0.1, 3.5, [(0, 4), (0, 2), (1, 2), (1, 4)]),
     ],
 )
 def test_switching_times_are_those_of_a_search(weight, horizon, regimes):

@@ -5,16 +5,19 @@ from dataclasses import replace
 import casadi as ca
 import numpy as np
 import pytest
+from scipy.interpolate import CubicHermiteSpline
 
 import nosnoc_py as ns
 from nosnoc_py.indirect.anderson import Memory, advance
 from nosnoc_py.indirect.boundary_value import polish
 from nosnoc_py.indirect.motion import solution_of
-from nosnoc_py.indirect.moving_grid import MovingGrid
+from nosnoc_py.indirect.moving_grid import MovingGrid, SequenceChange, dips
 from nosnoc_py.indirect.problem import hybrid_problem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.status import Status
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
+from problems.multi_phase import multi_phase
 from problems.two_discs_references import optimum
 
 
@@ -214,6 +217,89 @@ def test_no_collision_is_a_sequence_too():
         assert sweep.times == ()
         assert sweep.objective == pytest.approx(2.01, abs=1e-14)
         np.testing.assert_allclose(sweep.target, [[1.0, -1.0, *np.zeros(8)]], atol=1e-15)
+
+
+def falling(q0, v0):
+    """A ball above an elastic floor; a constant force makes its height a parabola."""
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    floor = StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -x[1]))
+    system = HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u), jumps=[floor])
+    ocp = ns.OCP(system, horizon=1.0, x0=[q0, v0], stage_cost=u**2, terminal_cost=(x[0] - 1) ** 2)
+    return hybrid_problem(ocp, "test")
+
+
+@pytest.mark.parametrize(("depth", "hit"), [(0.03, True), (-0.03, False)])
+@pytest.mark.parametrize("steps", [2, 20])
+def test_a_collision_between_two_nodes_is_seen(steps, depth, hit):
+    """The height is A (t - s)^2 - depth, with s in the middle of a step, and positive at the nodes."""
+    dt = 1.0 / steps
+    s, a = 0.5 * dt + (0.05 if steps == 20 else 0.0), 0.04 * 4.0 / dt**2
+    grid = MovingGrid(falling(a * s**2 - depth, -2.0 * a * s), nodes=4, steps=steps)
+    control = grid.initial(lambda t: np.array([16.0 * a]))
+    assert grid.sweep(control).jumps == ()
+    control[:, 2:] = 2.0 * a
+    sweep = grid.sweep(control)
+    assert sweep.jumps[:1] == ((0,) if hit else ())
+    if hit:
+        assert sweep.times[0] == pytest.approx(s - np.sqrt(depth / a), abs=1e-13)
+
+
+def test_dips_are_the_minima_of_cubics():
+    random = np.random.default_rng(4)
+    values, slopes = random.normal(size=(3, 41)), random.normal(size=(3, 41))
+    found = dips(values, slopes)
+    s = np.linspace(0.0, 1.0, 2001)
+    for i in range(3):
+        for k in range(40):
+            cubic = CubicHermiteSpline([0.0, 1.0], values[i, k : k + 2], slopes[i, k : k + 2])(s)
+            there = slopes[i, k] < 0.0 < slopes[i, k + 1]
+            assert found[i, k] == (pytest.approx(cubic.min(), abs=1e-5) if there else np.inf)
+
+
+def test_an_undecided_sequence_is_a_status(monkeypatch):
+    grid = MovingGrid(discs("general"), nodes=4, steps=20)
+    control = grid.initial(constant("general"))
+
+    def changing(_):
+        raise SequenceChange("there and back again")
+
+    monkeypatch.setattr(grid, "forward", changing)
+    with pytest.raises(SweepFailure, match="there and back again") as caught:
+        grid.sweep(control)
+    assert caught.value.status is Status.SEQUENCE_LOST
+
+
+def test_the_norm_of_the_slope_is_weighted_by_lengths_and_the_means_are_exact():
+    """H_u = 2 epsilon (u - u_*); a cubic control has means that three Gauss points give exactly."""
+    grid = MovingGrid(discs("general"), nodes=4, steps=20)
+    sweep = grid.sweep(grid.initial(lambda t: np.array([0.1 - t**2, 3 + t**3])))
+    away = 0.02 * (sweep.control - sweep.target)[:, 2:].reshape(2, 4, 2)
+    lengths = np.diff([0.0, *sweep.times, 1.0])
+    assert sweep.slope == pytest.approx(np.sqrt(np.einsum("p,j,pji->", lengths, grid.weights, away**2)), rel=1e-12)
+    control, (points, weights) = grid.function(sweep.control), np.polynomial.legendre.leggauss(3)
+    for phase in sweep.motion().phases:
+        for k in (0, 7, 19):
+            t = phase.t[k] + (phase.t[k + 1] - phase.t[k]) * (1.0 + points) / 2.0
+            exact = weights @ np.array([control(time) for time in t]) / 2.0
+            np.testing.assert_allclose(phase.u[k], exact, atol=1e-12)
+
+
+def test_a_cost_of_the_state_across_a_collision():
+    """Against a program in phases, as well as what the polish makes of it."""
+    ocp = two_discs.build("general")
+    s = ocp.system
+    running = 0.01 * ca.sumsqr(s.u) + 0.1 * ca.sumsqr(s.q[2:]) + 0.02 * ca.sumsqr(s.v[:2])
+    ocp = replace(ocp, stage_cost=running)
+    elastic = optimum("general")
+    exact = multi_phase(ocp, elastic.contacts, elastic.times, elastic.control)
+    assert exact.success
+    problem = hybrid_problem(ocp, "test")
+    _, sweep = iterate(MovingGrid(problem, nodes=10, steps=40), constant("general"), Memory(delay=60), tolerance=1e-8)
+    assert sweep.objective == pytest.approx(exact.objective, abs=1e-8)
+    assert sweep.times[0] == pytest.approx(exact.times[0], abs=1e-6)
+    found = polish(problem, sweep.motion())
+    assert found.motion.objective == pytest.approx(exact.objective, abs=1e-11)
+    assert found.motion.times[0] == pytest.approx(exact.times[0], abs=1e-9)
 
 
 def test_a_control_that_cannot_be_integrated_is_a_failure():

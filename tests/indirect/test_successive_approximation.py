@@ -10,14 +10,112 @@ import casadi as ca
 import numpy as np
 import pytest
 
+import nosnoc_py as ns
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid, costate_jumps
 from nosnoc_py.indirect.sweep import Sweep
+from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
+from problems.multi_phase import multi_phase
 from problems.two_discs_references import optimum, semi_norm
 
 Array = np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("n", "steepest", "expected"),
+    [
+        (10, [9], (8, 11)),
+        (10, [9, 11], (8, 11)),
+        (10, [7], (6, 9)),
+        (10, [13], (12, 15)),
+        (10, [6], (6, 9)),
+        (10, [14], (6, 9)),
+        (1, [0], (0, 2)),
+        (19, [18], (17, 19)),
+    ],
+)
+def test_controls_beside_a_collision_are_those_beside_the_steepest_change(
+    n: int, steepest: list[int], expected: tuple[int, int]
+) -> None:
+    """Eqs. 23-24 with u_k = k and steps of 1000 after `steepest`; |n - c| < 4, of ties the first, within the grid."""
+    grid = UniformGrid(problem_of("general"), 20, 0.2)
+    u = np.column_stack([np.arange(20.0), np.zeros(20)])
+    for k in steepest:
+        u[k + 1 :, 1] += 1000.0
+    assert tuple(int(one[0]) for one in grid.limits(u, n)) == expected
+
+
+def test_a_start_is_projected() -> None:
+    free = two_discs.build("concentric")
+    bounds = ns.Bounds(u=(-2.0, 2.0))
+    ocp = ns.OCP(free.system, horizon=1.0, x0=free.x0, stage_cost=free.stage_cost, bounds=bounds)
+    control = UniformGrid(hybrid_problem(ocp, "Test"), 20, 0.1).initial(lambda t: np.array([9.0, -9.0]))
+    np.testing.assert_array_equal(control, np.tile([2.0, -2.0], (20, 1)))
+
+
+def shuttle(x0: tuple[float, float]) -> HybridProblem:
+    """A point between two walls that are hit with restitution; without force its speed is constant in between."""
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    jumps = [
+        StateJump("left", guard=x[0], reset=ca.vertcat(x[0], -0.9 * x[1])),
+        StateJump("right", guard=1.0 - x[0], reset=ca.vertcat(x[0], -0.8 * x[1])),
+    ]
+    system = HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u), jumps=jumps)
+    end = (x[0] - 0.3) ** 2 + 0.5 * (x[1] - 1.0) ** 2
+    return hybrid_problem(ns.OCP(system, horizon=1.0, x0=x0, stage_cost=u**2, terminal_cost=end), "Test")
+
+
+@pytest.mark.parametrize(("steps", "count"), [(1, 3), (2, 2), (30, 1)])
+def test_the_costate_is_the_gradient_through_several_collisions_of_one_step(steps: int, count: int) -> None:
+    """Without force Euler and Eqs. 21, 22 are exact: lambda_0 is dJ/dx_0."""
+    u = np.zeros((steps, 1))
+    grid = UniformGrid(shuttle((0.6, -3.5)), steps, 0.0)
+    rollout = grid.forward(u)
+    assert max(np.bincount([c.step for c in rollout.collisions])) == count
+    measured = []
+    for k in range(2):
+        sides = []
+        for h in (1e-6, -1e-6):
+            x0 = np.array([0.6, -3.5])
+            x0[k] += h
+            sides.append(UniformGrid(shuttle(tuple(x0)), steps, 0.0).sweep(u).objective)
+        measured.append((sides[0] - sides[1]) / 2e-6)
+    np.testing.assert_allclose(grid.backward(rollout)[0], measured, atol=1e-7)
+    motion = grid.sweep(u).motion()
+    np.testing.assert_allclose(motion.times, np.cumsum([0.6 / 3.5, 1 / 3.15, 1 / 2.52]), atol=1e-13)
+    problem = grid.problem
+    hamiltonian = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
+    for before, after in zip(motion.phases[:-1], motion.phases[1:], strict=True):
+        assert before.costate is not None
+        assert after.costate is not None
+        sides = [float(hamiltonian(p.x[k], p.costate[k], 0.0)) for p, k in ((before, -1), (after, 0))]  # type: ignore[index]
+        assert sides[0] == pytest.approx(sides[1], abs=1e-13)
+
+
+def test_a_cost_of_the_state_across_a_collision_is_of_first_order() -> None:
+    """Against a program in phases; where in its step the collision lies makes the errors waver."""
+    ocp = with_cost_of_the_state()
+    elastic = optimum("general")
+    exact = multi_phase(ocp, elastic.contacts, elastic.times, elastic.control)
+    assert exact.success
+    errors = []
+    for steps in (60, 480):
+        grid = UniformGrid(hybrid_problem(ocp, "Test"), steps, 0.05)
+        sweep = last(grid, "general", 1500)
+        assert sweep.slope < 1e-5
+        errors.append(abs(sweep.objective - exact.objective))
+    assert errors[0] < 0.01
+    assert np.log2(errors[0] / errors[1]) / 3 == pytest.approx(1.0, abs=0.2)
+
+
+def with_cost_of_the_state() -> ns.OCP:
+    """5.2 with running costs of the place of disc 2 and of the speed of disc 1: both have derivatives, one a jump."""
+    ocp = two_discs.build("general")
+    s = ocp.system
+    running = 0.01 * ca.sumsqr(s.u) + 0.1 * ca.sumsqr(s.q[2:]) + 0.02 * ca.sumsqr(s.v[:2])
+    return ns.OCP(s, horizon=1.0, x0=ocp.x0, stage_cost=running, terminal_cost=ocp.terminal_cost)
 
 
 def problem_of(experiment: str) -> HybridProblem:
