@@ -7,15 +7,12 @@ from typing import Any
 
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import OptionError, check_run, check_type
-from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
 from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting import MultiStart
-from nosnoc_py.shooting.options import SmoothedShooting
-from nosnoc_py.shooting.phases import PhaseShooting
-from nosnoc_py.shooting.single import SingleShooting
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.event_driven import run as event_driven
@@ -30,10 +27,6 @@ from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.transcription import check_elements, transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
-
-
-# Methods that solve by themselves: they discretise, or iterate, in their own way.
-CompleteMethod = MinimumPrinciple | AutonomousSwitching | SmoothedShooting | SingleShooting | PhaseShooting
 
 
 def solve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,6 +25,14 @@ class Options(BaseModel):
         """Return a copy with some options changed; the changes are validated like new options."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**given, **changes})
+
+
+class CompleteMethod(Options):
+    """A method that solves an optimal control problem by itself: it discretises, or iterates, in its own way."""
+
+    @abstractmethod
+    def solve(self, ocp: Any, *, guess: Any = None, callback: Any = None, time_limit: float | None = None) -> Any:
+        """Return the `Solution`; see `nosnoc_py.solve`."""
 
 
 def _explain(options: type[Options], error: ValidationError) -> str:

@@ -14,13 +14,13 @@ from nosnoc_py.errors import OptionError, check_run
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import Options
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.controls import control_guess
 
 
-class Iteration(Options):
+class Iteration(CompleteMethod):
     """A method that improves a motion step by step; everything a step changes is in the new state it returns.
 
     States are frozen dataclasses with at least `status` and `message`.

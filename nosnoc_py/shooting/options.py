@@ -11,7 +11,7 @@ from nosnoc_py.discretization.options import Scheme
 from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
 from nosnoc_py.mpcc.strategy import Callback
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import Options
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.solution import Solution
 
@@ -54,7 +54,7 @@ def DirectShooting(
     return made
 
 
-class SmoothedShooting(Options):
+class SmoothedShooting(CompleteMethod):
     """Multiple shooting on smoothed contact, friction and step functions: NLPs whose smoothing sigma goes to zero.
 
     Parameters

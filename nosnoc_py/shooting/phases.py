@@ -24,7 +24,7 @@ from nosnoc_py.indirect.switching_start import Collisions, predicted
 from nosnoc_py.indirect.switching_validity import invalidity
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import Options
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point, rk4
@@ -39,7 +39,7 @@ Array = np.ndarray
 NAME = "DirectShooting(form='phases')"
 
 
-class PhaseShooting(Options):
+class PhaseShooting(CompleteMethod):
     """Multiple shooting with a phase between any two collisions, each with a free duration.
 
     For frictionless contacts with restitution, and any `HybridSystem`.

@@ -21,7 +21,7 @@ from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import Options
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting.event_gradient import EventGradient
 from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.single_descents import EndedError, Run, gradient_descent, lbfgs
@@ -34,7 +34,7 @@ Array = np.ndarray
 NAME = "DirectShooting(form='single')"
 
 
-class SingleShooting(Options):
+class SingleShooting(CompleteMethod):
     """Descent over piecewise constant controls on exact event times, with exact gradients.
 
     Parameters
