@@ -63,6 +63,30 @@ class Constraint:
         for key, value in (("expression", expression), ("lower", lower), ("upper", upper)):
             object.__setattr__(self, key, value)
 
+    def without_roots(self, u: ca.SX) -> Constraint:
+        """The same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
+
+        A root has no derivative at u = 0, which is where optimal controls often are. The square is divided by 2 r, so
+        that at the bound rows have the same slope and multipliers stay what they are.
+        """
+        rows = zip(ca.vertsplit(self.expression), self.lower, self.upper, strict=True)
+        made = [_without_root(row[0], float(low), float(high), u) for row, low, high in rows]
+        if not made:
+            return self
+        expressions, lower, upper = zip(*made, strict=True)
+        return replace(self, expression=ca.vertcat(*expressions), lower=np.array(lower), upper=np.array(upper))
+
+
+def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.SX, float, float]:
+    if row.is_constant() or row.is_symbolic() or row.op() != ca.OP_SQRT:
+        return row, lower, upper
+    known = {s.element_hash() for s in ca.symvar(u)}
+    alone = all(s.element_hash() in known for s in ca.symvar(row))
+    if not alone or upper < 0.0:
+        return row, lower, upper
+    scale = 2 * upper if 0.0 < upper < np.inf else 1.0
+    return row.dep(0) / scale, lower**2 / scale if lower > 0.0 else -np.inf, upper**2 / scale
+
 
 @dataclass(frozen=True, eq=False)
 class Complementarity:

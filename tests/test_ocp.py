@@ -236,3 +236,38 @@ def test_every_mistake_is_a_nosnoc_error_with_given_and_expected():
     assert "expected 4 numbers" in str(caught.value)
     assert "given 3" in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+def test_bounds_on_a_length_become_bounds_on_its_square() -> None:
+    """Where it is one of the control alone; at the upper bound the rows have the same slope, so multipliers stay."""
+    u, x = ca.SX.sym("u", 2), ca.SX.sym("x", 2)
+    rows = ca.vertcat(ca.norm_2(u), ca.sumsqr(u), ca.norm_2(x), ca.norm_2(u - x))
+    given = ns.Constraint(rows, [-np.inf, 0, 1, 0], [3, 2, np.inf, 4], name="some")
+    found = given.without_roots(u)
+    assert found.name == "some"
+    np.testing.assert_array_equal(found.lower, [-np.inf, 0, 1, 0])
+    np.testing.assert_array_equal(found.upper, [1.5, 2, np.inf, 4])
+
+    def at(constraint: ns.Constraint, point: list[float]) -> list[np.ndarray]:
+        outputs = [constraint.expression, ca.jacobian(constraint.expression, u)]
+        return [np.array(out) for out in ca.Function("f", [u, x], outputs)(point, [1, 1])]
+
+    (before, slope_before), (after, slope_after) = at(given, [0, 3]), at(found, [0, 3])
+    assert after[0, 0] == pytest.approx(1.5)
+    np.testing.assert_array_equal(after[1:], before[1:])
+    np.testing.assert_allclose(slope_after, slope_before, atol=1e-15)
+    assert not np.isfinite(at(given, [0, 0])[1]).all()
+    assert np.isfinite(at(found, [0, 0])[1]).all()
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(-np.inf, 2.0), (0.0, 2.0), (0.5, 2.0), (0.5, np.inf), (-1.0, 0.0)])
+def test_a_length_between_bounds_is_its_square_between_theirs(lower: float, upper: float) -> None:
+    u = ca.SX.sym("u", 2)
+    found = ns.Constraint(ca.norm_2(u), lower, upper).without_roots(u)
+    for length in (0.0, 0.4, 0.6, 1.9, 2.1, 3.1):
+        value = float(ca.Function("square", [u], [found.expression])([0.6 * length, 0.8 * length]))
+        assert (found.lower[0] <= value <= found.upper[0]) == (lower <= length <= upper)
+    plain = ns.Constraint(u[0], lower, upper).without_roots(u)
+    assert (plain.lower[0], plain.upper[0]) == (lower, upper)
+    negative = ns.Constraint(ca.norm_2(u), -3.0, -1.0).without_roots(u)  # stays infeasible
+    assert (negative.lower[0], negative.upper[0]) == (-3.0, -1.0)

@@ -136,13 +136,9 @@ class PhaseProgram:
                 self._impose(constraint, state, u)
 
     def _impose(self, constraint: Constraint, x: ca.SX, u: ca.SX) -> None:
-        system = self.ocp.system
-        rows = ca.vertsplit(ca.densify(ca.vec(constraint.expression)))
-        bounds = (np.broadcast_to(bound, (len(rows),)) for bound in (constraint.lower, constraint.upper))
-        for row, low, high in zip(rows, *bounds, strict=True):
-            expression, low, high = _without_root(row, float(low), float(high))
-            found = ca.substitute([expression], [system.x, system.u, system.p], [x, u, self._p])[0]
-            self._add(found, low, high)
+        system, plain = self.ocp.system, constraint.without_roots(self.ocp.system.u)
+        found = ca.substitute([plain.expression], [system.x, system.u, system.p], [x, u, self._p])[0]
+        self._add(found, plain.lower, plain.upper)
 
     def _end(self) -> None:
         """Horizon, initial and terminal constraints, terminal cost."""
@@ -228,15 +224,6 @@ class PhaseProgram:
             for i in range(grid.phases)
         ]
         return Motion(phases=tuple(phases), jumps=grid.jumps, objective=objective)
-
-
-def _without_root(row: ca.SX, lower: float, upper: float) -> tuple[ca.SX, float, float]:
-    """A bound on a root as one on its square: |u| <= r has no derivative at u = 0, where optimal controls are."""
-    row = row[0]
-    if upper < 0 or row.is_constant() or row.is_symbolic() or row.op() != ca.OP_SQRT:
-        return row, lower, upper
-    scale = 2 * upper if 0 < upper < np.inf else 1.0  # the slope of a length at its bound is one again
-    return row.dep(0) / scale, lower**2 / scale if lower > 0 else -np.inf, upper**2 / scale
 
 
 def rk4(system: HybridSystem, ocp: OCP, substeps: int) -> ca.Function:

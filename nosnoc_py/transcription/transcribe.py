@@ -284,7 +284,7 @@ def _add_costs_and_constraints(
     time = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
     at_end = [s.x, s.x_initial, s.p, time], (end, start, p, symbols.horizon)
     builder.objective += ca.Function("terminal_cost", at_end[0], [ocp.terminal_cost])(*at_end[1])
-    for c in ocp.path_constraints:
+    for c in (constraint.without_roots(s.u) for constraint in ocp.path_constraints):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
         for at, state, e in place_constraints(elements, c.at):
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]

@@ -12,7 +12,6 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
-from nosnoc_py.shooting.phase_program import _without_root
 from nosnoc_py.shooting.phases import PhaseShooting, PhaseState
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -213,17 +212,6 @@ def test_a_ball_is_one_from_its_centre(at: str) -> None:
     ball = solved(ca.norm_2(u), radius)
     assert ball.objective == pytest.approx(solved(ca.sumsqr(u), radius**2).objective, abs=1e-9)
     assert np.linalg.norm(ball.u[-10:], axis=1).max() < 1e-3
-
-
-@pytest.mark.parametrize(("lower", "upper"), [(-np.inf, 2.0), (-1.0, 2.0), (0.5, 3.0), (0.5, np.inf), (0.0, 0.0)])
-def test_bounds_on_roots_are_the_same_on_squares(lower: float, upper: float) -> None:
-    u = ca.SX.sym("u", 2)
-    square, low, high = _without_root(ca.norm_2(u), lower, upper)
-    for length in (0.0, 0.4, 0.6, 1.9, 2.1, 3.1):
-        value = float(ca.Function("square", [u], [square])([0.6 * length, 0.8 * length]))
-        assert (low <= value <= high) == (lower <= length <= upper)
-    assert _without_root(u[0], lower, upper)[1:] == (lower, upper)
-    assert _without_root(ca.norm_2(u), -3.0, -1.0)[1:] == (-3.0, -1.0)  # stays infeasible
 
 
 def test_an_end_without_progress_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
