@@ -35,6 +35,11 @@ class CompleteMethod(Options):
         """Return the `Solution`; see `nosnoc_py.solve`."""
 
 
+def strictest(*limits: float | None) -> float:
+    """The smallest of several time limits [s], those of options and of calls; infinite where none is given."""
+    return min((limit for limit in limits if limit is not None), default=float("inf"))
+
+
 def _explain(options: type[Options], error: ValidationError) -> str:
     lines = []
     for item in error.errors():

@@ -9,6 +9,7 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.boundary_arcs import ArcSolution
+from nosnoc_py.indirect.forward import TANGENT
 from nosnoc_py.indirect.motion import Motion, Phase, lowest
 from nosnoc_py.indirect.problem import HybridProblem
 
@@ -16,7 +17,6 @@ Array = np.ndarray
 
 SAMPLES = 24  # per element, for guards
 SHORTEST = 1e-7  # arc or phase, in horizons
-TANGENT = 1e-8  # rate of a guard, in |psi_x| |f|
 TOUCHING = 1e-9  # of a guard, in |psi_x| (1 + |x|)
 PENETRATION = 1e-9  # of a guard, in its largest value
 MINIMAL = 1e-9  # gain of another control in the Hamiltonian, relative

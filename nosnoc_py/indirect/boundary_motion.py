@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil
 
 import casadi as ca
@@ -13,7 +12,7 @@ from nosnoc_py.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.indirect.forward import Forward
 from nosnoc_py.indirect.motion import Motion, Phase
-from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.indirect.sweep import SweepFailure
 
 Array = np.ndarray
@@ -65,18 +64,6 @@ def simulated_objective(problem: HybridProblem, motion: Motion, steps: int) -> f
     except SweepFailure:
         return None
     return float(ca.Function("final", [problem.x], [problem.terminal_cost])(final[:-1])) + float(final[-1])
-
-
-def with_cost(problem: HybridProblem) -> HybridProblem:
-    """The problem with the running cost so far as one more state."""
-    cost = ca.SX.sym("cost")
-    return replace(
-        problem,
-        x=ca.vertcat(problem.x, cost),
-        x0=np.append(problem.x0, 0.0),
-        flow=ca.vertcat(problem.flow, problem.running_cost),
-        resets=tuple(ca.vertcat(reset, cost) for reset in problem.resets),
-    )
 
 
 def control_at(functions: BoundaryFunctions, arc: ArcSolution, fractions: Array) -> Array:

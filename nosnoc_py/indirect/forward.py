@@ -110,7 +110,7 @@ class Forward:
         guards = self._look(x[0], u[0])[0][:, 0]
         self._check_left(x[0], u[0], self.dt, 0.0, 0)
         while n < self.steps:
-            size = min(LONGEST_CALL, 1 << ((self.steps - n).bit_length() - 1))
+            size = next(pieces(self.steps - n))
             ends, after, start_rate, end_rate = self._chunk(size)(x[n], u[n : n + size])
             before = np.column_stack([guards, after[:, :-1]])
             suspects = self._suspects(before, after, start_rate, end_rate)
@@ -289,7 +289,7 @@ def motion_of(
     return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
 
 
-def one_step(flow: ca.Function, x: ca.SX, u: ca.SX, h: ca.SX, scheme: str) -> ca.SX:
+def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX, h: ca.SX, scheme: str) -> ca.SX:
     """The state after a step of length h."""
     k1 = flow(x, u)
     if scheme == "euler":

@@ -14,7 +14,7 @@ from nosnoc_py.errors import OptionError, check_run
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
+from nosnoc_py.options import CompleteMethod, strictest
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.controls import control_guess
@@ -63,7 +63,7 @@ class Iteration(CompleteMethod):
         """
         check_run(callback, time_limit)
         started = time.monotonic()
-        limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
+        limit = strictest(time_limit, self.time_limit)
         state, stepped = self.init(ocp, guess), False
         while (judged := self.judged(state))[0] is None:
             if stepped and time.monotonic() - started > limit:

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.boundary_motion import with_cost
 from nosnoc_py.indirect.forward import Forward
 from nosnoc_py.indirect.motion import Motion, Phase
-from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.indirect.successive_approximation import costate_jumps
 from nosnoc_py.indirect.sweep import Sweep, SweepFailure
 from nosnoc_py.solution.interpolant import lagrange_basis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import casadi as ca
@@ -160,6 +160,18 @@ def stated(
         terminal_cost=terminal,
         controls=controls,
         method=method,
+    )
+
+
+def with_cost(problem: HybridProblem) -> HybridProblem:
+    """The problem with the running cost so far as one more state."""
+    cost = ca.SX.sym("cost")
+    return replace(
+        problem,
+        x=ca.vertcat(problem.x, cost),
+        x0=np.append(problem.x0, 0.0),
+        flow=ca.vertcat(problem.flow, problem.running_cost),
+        resets=tuple(ca.vertcat(reset, cost) for reset in problem.resets),
     )
 
 

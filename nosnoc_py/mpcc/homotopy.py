@@ -15,8 +15,16 @@ from nosnoc_py.mpcc.branch import Finish, Outcome
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
-from nosnoc_py.mpcc.stationarity import Multipliers
-from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, record, runs_away
+from nosnoc_py.mpcc.strategy import (
+    Solvers,
+    SolverState,
+    Strategy,
+    certificate_of,
+    measure,
+    nlp_multipliers,
+    record,
+    runs_away,
+)
 from nosnoc_py.status import Status
 
 # A point that IPOPT has left without converging is taken when its certificate has no slope above this, relatively.
@@ -231,7 +239,7 @@ class Homotopy(Strategy):
             w=w,
             sigma=sigma * self.kappa,
             converged=result.converged,
-            multipliers=_multipliers(ipopt, solvers.mpcc, result),
+            multipliers=nlp_multipliers(solvers.mpcc, result),
             dual=result if np.isfinite(result.lam_g).all() else None,
             status=Status.INTERRUPTED if result.interrupted else None,
             **measure(solvers.evaluator, w, state.p),
@@ -323,15 +331,3 @@ class Homotopy(Strategy):
 
 def _alike(values: list[float]) -> bool:
     return max(values) - min(values) < STALL * max(values)
-
-
-def _multipliers(ipopt: Ipopt, mpcc: MPCC, result: NLPResult) -> Multipliers:
-    """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
-    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
-    return Multipliers(
-        w=result.lam_x[:n_w] / mpcc.w_scale,
-        g=result.lam_g[:n_g] / mpcc.g_scale,
-        G=np.zeros(mpcc.G.numel()),
-        H=np.zeros(mpcc.H.numel()),
-        r=np.zeros(mpcc.r.numel()),
-    )

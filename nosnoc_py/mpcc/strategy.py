@@ -18,13 +18,13 @@ from pydantic import Field
 
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
 from nosnoc_py.mpcc.branch import Branch, Finish
-from nosnoc_py.mpcc.ipopt import Ipopt, check_freedom
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivial
-from nosnoc_py.options import Options
+from nosnoc_py.options import Options, strictest
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 
@@ -193,7 +193,7 @@ class Strategy(Options):
         check_type(mpcc, MPCC, "mpcc")
         check_run(callback, time_limit)
         started = time.monotonic()
-        limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
+        limit = strictest(time_limit, self.time_limit)
         state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
@@ -276,6 +276,18 @@ def record(
         iterations=iterations,
         wall_seconds=seconds,
         solver_status=word,
+    )
+
+
+def nlp_multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
+    """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
+    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
+    return Multipliers(
+        w=result.lam_x[:n_w] / mpcc.w_scale,
+        g=result.lam_g[:n_g] / mpcc.g_scale,
+        G=np.zeros(mpcc.G.numel()),
+        H=np.zeros(mpcc.H.numel()),
+        r=np.zeros(mpcc.r.numel()),
     )
 
 

@@ -15,7 +15,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import Options
+from nosnoc_py.options import Options, strictest
 from nosnoc_py.shooting.descent import descend
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.fesd import run as simulate
@@ -96,7 +96,7 @@ class MultiStart(Options):
             If the initial state is free, or the friction cone is not Coulomb's.
         """
         started = time.monotonic()
-        limit = min(x for x in (time_limit, self.time_limit, np.inf) if x is not None)
+        limit = strictest(time_limit, self.time_limit)
         search = _Search(self, ocp, method, callback, started + limit)
         return search.run(guess, started)
 

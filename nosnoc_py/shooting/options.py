@@ -11,8 +11,7 @@ from nosnoc_py.discretization.options import Scheme
 from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
 from nosnoc_py.mpcc.strategy import Callback
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
-from nosnoc_py.shooting.limits import strictest
+from nosnoc_py.options import CompleteMethod, strictest
 from nosnoc_py.solution import Solution
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.indirect.forward import one_step
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.mpcc.nlp import NLP, block
 from nosnoc_py.ocp import OCP, Constraint
@@ -230,14 +231,8 @@ def rk4(system: HybridSystem, ocp: OCP, substeps: int) -> ca.Function:
     """(x, u, p, h) -> the state after h, the running cost, the states after each of the Runge-Kutta steps."""
     x, u, p, h = system.x, system.u, system.p, ca.SX.sym("h")
     flow = ca.Function("flow", [x, u, p], [ca.vertcat(system.flow, ocp.stage_cost)])
-    n_x, dt = x.numel(), h / substeps
-    state, cost, stages = x, ca.SX(0), []
+    n_x, both, stages = x.numel(), ca.vertcat(x, 0), []
     for _ in range(substeps):
-        k1 = flow(state, u, p)
-        k2 = flow(state + dt / 2 * k1[:n_x], u, p)
-        k3 = flow(state + dt / 2 * k2[:n_x], u, p)
-        k4 = flow(state + dt * k3[:n_x], u, p)
-        change = dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        state, cost = state + change[:n_x], cost + change[n_x]
-        stages.append(state)
-    return ca.Function("interval", [x, u, p, h], [state, cost, ca.horzcat(*stages)])
+        both = one_step(lambda state, control: flow(state[:n_x], control, p), both, u, h / substeps, "rk4")
+        stages.append(both[:n_x])
+    return ca.Function("interval", [x, u, p, h], [both[:n_x], both[n_x], ca.horzcat(*stages)])

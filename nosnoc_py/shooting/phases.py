@@ -24,9 +24,8 @@ from nosnoc_py.indirect.switching_start import Collisions, predicted
 from nosnoc_py.indirect.switching_validity import invalidity
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
+from nosnoc_py.options import CompleteMethod, strictest
 from nosnoc_py.reformulation.hybrid import hybrid
-from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point, rk4
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord

@@ -21,9 +21,8 @@ from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
+from nosnoc_py.options import CompleteMethod, strictest
 from nosnoc_py.shooting.event_gradient import EventGradient
-from nosnoc_py.shooting.limits import strictest
 from nosnoc_py.shooting.single_descents import EndedError, Run, gradient_descent, lbfgs
 from nosnoc_py.shooting.single_ipopt import ipopt
 from nosnoc_py.solution import Solution

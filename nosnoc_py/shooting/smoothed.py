@@ -22,8 +22,7 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.stationarity import Multipliers
-from nosnoc_py.mpcc.strategy import Callback, SolverState, record, runs_away
+from nosnoc_py.mpcc.strategy import Callback, SolverState, nlp_multipliers, record, runs_away
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.shooting.options import SmoothedShooting
@@ -176,7 +175,7 @@ class Problem:
             status = Status.TIME_LIMIT
         new = tried if result.converged or not state.solved else replace(state, failures=state.failures + 1)
         if result.converged:
-            new = replace(new, solved=True, failures=0, dual=result, multipliers=_multipliers(mpcc, result))
+            new = replace(new, solved=True, failures=0, dual=result, multipliers=nlp_multipliers(mpcc, result))
         below = sigma * self.options.kappa
         if sigma > self.options.sigma_min * (1 + 1e-9):
             below = max(below, self.options.sigma_min)  # the last one is sigma_min itself
@@ -317,15 +316,3 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _worst(sizes: np.ndarray, other: float) -> float:
     """The largest residual; what is no number is infinitely large."""
     return float(max(np.where(np.isnan(sizes), np.inf, sizes).max(initial=0.0), other))
-
-
-def _multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
-    """Multipliers of the bounds and of g."""
-    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
-    return Multipliers(
-        w=result.lam_x[:n_w] / mpcc.w_scale,
-        g=result.lam_g[:n_g] / mpcc.g_scale,
-        G=np.zeros(mpcc.G.numel()),
-        H=np.zeros(mpcc.H.numel()),
-        r=np.zeros(mpcc.r.numel()),
-    )

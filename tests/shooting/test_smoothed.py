@@ -11,7 +11,7 @@ import pytest
 import nosnoc_py as ns
 from models import sliding_mode
 from nosnoc_py.errors import ModelError, OptionError, TranscriptionError
-from nosnoc_py.shooting.limits import strictest
+from nosnoc_py.options import strictest
 from nosnoc_py.shooting.options import FORMS, DirectShooting, SmoothedShooting
 from nosnoc_py.shooting.smoothed import SmoothedState
 from nosnoc_py.status import Status
