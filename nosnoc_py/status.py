@@ -29,6 +29,7 @@ class Status(Enum):
     SEQUENCE_LOST = "sequence of collisions undecided"
     NO_DESCENT = "no further descent"
     NOT_AN_OPTIMUM = "not an optimum"
+    NOT_EVENT_SELECTED = "not event-selected"
 
     @property
     def success(self) -> bool:
@@ -107,6 +108,11 @@ _REMEDIES = {
     Status.NOT_AN_OPTIMUM: (
         "What was found satisfies equations but is no valid optimum (the message says why): start from a better "
         "iterate, or prescribe another sequence of collisions."
+    ),
+    Status.NOT_EVENT_SELECTED: (
+        "A guard is not crossed with speed from both sides (the message says which and where), so the system is not "
+        "event-selected there: turn the sign of a guard round that falls where it is crossed, or use ns.EventDriven or "
+        "ns.FESD with an ns.PSS, which can slide."
     ),
 }
 

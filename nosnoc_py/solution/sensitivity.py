@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
@@ -23,12 +27,16 @@ class Sensitivity:
     p : (n_x, n_p)
         d x(T) / d p at fixed x0, control and duration.
     event_times_x0, event_times_p : (n_events, n_x), (n_events, n_p), optional
-        Derivatives of the times [s] of the trajectory's events, in their order. By `EventDriven` only.
+        Derivatives of the times [s] of the trajectory's events, in their order; a row is NaN where that time has none.
+        By `EventDriven` and `EventSelected` only.
     u : (N, n_x, n_u), optional
         d x(T) / d u of every control stage of the trajectory. By finite elements only.
     flags : tuple of str
         Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
         events from the first such time on.
+    directions : function (n_x,) -> (n_x,), optional
+        One-sided derivative of x(T) in a direction of x0, where the motion is not smooth but piecewise so. It is not
+        written to files. By `EventSelected` only.
 
     Raises
     ------
@@ -42,6 +50,7 @@ class Sensitivity:
     event_times_p: Array | None = None
     u: Array | None = None
     flags: tuple[str, ...] = ()
+    directions: Callable[[Array], Array] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         x0 = read_only(self.x0, "x0 of a sensitivity (n_x, n_x)", "n_x", "n_x")
@@ -61,6 +70,27 @@ class Sensitivity:
     def smooth(self) -> bool:
         """True if the derivatives exist."""
         return not self.flags
+
+    def directional(self, v: npt.ArrayLike) -> Array:
+        """Return the one-sided derivative of x(T) in a direction v of x0, both (n_x,): lim (x(T; x0 + s v) - x(T)) / s.
+
+        Where the motion is smooth it is `x0 @ v`. Where several guards are crossed at once it is only piecewise linear,
+        and D(-v) differs from -D(v).
+
+        Raises
+        ------
+        TranscriptionError
+            If v has another shape, or the motion is not smooth and nothing is known about directions.
+        """
+        direction = read_only(np.asarray(v, dtype=float), "v", len(self.x0))
+        if self.smooth:
+            return np.asarray(self.x0 @ direction)
+        if self.directions is None:
+            raise TranscriptionError(
+                f"the motion has no derivative ({'; '.join(self.flags)}), and its derivatives in single directions are "
+                "known only right after ns.simulate(..., method=ns.EventSelected(...), sensitivities=True)."
+            )
+        return self.directions(direction)
 
     def __repr__(self) -> str:
         shapes = f"{len(self.x0)} states by {len(self.x0)} + {self.p.shape[1]} data"

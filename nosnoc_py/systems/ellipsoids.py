@@ -1,0 +1,93 @@
+"""Ellipsoids and spheres."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import check_rotation
+from nosnoc_py.systems.mass_properties import Moments, ellipsoid_moments
+from nosnoc_py.systems.shape import INSIDE, Features, Shape, positive, unit
+from nosnoc_py.systems.symbols import finite
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid(Shape):
+    """The body {center + R diag(semi_axes) y : |y| <= 1}.
+
+    Parameters
+    ----------
+    semi_axes : (3,)
+        Positive lengths [m].
+    center : (3,)
+        [m].
+    rotation : (3, 3), optional
+        R: its columns are the directions of the axes.
+
+    Raises
+    ------
+    ModelError
+        If a semi-axis is not positive, or the rotation is none.
+    """
+
+    semi_axes: Any
+    center: Any = (0.0, 0.0, 0.0)
+    rotation: Any = None
+    matrix: np.ndarray = field(init=False, repr=False)
+    inverse: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        axes = finite(self.semi_axes, f"{name}: semi_axes", 3)
+        if (axes <= 0).any():
+            raise ModelError(f"{name}: semi_axes: expected three positive lengths, given {axes}.")
+        turn = np.eye(3) if self.rotation is None else check_rotation(self.rotation, f"{name}: rotation")
+        values = {"semi_axes": axes, "center": finite(self.center, f"{name}: center", 3), "rotation": turn}
+        values |= {"matrix": turn * axes, "inverse": turn.T / axes[:, None]}
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the point furthest in a direction: c + A A'd / |A'd|."""
+        weights = unit(direction) @ self.matrix
+        return self.center + self.matrix @ (weights / np.sqrt(weights @ weights))
+
+    def heights(self, directions: np.ndarray) -> np.ndarray:
+        """Return d.c + |A'd|."""
+        return directions @ self.center + np.linalg.norm(directions @ self.matrix, axis=1)
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) lie in it."""
+        y = (np.asarray(points, dtype=float) - self.center) @ self.inverse.T
+        return (y**2).sum(axis=-1) <= 1 + 2 * INSIDE
+
+    def moved(self, shift: Any) -> Ellipsoid:
+        """Return the ellipsoid shifted by (3,) [m]."""
+        return Ellipsoid(self.semi_axes, self.center + finite(shift, "moved: shift", 3), self.rotation)
+
+    def features(self) -> Features:
+        """Return centre and matrix."""
+        return Features.of(ellipsoids=np.concatenate([self.center, self.matrix.ravel()]))
+
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines enter and leave it: roots of |y + t d|^2 = 1."""
+        y, d = (points - self.center) @ self.inverse.T, self.inverse @ direction
+        middle, square = -(y @ d) / (d @ d), d @ d
+        nearest = y + middle[:, None] * d
+        radicand = 1 - (nearest**2).sum(axis=1)
+        half = np.sign(radicand) * np.sqrt(np.abs(radicand) / square)
+        return np.stack([middle - half, middle + half], axis=1)
+
+    def moments(self) -> Moments:
+        """Exact integrals of 1, y and y y'."""
+        return ellipsoid_moments(self.center, self.matrix)
+
+
+class Sphere(Ellipsoid):
+    """A ball of some radius [m] about a centre (3,) [m]."""
+
+    def __init__(self, radius: float, center: Any = (0.0, 0.0, 0.0)) -> None:
+        super().__init__((positive(radius, "Sphere: radius"),) * 3, center)

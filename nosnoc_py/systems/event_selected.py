@@ -1,0 +1,268 @@
+"""Event-selected systems: a flow that switches where guards are crossed, always in the same direction.
+
+The state is continuous, the vector field is not. Every guard has one bit, its mode, which says whether it was crossed;
+the flow depends on x and on these bits. Near a guard every field crosses it with speed, D h_k f >= c > 0 (liveness),
+whatever the other bits are; then the order of nearly simultaneous crossings does not matter for continuity, and the
+flow is piecewise differentiable (ESS, Section 2).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.symbols import (
+    check_distinct,
+    column,
+    component_names,
+    finite,
+    free_of_others,
+    symbols,
+)
+
+SWITCH, CONTACT = ("switch", "switch"), ("contact", "release")
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A surface h(x) = 0 that is crossed from h < 0 to h > 0, and the mode bit that remembers it.
+
+    Parameters
+    ----------
+    name : str
+        Of the events and of the bit.
+    function : SX scalar
+        h(x, p). Where it rises through zero the bit becomes 1.
+    back : SX scalar, optional
+        Where this function rises through zero the bit becomes 0 again: the reset relation of the guard. Without it the
+        guard is crossed once.
+    kinds : pair of str
+        Kinds of the events of both crossings.
+    reset
+        There is none: an event-selected system is continuous. Given, it is an error that names the way out.
+
+    Raises
+    ------
+    ModelError
+        If the name is empty, a function is no scalar, or a reset is given.
+    """
+
+    name: str
+    function: Any
+    back: Any = None
+    kinds: tuple[str, str] = SWITCH
+    reset: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"Guard: the name has to be a non-empty string, given {self.name!r}.")
+        if self.reset is not None:
+            raise ModelError(
+                f"guard {self.name!r}: the state of an event-selected system does not jump; write impacts as an ns.CLS "
+                "(ns.FESDJ, ns.EventDriven), other jumps as an ns.HybridSystem."
+            )
+        object.__setattr__(self, "function", column(self.function, f"guard {self.name!r}: function", 1))
+        if self.back is not None:
+            object.__setattr__(self, "back", column(self.back, f"guard {self.name!r}: back", 1))
+
+    @classmethod
+    def contact(cls, name: str, touchdown: Any, lift_off: Any = None) -> Guard:
+        """A compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown."""
+        return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventSelectedSystem(Described):
+    """x' = f(x, mode, p), where bit k of the mode is set when h_k(x) rises through zero (ESS, Section 2.1).
+
+    In CasADi: `x`, `mode`, `p` are symbols, `flow` is an expression of them, `guards` a list of `Guard`. In NumPy:
+    `x` and `p` are numbers of components, `flow`, `functions`, `jacobian`, `back`, `flow_jacobian` are functions of
+    arrays, with p as the last argument or without it, and `guards` names them.
+
+    Parameters
+    ----------
+    x : SX (n_x,), or int
+    mode : SX (m,), optional
+        Bits, 0 or 1; in CasADi only.
+    p : SX (n_p,), or int, optional
+    flow : SX (n_x,), or function (x, mode, p) -> (n_x,)
+    guards : sequence of Guard, or of names
+    functions : function (x, p) -> (m,), optional
+        h, in NumPy.
+    jacobian : function (x, p) -> (m, n_x), optional
+        D h, in NumPy.
+    back : "negative", or function (x, p) -> (m,), optional
+        Functions that clear the bits, in NumPy: -h (contacts), or others with `back_jacobian`.
+    back_jacobian : function (x, p) -> (m, n_x), optional
+    flow_jacobian : function (x, mode, p) -> (n_x, n_x), optional
+        d f / d x, in NumPy; needed for sensitivities.
+    kinds : pair of str
+        Kinds of the events, in NumPy; ("contact", "release") by default where there is `back`, else ("switch",
+        "switch").
+    names, units, nominal, p_default
+        As in `CLS`; keys "x", "p".
+
+    Raises
+    ------
+    ModelError
+        For wrong shapes, foreign symbols, names used twice, functions that are missing or do not go together.
+    """
+
+    x: Any
+    mode: Any = None
+    p: Any = None
+    flow: Any
+    guards: Sequence[Any]
+    functions: Callable[..., Any] | None = None
+    jacobian: Callable[..., Any] | None = None
+    back: Any = None
+    back_jacobian: Callable[..., Any] | None = None
+    flow_jacobian: Callable[..., Any] | None = None
+    kinds: tuple[str, str] | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
+    u: Any = field(init=False, repr=False)
+    x_initial: Any = field(init=False, repr=False)
+    guard_names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._set("u", ca.SX(0, 1))
+        if not isinstance(self.guards, list | tuple) or not self.guards:
+            raise ModelError("EventSelectedSystem: guards: expected a list of one or more ns.Guard, or of names.")
+        if self.symbolic:
+            self._check_symbolic()
+        else:
+            self._check_numeric()
+        double = sorted({name for name in self.guard_names if self.guard_names.count(name) > 1})
+        if double:
+            raise ModelError(f"EventSelectedSystem: two guards are named {', '.join(double)}; rename one.")
+        self._describe()
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether it is written in CasADi."""
+        return not callable(self.flow)
+
+    @property
+    def n_x(self) -> int:
+        """Number of states."""
+        return int(self.x.shape[0])
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Which bits can be cleared again (m,)."""
+        if self.symbolic:
+            return np.array([guard.back is not None for guard in self.guards])
+        return np.full(len(self.guards), self.back is not None)
+
+    @property
+    def event_kinds(self) -> tuple[tuple[str, str], ...]:
+        """Kinds of the events of every guard: bit set, bit cleared."""
+        if self.symbolic:
+            return tuple(guard.kinds for guard in self.guards)
+        given = (SWITCH if self.back is None else CONTACT) if self.kinds is None else self.kinds
+        return (given,) * len(self.guards)
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
+        """Return a state as a vector (n_x,)."""
+        return finite(x, what, self.n_x)
+
+    def _check_symbolic(self) -> None:
+        for name in ("x", "mode", "p"):
+            self._set(name, symbols(getattr(self, name), f"EventSelectedSystem: {name}"))
+        if self.x.numel() == 0:
+            raise ModelError("EventSelectedSystem: x needs at least one component.")
+        for guard in self.guards:
+            if not isinstance(guard, Guard):
+                kind = type(guard).__name__
+                raise ModelError(f"EventSelectedSystem: guards: expected ns.Guard(name, function), given {kind}.")
+        if self.mode.numel() != len(self.guards):
+            raise ModelError(
+                f"EventSelectedSystem: mode: expected one bit per guard, {len(self.guards)}, given {self.mode.numel()}."
+            )
+        numeric = ("functions", "jacobian", "back", "back_jacobian", "flow_jacobian", "kinds")
+        given = [name for name in numeric if getattr(self, name) is not None]
+        if given:
+            raise ModelError(
+                f"EventSelectedSystem: {', '.join(given)}: only with NumPy functions; a flow in CasADi is "
+                "differentiated, and its guards are ns.Guard(name, function, back)."
+            )
+        groups = {"x": self.x, "mode": self.mode, "p": self.p}
+        check_distinct(groups)
+        self._set("flow", column(self.flow, "EventSelectedSystem: flow", self.x.numel()))
+        free_of_others(groups)(self.flow, "EventSelectedSystem: flow")
+        check = free_of_others({"x": self.x, "p": self.p})
+        for guard in self.guards:
+            for expression in (guard.function, *(() if guard.back is None else (guard.back,))):
+                check(expression, f"guard {guard.name!r}")
+                if not ca.depends_on(expression, self.x):
+                    raise ModelError(f"guard {guard.name!r}: it does not depend on x, so it is never crossed.")
+        self._set("guards", tuple(self.guards))
+        self._set("guard_names", tuple(guard.name for guard in self.guards))
+
+    def _check_numeric(self) -> None:
+        if self.mode is not None:
+            raise ModelError("EventSelectedSystem: mode: leave it out; a function takes it as its second argument.")
+        for name in ("x", "p"):
+            size = getattr(self, name)
+            if name == "p" and size is None:
+                size = 0
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
+                raise ModelError(
+                    f"EventSelectedSystem: {name}: with NumPy functions expected the number of components, given "
+                    f"{size!r}."
+                )
+            self._set(name, ca.SX.sym(name, int(size)))
+        self._set("guard_names", component_names(self.guards, "guards", len(self.guards)))
+        needed = {"functions": self.functions, "jacobian": self.jacobian}
+        if callable(self.back):
+            needed["back_jacobian"] = self.back_jacobian
+        elif self.back not in (None, "negative"):
+            raise ModelError(
+                f"EventSelectedSystem: back: expected 'negative' or a function of (x, p), given {self.back!r}."
+            )
+        missing = [name for name, function in needed.items() if not callable(function)]
+        if missing:
+            raise ModelError(
+                f"EventSelectedSystem: {', '.join(missing)}: expected a function of (x, p), as the flow is one; or "
+                "write the system in CasADi, which differentiates it."
+            )
+        self._check_results()
+
+    def _check_results(self) -> None:
+        """Every function is called once, to see what comes back."""
+        n, m = self.x.shape[0], len(self.guards)
+        x, p = np.zeros(n), np.zeros(self.p.shape[0])
+        if self.p_default is not None:
+            p = finite(self.p_default, "EventSelectedSystem: p_default", p.size)
+        shapes = {"flow": (n,), "functions": (m,), "jacobian": (m, n), "back": (m,), "back_jacobian": (m, n)}
+        shapes["flow_jacobian"] = (n, n)
+        for name, shape in shapes.items():
+            function = getattr(self, name)
+            if not callable(function):
+                continue
+            arguments = (x, np.zeros(m), p) if name.startswith("flow") else (x, p)
+            count = arity(function)
+            if count not in (len(arguments) - 1, len(arguments)):
+                expected = "(x, mode) or (x, mode, p)" if len(arguments) == 3 else "(x) or (x, p)"
+                raise ModelError(f"EventSelectedSystem: {name}: expected a function of {expected}.")
+            with np.errstate(all="ignore"):  # it may not be defined at zero
+                found = np.shape(function(*arguments[:count]))
+            if found != shape:
+                raise ModelError(
+                    f"EventSelectedSystem: {name}: expected an array of shape {shape}, given one of shape {found}."
+                )
+
+
+def arity(function: Callable[..., Any]) -> int:
+    """Number of arguments of a function, compiled or not."""
+    return len(inspect.signature(getattr(function, "py_func", function)).parameters)

@@ -1,0 +1,147 @@
+"""Intersections of convex bodies: polyhedra exactly, two ellipsoids by a root, mixtures by a small convex problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.convex_program import Constraints, furthest, interior
+from nosnoc_py.systems.ellipsoids import Ellipsoid
+from nosnoc_py.systems.polyhedra import ConvexPolyhedron, distinct
+from nosnoc_py.systems.shape import Features, Shape, unit
+from nosnoc_py.systems.symbols import finite
+
+EMPTY = "Intersection: the shapes have no common volume; move them together, or leave one out."
+THIN = 1e-9  # depth, relative to the size of the smaller body, below which there is nothing in common
+
+
+@dataclass(frozen=True, eq=False)
+class Cut(Shape):
+    """What is common to convex shapes without skin, `members`, and a point inside it."""
+
+    members: tuple[Shape, ...]
+    inside: np.ndarray
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """Ellipsoids and half-spaces of the members."""
+        return constraints_of(self.members)
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the point furthest in a direction, by an interior-point method in three variables."""
+        return furthest(self.constraints, unit(direction), self.inside)
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) lie in all members."""
+        return np.all([member.contains(points) for member in self.members], axis=0)
+
+    def moved(self, shift: Any) -> Shape:
+        """Return it shifted by (3,) [m]."""
+        by = finite(shift, "moved: shift", 3)
+        return type(self)(tuple(member.moved(by) for member in self.members), self.inside + by)
+
+    def features(self) -> Features | None:
+        """Return None: the support is a problem to be solved."""
+        return None
+
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines are in all members."""
+        found = np.stack([member.chords(points, direction) for member in self.members])
+        return np.stack([found[..., 0].max(axis=0), found[..., 1].min(axis=0)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Lens(Cut):
+    """What is common to two ellipsoids."""
+
+    row: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "row", _lens_row(*self.members))  # type: ignore[arg-type]
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the point furthest in a direction."""
+        from nosnoc_py.systems.support_kernels import lens_support
+
+        return lens_support(self.row, unit(direction))
+
+    def features(self) -> Features:
+        """Return both ellipsoids."""
+        return Features.of(lenses=self.row)
+
+
+def common(parts: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
+    """What is common to one part of each, for all choices that have something in common.
+
+    Raises
+    ------
+    ModelError
+        If none has, or a part is neither an ellipsoid nor a polyhedron without skin, nor an intersection of them.
+    """
+    found = [cut for choice in product(*parts) if (cut := _cut(choice)) is not None]
+    if not found:
+        raise ModelError(EMPTY)
+    return tuple(found)
+
+
+def constraints_of(members: Sequence[Shape]) -> Constraints:
+    """Ellipsoids and half-spaces of the members."""
+    ellipsoids = [member for member in members if isinstance(member, Ellipsoid)]
+    polyhedra = [member for member in members if isinstance(member, ConvexPolyhedron)]
+    return Constraints(
+        centers=np.array([each.center for each in ellipsoids]).reshape(-1, 3),
+        forms=np.array([each.inverse for each in ellipsoids]).reshape(-1, 3, 3),
+        normals=np.concatenate([np.zeros((0, 3)), *(each.normals for each in polyhedra)]),
+        offsets=np.concatenate([np.zeros(0), *(each.offsets for each in polyhedra)]),
+    )
+
+
+def _cut(choice: Sequence[Shape]) -> Shape | None:
+    members = tuple(leaf for shape in choice for leaf in (shape.members if isinstance(shape, Cut) else (shape,)))
+    for member in members:
+        _check_member(member)
+    if len(members) == 1:
+        return members[0]
+    inside, depth = interior(
+        constraints_of(members), np.mean([member.box(np.eye(3)) for member in members], axis=(0, 1))
+    )
+    if depth <= THIN * min(float(np.ptp(member.box(np.eye(3)), axis=0).min()) for member in members):
+        return None
+    if all(isinstance(member, ConvexPolyhedron) for member in members):
+        return _polyhedron(members, inside)
+    if len(members) == 2 and all(isinstance(member, Ellipsoid) for member in members):
+        return Lens(members, inside)
+    return Cut(members, inside)
+
+
+def _check_member(member: Shape) -> None:
+    if isinstance(member, ConvexPolyhedron) and member.skin > 0:
+        raise ModelError(
+            f"Intersection: a polyhedron with a skin ({member.skin:g} m) cannot be cut; leave the skin out."
+        )
+    if not isinstance(member, Ellipsoid | ConvexPolyhedron):
+        raise ModelError(
+            f"Intersection: {type(member).__name__}: only ellipsoids and polyhedra, their unions and intersections can "
+            "be cut; write the support of the intersection as an ns.SupportFunction."
+        )
+
+
+def _polyhedron(members: Sequence[Shape], inside: np.ndarray) -> ConvexPolyhedron:
+    from scipy.spatial import HalfspaceIntersection
+
+    limits = constraints_of(members)
+    rows = np.unique(np.round(np.column_stack([limits.normals, limits.offsets]), 14), axis=0)
+    return ConvexPolyhedron(distinct(HalfspaceIntersection(rows, inside).intersections))
+
+
+def _lens_row(first: Ellipsoid, second: Ellipsoid) -> np.ndarray:
+    """Matrices A V and B U of the same ellipsoids, with (B U)^-1 A V diagonal: a singular value decomposition."""
+    left, _, right = np.linalg.svd(second.inverse @ first.matrix)
+    rows = (first.center, first.matrix @ right.T, second.center, second.matrix @ left)
+    return np.concatenate([np.ravel(row) for row in rows])

@@ -1,0 +1,176 @@
+"""Convex polyhedra, sharp or with a skin, and boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import check_rotation
+from nosnoc_py.systems.mass_properties import Moments, polyhedron_moments
+from nosnoc_py.systems.shape import INSIDE, Features, Shape, matrix, unit
+from nosnoc_py.systems.symbols import finite, scalar
+
+ENTRIES = 2_000_000  # of an array of lines and faces
+FLAT = 1e-9  # thickness over size, below which a polyhedron is none
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexPolyhedron(Shape):
+    """The convex hull of points, with a skin of constant thickness around it.
+
+    Parameters
+    ----------
+    vertices : (n, 3)
+        Four or more points [m], not all in one plane; those inside the hull are dropped.
+    skin : float
+        Thickness >= 0 [m]: the body touches a plane at this distance from the hull. It shifts the gap and rounds
+        corners for `contains`, it does not make the touching vertex a smooth function; it has no mass.
+
+    Raises
+    ------
+    ModelError
+        For fewer than four points, points that are not finite, given twice or all in one plane, a negative skin.
+    """
+
+    vertices: Any
+    skin: float = 0.0
+    triangles: np.ndarray = field(init=False, repr=False)
+    normals: np.ndarray = field(init=False, repr=False)
+    offsets: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        points = matrix(self.vertices, f"{name}: vertices", (-1, 3))
+        skin = scalar(self.skin, f"{name}: skin")
+        if not 0 <= skin < np.inf:
+            raise ModelError(f"{name}: skin: expected a thickness, 0 or more, given {skin:g}.")
+        _check_vertices(points, name)
+        corners, faces, normals, offsets = _hull(points, name)
+        values = {"vertices": points[corners], "skin": skin, "triangles": points[faces]}
+        values |= {"normals": normals, "offsets": offsets}
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the furthest vertex, the first one where several are, plus the skin."""
+        d = unit(direction)
+        return self.vertices[np.argmax(self.vertices @ d)] + self.skin * d
+
+    def heights(self, directions: np.ndarray) -> np.ndarray:
+        """Return max_k d.v_k + skin |d|."""
+        return (directions @ self.vertices.T).max(axis=1) + self.skin * np.linalg.norm(directions, axis=1)
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) are no further from the hull than the skin."""
+        y = np.asarray(points, dtype=float)
+        tolerance = INSIDE * (np.abs(self.vertices).max() + self.skin)
+        inside = (y @ self.normals.T + self.offsets <= tolerance).all(axis=-1)
+        if self.skin == 0:
+            return inside
+        return inside | (_distances(y, self.triangles) <= self.skin + tolerance)
+
+    def moved(self, shift: Any) -> ConvexPolyhedron:
+        """Return the polyhedron shifted by (3,) [m]."""
+        return ConvexPolyhedron(self.vertices + finite(shift, "moved: shift", 3), self.skin)
+
+    def features(self) -> Features:
+        """Return the vertices, each with its skin."""
+        return Features.of(vertices=np.column_stack([self.vertices, np.full(len(self.vertices), self.skin)]))
+
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines enter and leave the hull, without its skin."""
+        block = max(1, ENTRIES // len(self.normals))
+        pieces = [self._chords(points[k : k + block], direction) for k in range(0, len(points), block)]
+        return np.concatenate(pieces)
+
+    def _chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        speed, height = self.normals @ direction, points @ self.normals.T + self.offsets
+        with np.errstate(divide="ignore", invalid="ignore"):
+            where = -height / speed
+        away = ((speed == 0) & (height > 0)).any(axis=1)
+        start = np.where(speed < 0, where, -np.inf).max(axis=1)
+        end = np.where(speed > 0, where, np.inf).min(axis=1)
+        return np.stack([np.where(away, 1.0, start), np.where(away, 0.0, end)], axis=1)
+
+    def moments(self) -> Moments:
+        """Exact integrals of 1, y and y y' over the hull."""
+        return polyhedron_moments(self.vertices.mean(axis=0), self.triangles)
+
+
+class Box(ConvexPolyhedron):
+    """A box with edges of lengths (3,) [m] about a centre; the columns of the rotation are its axes."""
+
+    def __init__(self, lengths: Any, center: Any = (0.0, 0.0, 0.0), rotation: Any = None, skin: float = 0.0) -> None:
+        edges = finite(lengths, "Box: lengths", 3)
+        if (edges <= 0).any():
+            raise ModelError(f"Box: lengths: expected three positive lengths, given {edges}.")
+        turn = np.eye(3) if rotation is None else check_rotation(rotation, "Box: rotation")
+        signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), axis=-1).reshape(-1, 3)
+        super().__init__(finite(center, "Box: center", 3) + (signs * edges / 2) @ turn.T, skin)
+
+
+def distinct(points: np.ndarray) -> np.ndarray:
+    """Drop points (n, 3) that are the same up to 1e-10 of their size."""
+    from scipy.spatial import KDTree
+
+    centered = points - points.mean(axis=0)
+    size = float(np.abs(centered).max())
+    rough = np.unique(np.round(centered / (1e-10 * size)), axis=0, return_index=True)[1]  # many copies of a few
+    kept = points[np.sort(rough)]
+    pairs = KDTree(kept).query_pairs(1e-10 * size, output_type="ndarray")  # those that were rounded apart
+    return np.delete(kept, pairs[:, 1], axis=0)
+
+
+def _hull(points: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the corners (n,) and of the triangles (n_f, 3), outward normals (n_f, 3) and offsets (n_f,)."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    center = points.mean(axis=0)  # about which fewer digits are lost
+    try:
+        hull = ConvexHull(points - center)
+    except QhullError as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{name}: vertices: no convex hull with a volume was found ({reason}).") from None
+    normals = hull.equations[:, :3].copy()
+    return np.sort(hull.vertices), hull.simplices, normals, hull.equations[:, 3] - normals @ center
+
+
+def _check_vertices(points: np.ndarray, name: str) -> None:
+    count = len(points)
+    if count < 4:
+        raise ModelError(f"{name}: vertices: a body needs four points that are not in one plane, given {count}.")
+    centered = points - points.mean(axis=0)
+    size = float(np.abs(centered).max())
+    order = np.lexsort(points.T)
+    near = np.abs(np.diff(points[order], axis=0)).max(axis=1) <= 1e-14 * size
+    if near.any():
+        k = int(np.argmax(near))
+        first, second = sorted(order[k : k + 2].tolist())
+        raise ModelError(
+            f"{name}: vertices: points {first} and {second} are the same, {points[first]}; give every vertex once."
+        )
+    thickness = np.linalg.svd(centered, compute_uv=False)[2] / np.sqrt(count)
+    if thickness <= FLAT * size:
+        raise ModelError(
+            f"{name}: vertices: all {count} points lie in one plane (thickness {thickness:.1e} of size {size:.1e} m), "
+            "so the body has no volume; move some out of it, or make a plate an ns.Box with a small third length."
+        )
+
+
+def _distances(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """Distances of points (..., 3) from the nearest of triangles (n, 3, 3): to its plane, or to an edge."""
+    y = points[..., None, :]
+    corners, edges = triangles, np.roll(triangles, -1, axis=1) - triangles
+    normals = np.cross(edges[:, 0], edges[:, 1])
+    heights = ((y - corners[:, 0]) * normals).sum(axis=-1) / np.linalg.norm(normals, axis=-1)
+    above = np.ones(heights.shape, dtype=bool)
+    nearest = np.full(heights.shape, np.inf)
+    for k in range(3):
+        offset, edge = y - corners[:, k], edges[:, k]
+        above &= (np.cross(normals, edge) * offset).sum(axis=-1) >= 0
+        along = np.clip((offset * edge).sum(axis=-1) / (edge**2).sum(axis=-1), 0, 1)
+        nearest = np.minimum(nearest, np.linalg.norm(offset - along[..., None] * edge, axis=-1))
+    return np.where(above, np.abs(heights), nearest).min(axis=-1)

@@ -1,0 +1,224 @@
+"""A rigid body over planes: what the Lie group variational integrator simulates (LGVCI, Section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import check_rotation
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.shape import Shape, matrix, positive
+from nosnoc_py.systems.symbols import finite, numbers, scalar
+
+SYMMETRIC = 1e-6  # asymmetry of an inertia, relative, that counts as rounding of what was printed
+TRIANGLE = 1e-9  # by how much, relative, a principal moment may exceed the sum of the other two
+PENETRATION = 1e-9  # [m], times max(1, distance from the origin): a body that rests on a plane
+NAMES = (
+    *(f"x_{i}" for i in range(3)),
+    *(f"R_{i}{j}" for i in range(3) for j in range(3)),
+    *(f"gamma_{i}" for i in range(3)),
+    *(f"Pi_{i}" for i in range(3)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """The surface {z : n.z = offset} a body cannot pass: it stays where n.z >= offset.
+
+    Parameters
+    ----------
+    name : str
+        Of the events.
+    normal : (3,)
+        n, into the free side; of any length, it is normalised.
+    offset : float
+        Distance of the plane from the origin along the unit normal [m].
+    restitution : float
+        Newton's coefficient e in [0, 1]: the normal velocity v of the touching point becomes -e v.
+    friction : float
+        Coulomb's coefficient >= 0 of the impulses.
+
+    Raises
+    ------
+    ModelError
+        If the name is empty, the normal zero, the restitution outside [0, 1] or the friction negative.
+    """
+
+    name: str
+    normal: Any = (0.0, 0.0, 1.0)
+    offset: float = 0.0
+    restitution: float = 1.0
+    friction: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"Plane: the name has to be a non-empty string, given {self.name!r}.")
+        what = f"plane {self.name!r}"
+        normal = finite(self.normal, f"{what}: normal", 3)
+        if not normal.any():
+            raise ModelError(f"{what}: the normal is zero; it has to point away from the plane, to the free side.")
+        values: dict[str, Any] = {"normal": normal / np.linalg.norm(normal)}
+        for key in ("offset", "restitution", "friction"):
+            values[key] = float(finite(scalar(getattr(self, key), f"{what}: {key}"), f"{what}: {key}", 1)[0])
+        if not 0 <= values["restitution"] <= 1:
+            raise ModelError(f"{what}: the restitution has to lie in [0, 1], given {self.restitution}.")
+        if values["friction"] < 0:
+            raise ModelError(f"{what}: the friction has to be 0 or more, given {self.friction}.")
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RigidBody(Described):
+    """One rigid body under gravity, bouncing on planes.
+
+    The state (18,) is the position x of the origin of the body's frame, its centre of mass [m], the rotation R row by
+    row (vectors of the body's frame into the world's), the momentum gamma = m v in the world's frame [kg m/s] and the
+    angular momentum Pi = J Omega in the body's frame [kg m^2/s].
+
+    Parameters
+    ----------
+    shape : Shape
+        In the body's frame, whose origin is the centre of mass; `uniform` finds it.
+    planes : Plane, or sequence of Plane
+    mass : float
+        m > 0 [kg].
+    inertia : (3, 3), or (3,)
+        J about the centre of mass in the body's frame [kg m^2], or its diagonal.
+    gravity : float, or (3,)
+        Acceleration downwards along the third axis, or its vector [m/s^2].
+
+    Raises
+    ------
+    ModelError
+        If the inertia is not symmetric (to 1e-6), not positive definite or violates the triangle inequality of the
+        principal moments; for a mass that is not positive, planes of the same name, and what is no shape or plane.
+    """
+
+    shape: Shape
+    planes: Sequence[Plane] = ()
+    mass: float = 1.0
+    inertia: Any
+    gravity: Any = 9.80665
+    x: Any = field(init=False, repr=False)
+    u: Any = field(init=False, repr=False)
+    p: Any = field(init=False, repr=False)
+    names: Mapping[str, Any] = field(init=False, repr=False)
+    units: Mapping[str, str] = field(init=False, repr=False)
+    nominal: Mapping[str, Any] = field(init=False, repr=False)
+    p_default: Any = field(init=False, repr=False)
+    x_initial: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, Shape):
+            raise ModelError(
+                f"RigidBody: shape: expected a shape, ns.Ellipsoid(...) and so on, given {type(self.shape).__name__}."
+            )
+        self._set("planes", _checked_planes(self.planes))
+        self._set("mass", positive(self.mass, "RigidBody: mass"))
+        self._set("inertia", check_inertia(self.inertia))
+        self._set("gravity", _acceleration(self.gravity))
+        units = ("m",) * 3 + ("1",) * 9 + ("kg m/s",) * 3 + ("kg m^2/s",) * 3
+        symbols = {"x": ca.SX.sym("x", 18), "u": ca.SX(0, 1), "p": ca.SX(0, 1)}
+        given = {"names": {"x": NAMES}, "units": dict(zip(NAMES, units, strict=True)), "nominal": {}, "p_default": None}
+        for key, value in {**symbols, **given}.items():
+            self._set(key, value)
+        self._describe()
+
+    @classmethod
+    def uniform(cls, *, shape: Shape, planes: Any = (), mass: float = 1.0, gravity: Any = 9.80665) -> RigidBody:
+        """Return a body of constant density: the shape is shifted to its centroid, the inertia computed."""
+        if not isinstance(shape, Shape):
+            raise ModelError(f"RigidBody.uniform: shape: expected a shape, given {type(shape).__name__}.")
+        weight = positive(mass, "RigidBody: mass")
+        volume, centroid, inertia = shape.mass_properties()
+        return cls(
+            shape=shape.moved(-centroid), planes=planes, mass=weight, inertia=inertia * weight / volume, gravity=gravity
+        )
+
+    def state(
+        self,
+        position: Any,
+        momentum: Any = (0.0, 0.0, 0.0),
+        angular_momentum: Any = (0.0, 0.0, 0.0),
+        rotation: Any = None,
+    ) -> np.ndarray:
+        """Return the state (18,) of a position [m], m v [kg m/s], J Omega [kg m^2/s] and a rotation (3, 3)."""
+        turn = np.eye(3) if rotation is None else check_rotation(rotation, "state: rotation")
+        given = (("position", position), ("momentum", momentum), ("angular_momentum", angular_momentum))
+        x, gamma, pi = (finite(value, f"state: {name}", 3) for name, value in given)
+        return np.concatenate([x, turn.ravel(), gamma, pi])
+
+    def energies(self, x: Any) -> np.ndarray:
+        """Translational, potential and rotational energy [J] of states (..., 18): (..., 3)."""
+        states = np.asarray(x, dtype=float)
+        position, gamma, pi = states[..., :3], states[..., 12:15], states[..., 15:]
+        translational = (gamma**2).sum(axis=-1) / (2 * self.mass)
+        rotational = (pi * np.linalg.solve(self.inertia, pi[..., None])[..., 0]).sum(axis=-1) / 2
+        return np.stack([translational, -self.mass * (position @ self.gravity), rotational], axis=-1)
+
+    def gaps(self, x: Any) -> np.ndarray:
+        """Distance from every plane [m] of states (..., 18): n.x - offset + min over the body of n.R rho."""
+        states = np.asarray(x, dtype=float)
+        position, turn = states[..., :3].reshape(-1, 3), states[..., 3:12].reshape(-1, 3, 3)
+        gaps = np.empty((len(position), len(self.planes)))
+        for k, plane in enumerate(self.planes):
+            gaps[:, k] = position @ plane.normal - plane.offset - self.shape.heights(-plane.normal @ turn)
+        return gaps.reshape(*states.shape[:-1], len(self.planes))
+
+    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
+        """Return a state as a vector (18,); it has to be a rotation to 1e-9, and above all planes or on them."""
+        state = finite(x, what, 18)
+        check_rotation(state[3:12].reshape(3, 3), f"{what}: R")
+        allowed = PENETRATION * max(1.0, float(np.abs(state[:3]).max()))
+        for plane, gap in zip(self.planes, self.gaps(state), strict=True):
+            if gap < -allowed:
+                raise ModelError(
+                    f"{what}: the body penetrates plane {plane.name!r} by {-gap:.6g} m; shift the position by that or "
+                    f"more along the normal {plane.normal}, or lower the plane's offset {plane.offset:g}."
+                )
+        return state
+
+
+def check_inertia(value: Any) -> np.ndarray:
+    """Return an inertia (3, 3), symmetrised; raise `ModelError` if it is that of no body."""
+    what = "RigidBody: inertia"
+    given = np.diag(numbers(value, what, 3)) if np.ndim(value) == 1 else value
+    inertia = matrix(given, what, (3, 3))
+    asymmetry = float(np.abs(inertia - inertia.T).max())
+    if asymmetry > SYMMETRIC * np.abs(inertia).max():
+        raise ModelError(
+            f"{what}: it has to be symmetric, |J - J'| = {asymmetry:.1e}; pass (J + J') / 2 if you mean it."
+        )
+    inertia = (inertia + inertia.T) / 2
+    moments = np.linalg.eigvalsh(inertia)
+    if moments[0] <= 0:
+        raise ModelError(f"{what}: it has to be positive definite, its principal moments are {moments}.")
+    if moments[2] > (moments[0] + moments[1]) * (1 + TRIANGLE):
+        raise ModelError(
+            f"{what}: no body has the principal moments {moments}: none may exceed the sum of the other two, "
+            f"{moments[2]:g} > {moments[0] + moments[1]:g}; check axes and units, or compute it by RigidBody.uniform."
+        )
+    return inertia
+
+
+def _checked_planes(planes: Any) -> tuple[Plane, ...]:
+    given = (planes,) if isinstance(planes, Plane) else planes
+    if not isinstance(given, list | tuple) or not all(isinstance(plane, Plane) for plane in given):
+        raise ModelError(f"RigidBody: planes: expected ns.Plane(name, normal, offset), or a list, given {planes!r}.")
+    names = [plane.name for plane in given]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise ModelError(f"RigidBody: two planes are named {', '.join(double)}; rename one.")
+    return tuple(given)
+
+
+def _acceleration(gravity: Any) -> np.ndarray:
+    if np.ndim(gravity) == 0:
+        return np.array([0.0, 0.0, -float(finite(scalar(gravity, "RigidBody: gravity"), "RigidBody: gravity", 1)[0])])
+    return finite(gravity, "RigidBody: gravity", 3)

@@ -1,0 +1,129 @@
+"""What all shapes of rigid bodies have in common: a support function, an inside, a mass, features for fast kernels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.mass_properties import MassProperties, Moments, convex_moments
+from nosnoc_py.systems.symbols import scalar
+
+INSIDE = 1e-12  # relative to the size of a body: points of its surface are in it
+
+
+class Features(NamedTuple):
+    """A body as plain arrays, for compiled kernels: the union of all rows.
+
+    Attributes
+    ----------
+    ellipsoids : (n_e, 12)
+        Centre c and matrix A, row by row: {c + A y : |y| <= 1}.
+    vertices : (n_v, 4)
+        Points and the radius of the skin around them.
+    lenses : (n_l, 24)
+        Two ellipsoids whose intersection it is; column k of the second matrix is parallel to that of the first.
+    """
+
+    ellipsoids: np.ndarray
+    vertices: np.ndarray
+    lenses: np.ndarray
+
+    @classmethod
+    def of(cls, *, ellipsoids: Any = (), vertices: Any = (), lenses: Any = ()) -> Features:
+        """Features of some rows of each kind."""
+        rows = ((ellipsoids, 12), (vertices, 4), (lenses, 24))
+        return cls(*(np.ascontiguousarray(np.reshape(np.asarray(r, dtype=float), (-1, n))) for r, n in rows))
+
+    @classmethod
+    def joined(cls, features: Sequence[Features]) -> Features:
+        """Features of a union."""
+        return cls(*(np.ascontiguousarray(np.concatenate(rows)) for rows in zip(*features, strict=True)))
+
+
+class Shape(ABC):
+    """A body in its own frame; lengths in metres."""
+
+    @abstractmethod
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the point (3,) of the body that is furthest in a direction (3,), of any length but zero."""
+
+    def heights(self, directions: np.ndarray) -> np.ndarray:
+        """Return how far the body reaches, max d.y, in directions (k, 3) of any length but zero: (k,)."""
+        return np.array([direction @ self.support(direction) for direction in directions])
+
+    @abstractmethod
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) lie in the body or on its surface."""
+
+    @abstractmethod
+    def moved(self, shift: Any) -> Shape:
+        """Return the shape shifted by (3,) [m]."""
+
+    @abstractmethod
+    def features(self) -> Features | None:
+        """Return the body as plain arrays, None where they do not describe it."""
+
+    @abstractmethod
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines from points (k, 3) enter and leave a convex body (k, 2); the second is smaller for a miss."""
+
+    @property
+    def parts(self) -> tuple[Shape, ...]:
+        """Convex shapes whose union it is."""
+        return (self,)
+
+    def moments(self) -> Moments:
+        """Integrals of 1, y and y y' over the body."""
+        return convex_moments(self.chords, self.box)
+
+    def mass_properties(self, density: float = 1.0) -> MassProperties:
+        """Return mass [kg], centroid [m] and inertia about it [kg m^2] of a body of constant density [kg/m^3].
+
+        Raises
+        ------
+        ModelError
+            If the density is not positive.
+        """
+        return self.moments().properties(positive(density, "mass_properties: density"))
+
+    def box(self, rows: np.ndarray) -> np.ndarray:
+        """Smallest and largest products (2, n) of points of the body with rows (n, 3) of any length."""
+        return np.array([[row @ self.support(sign * row) for row in rows] for sign in (-1, 1)])
+
+
+def positive(value: Any, what: str) -> float:
+    """Return a positive, finite number or raise `ModelError`."""
+    number = scalar(value, what)
+    if not 0 < number < np.inf:
+        raise ModelError(f"{what}: expected a positive number, given {number:g}.")
+    return number
+
+
+def unit(direction: Any) -> np.ndarray:
+    """Return a direction (3,) with length one; raise `ModelError` for zero and what is no direction."""
+    try:
+        vector = np.asarray(direction, dtype=float).reshape(3)
+    except (TypeError, ValueError):
+        vector = np.zeros(3)
+    length = float(np.sqrt(vector @ vector))
+    if not 0 < length < np.inf:
+        raise ModelError(f"direction: expected three finite numbers that are not all zero, given {direction!r}.")
+    return vector / length
+
+
+def matrix(value: Any, what: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return a matrix of finite numbers; a shape of -1 is any number of rows."""
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what}: expected numbers, given {value!r}.") from None
+    if array.ndim != 2 or any(n not in (-1, m) for n, m in zip(shape, array.shape, strict=True)):
+        expected = tuple("n" if n < 0 else n for n in shape)
+        raise ModelError(f"{what}: expected an array of shape {expected}, given one of shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ModelError(f"{what}: expected finite numbers, given {array[~np.isfinite(array)][0]}.")
+    return array

@@ -1,0 +1,235 @@
+"""Shapes of rigid bodies: ellipsoids, convex polyhedra, unions, intersections, and bodies known by their support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.ellipsoids import Ellipsoid, Sphere
+from nosnoc_py.systems.intersections import common
+from nosnoc_py.systems.mass_properties import MassProperties, Moments, union_moments
+from nosnoc_py.systems.polyhedra import Box, ConvexPolyhedron, distinct
+from nosnoc_py.systems.shape import Features, Shape, unit
+from nosnoc_py.systems.symbols import finite
+
+POINTS = 4000  # of the surface of a body that is known by its support alone
+
+
+class Joined(Shape):
+    """Several convex shapes, `parts`, whose union the body is."""
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the furthest of the points furthest in a direction."""
+        d = unit(direction)
+        points = [part.support(d) for part in self.parts]
+        return points[int(np.argmax([d @ point for point in points]))]
+
+    def heights(self, directions: np.ndarray) -> np.ndarray:
+        """Return the largest of those of the parts."""
+        return np.max([part.heights(directions) for part in self.parts], axis=0)
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) lie in a part."""
+        return np.any([part.contains(points) for part in self.parts], axis=0)
+
+    def features(self) -> Features | None:
+        """Return those of all parts; None if one has none."""
+        found = [part.features() for part in self.parts]
+        known = [each for each in found if each is not None]
+        return Features.joined(known) if len(known) == len(found) else None
+
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines enter and leave; a body of several parts is not convex."""
+        if len(self.parts) > 1:
+            raise ModelError(f"{type(self).__name__}: chords: the body is not convex; look at its parts.")
+        return self.parts[0].chords(points, direction)
+
+    def moments(self) -> Moments:
+        """Integrals of 1, y and y y': of the parts, minus what they have in common."""
+        parts = self.parts
+        moments = [part.moments() for part in parts]
+        return union_moments(moments, [part.chords for part in parts], [part.box for part in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Joined):
+    """The points that lie in one of the shapes or in several.
+
+    Parameters
+    ----------
+    shapes : sequence of Shape
+        One or more; they need not overlap.
+
+    Raises
+    ------
+    ModelError
+        If there is no shape, or something that is none.
+    """
+
+    shapes: Sequence[Shape]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shapes", _checked(self.shapes, "Union"))
+
+    @property
+    def parts(self) -> tuple[Shape, ...]:
+        """Convex parts of all shapes."""
+        return tuple(part for shape in self.shapes for part in shape.parts)
+
+    def moved(self, shift: Any) -> Union:
+        """Return the union shifted by (3,) [m]."""
+        return Union(tuple(shape.moved(shift) for shape in self.shapes))
+
+
+@dataclass(frozen=True, eq=False)
+class Intersection(Joined):
+    """The points that lie in all of the shapes.
+
+    Its gap is that of its own support. The largest of the gaps of the shapes is a lower bound only: a shape may reach
+    down where the other ones have ended.
+
+    Parameters
+    ----------
+    shapes : sequence of Shape
+        One or more. Polyhedra give a polyhedron, two ellipsoids a lens, both with `features`; other mixtures are
+        known by their support, a small convex problem per direction. Unions are distributed over. Polyhedra with a
+        skin and `SupportFunction` cannot be cut.
+
+    Raises
+    ------
+    ModelError
+        If the intersection is empty or has no inside, or a shape cannot be cut.
+    """
+
+    shapes: Sequence[Shape]
+    cuts: tuple[Shape, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shapes = _checked(self.shapes, "Intersection")
+        object.__setattr__(self, "shapes", shapes)
+        object.__setattr__(self, "cuts", common([shape.parts for shape in shapes]))
+
+    @property
+    def parts(self) -> tuple[Shape, ...]:
+        """What is common to one convex part of every shape, where there is something."""
+        return self.cuts
+
+    def moved(self, shift: Any) -> Intersection:
+        """Return the intersection shifted by (3,) [m]."""
+        return Intersection(tuple(shape.moved(shift) for shape in self.shapes))
+
+
+@dataclass(frozen=True, eq=False)
+class SupportFunction(Shape):
+    """A convex body that is known by its furthest points.
+
+    Its inside and its mass are those of the hull of some thousand furthest points, a little too small: an ellipsoid
+    lacks 0.2 % of its mass. Pass the inertia to `RigidBody` where it is known.
+
+    Parameters
+    ----------
+    function : callable
+        Unit direction (3,) -> furthest point (3,) [m].
+    shift : (3,)
+        Added to what the function returns.
+
+    Raises
+    ------
+    ModelError
+        If the function does not return three finite numbers, or points that are not the furthest ones.
+    """
+
+    function: Callable[[np.ndarray], Any]
+    shift: Any = (0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ModelError(
+                f"SupportFunction: function: expected a function of a direction (3,), given {self.function!r}."
+            )
+        object.__setattr__(self, "shift", finite(self.shift, "SupportFunction: shift", 3))
+        _check_support(self.support)
+
+    def support(self, direction: Any) -> np.ndarray:
+        """Return the point furthest in a direction."""
+        return finite(self.function(unit(direction)), "SupportFunction: function", 3) + self.shift
+
+    @cached_property
+    def hull(self) -> ConvexPolyhedron:
+        """Polyhedron of furthest points, in directions that spread the points evenly over a long or flat body."""
+        rough = self._hull(_directions(POINTS // 10))
+        values, axes = np.linalg.eigh(rough.moments().covariance)
+        return self._hull(_directions(POINTS) / np.sqrt(values) @ axes.T)
+
+    def _hull(self, directions: np.ndarray) -> ConvexPolyhedron:
+        return ConvexPolyhedron(distinct(np.array([self.support(direction) for direction in directions])))
+
+    def contains(self, points: Any) -> np.ndarray:
+        """Which of the points (..., 3) lie in the hull of furthest points."""
+        return self.hull.contains(points)
+
+    def moved(self, shift: Any) -> SupportFunction:
+        """Return the body shifted by (3,) [m]."""
+        return SupportFunction(self.function, self.shift + finite(shift, "moved: shift", 3))
+
+    def features(self) -> None:
+        """Return None: the function is called in Python."""
+
+    def chords(self, points: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Where lines enter and leave the hull of furthest points."""
+        return self.hull.chords(points, direction)
+
+    def moments(self) -> Moments:
+        """Integrals of 1, y and y y' over the hull of furthest points."""
+        return self.hull.moments()
+
+
+def _checked(shapes: Any, what: str) -> tuple[Shape, ...]:
+    found = tuple(shapes) if isinstance(shapes, list | tuple) else (None,)
+    if not found or not all(isinstance(shape, Shape) for shape in found):
+        given = [type(shape).__name__ for shape in found] if isinstance(shapes, list | tuple) else shapes
+        raise ModelError(f"{what}: expected a list of one or more shapes, ns.Ellipsoid(...) and so on, given {given}.")
+    return found
+
+
+def _directions(count: int) -> np.ndarray:
+    """Directions (count, 3) all over the sphere, on a spiral with the golden angle."""
+    height = 1 - (2 * np.arange(count) + 1) / count
+    angle = np.pi * (1 + np.sqrt(5)) * np.arange(count)
+    radius = np.sqrt(1 - height**2)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=1)
+
+
+def _check_support(support: Callable[[np.ndarray], np.ndarray]) -> None:
+    """No furthest point may be passed by that of another direction."""
+    directions = _directions(50)
+    points = np.array([support(direction) for direction in directions])
+    heights = directions @ points.T
+    excess = heights.max(axis=1) - np.diag(heights)
+    size = np.ptp(points, axis=0).max()
+    if excess.max() > 1e-9 * max(size, np.abs(points).max()):
+        k = int(np.argmax(excess))
+        raise ModelError(
+            f"SupportFunction: function: in direction {directions[k]} it returns {points[k]}, but the point "
+            f"{points[int(np.argmax(heights[k]))]}, which it returns elsewhere, is {excess[k]:.1e} m further; it has "
+            "to return the furthest point of the body."
+        )
+
+
+__all__ = [
+    "Box",
+    "ConvexPolyhedron",
+    "Ellipsoid",
+    "Features",
+    "Intersection",
+    "MassProperties",
+    "Shape",
+    "Sphere",
+    "SupportFunction",
+    "Union",
+]
