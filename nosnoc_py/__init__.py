@@ -30,17 +30,30 @@ from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.shooting.options import DirectShooting
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
+from nosnoc_py.systems.rigid_body import Plane, RigidBody
+from nosnoc_py.systems.shapes import (
+    Box,
+    ConvexPolyhedron,
+    Ellipsoid,
+    Intersection,
+    Sphere,
+    SupportFunction,
+    Union,
+)
 from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"
@@ -48,6 +61,7 @@ __version__ = "0.1.0"
 # Names that would make the import heavy (matplotlib, rich) are loaded on first use.
 _LAZY = {
     "Progress": "nosnoc_py.progress",
+    "animate": "nosnoc_py.plotting",
     "plot": "nosnoc_py.plotting",
     "plot_homotopy": "nosnoc_py.plotting",
 }
@@ -69,48 +83,62 @@ __all__ = [
     "Algebraic",
     "Auto",
     "AutonomousSwitching",
-    "CLS",
-    "Certificate",
-    "FESD",
-    "FESDJ",
-    "OCP",
-    "PDS",
-    "PSS",
     "Bounds",
+    "Box",
+    "Certificate",
+    "CLS",
     "Complementarity",
     "Constraint",
     "Contact",
+    "ConvexPolyhedron",
     "DirectShooting",
+    "Ellipsoid",
     "Event",
     "EventDriven",
+    "EventSelected",
+    "EventSelectedSystem",
+    "FESD",
+    "FESDJ",
     "FreeTime",
+    "Guard",
     "Heaviside",
     "Homotopy",
     "HybridSystem",
+    "Intersection",
+    "LieGroupVariational",
+    "MinimumPrinciple",
+    "ModelError",
+    "Modes",
     "MPCC",
     "MPCCResult",
-    "ModelError",
-    "MinimumPrinciple",
-    "Modes",
     "MultiStart",
     "NosnocError",
+    "OCP",
     "OptionError",
+    "PDS",
     "PiecewiseConstant",
+    "Plane",
     "Progress",
-    "SolverError",
+    "PSS",
+    "RigidBody",
     "Simulator",
     "Solution",
+    "SolverError",
+    "Sphere",
     "StateJump",
     "Stationarity",
     "Status",
     "Stop",
+    "SupportFunction",
     "TimeFreezing",
     "TimeStepping",
     "Trajectory",
     "Transcription",
     "TranscriptionError",
+    "Union",
     "UnknownNameError",
     "Verdict",
+    "animate",
     "certify",
     "explain",
     "freeze",

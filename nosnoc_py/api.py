@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,18 +16,33 @@ from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.event_driven import run as event_driven
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
-from nosnoc_py.simulation.time_stepping import run as time_stepping
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.event_selected import EventSelectedSystem
 from nosnoc_py.systems.hybrid import HybridSystem
+from nosnoc_py.systems.rigid_body import RigidBody
 from nosnoc_py.transcription import check_elements, transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
+
+# Where the simulation of a method is. Imported when it is asked for: some are compiled by numba, which loads slowly.
+SIMULATIONS: dict[type, str] = {
+    FESD: "fesd",
+    FESDJ: "fesd",
+    TimeFreezing: "fesd",
+    EventDriven: "event_driven.run",
+    TimeStepping: "time_stepping.run",
+    EventSelected: "event_selected.run",
+    LieGroupVariational: "variational.run",
+}
+# Systems that only one method simulates.
+OWN_METHODS: dict[type, type] = {EventSelectedSystem: EventSelected, RigidBody: LieGroupVariational}
 
 
 def solve(
@@ -96,7 +112,7 @@ def simulate(
     *,
     x0: Any,
     duration: float,
-    method: FESD | TimeFreezing | EventDriven | TimeStepping | None = None,
+    method: FESD | TimeFreezing | EventDriven | TimeStepping | EventSelected | LieGroupVariational | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -109,16 +125,17 @@ def simulate(
 
     Parameters
     ----------
-    system : CLS, PSS, Heaviside or PDS
+    system : CLS, PSS, Heaviside, PDS, EventSelectedSystem or RigidBody
     x0 : (n_x,)
         Initial state.
     duration : float
         Seconds.
-    method : FESD, FESDJ, TimeFreezing, EventDriven or TimeStepping, optional
-        Default `FESDJ()` for a `CLS`, else `FESD()`.
+    method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
+        Default `FESDJ()` for a `CLS`, `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a
+        `RigidBody`, else `FESD()`.
     steps : int, optional
-        Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`: instead of
-        its `step`. `EventDriven` chooses its steps.
+        Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
+        `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its steps.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
         a `Trajectory` or a `Solution`; zero by default. Finite elements and `TimeStepping` keep its value at the middle
@@ -128,14 +145,14 @@ def simulate(
         With finite elements only. Default `ActiveSetNewton()`, and an MPCC only for steps where that fails; another
         one solves every step as an MPCC.
     callback : callable, optional
-        Called after every step with a `SimulatorState` (finite elements) or a `TimeSteppingState`, after every phase
-        with an `EventDrivenState`; returns `ns.Stop` to end the work.
+        Called after every step with the state of the simulator (`SimulatorState` of finite elements, a
+        `TimeSteppingState` and so on), after every phase with an `EventDrivenState`; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool
         Whether to differentiate the state at the end with respect to x0, p and the controls of the steps (finite
         elements, by the implicit function theorem), or the state at the end and the times of events with respect to x0
-        and p (`EventDriven`, by saltation matrices): `trajectory.sensitivity`.
+        and p (`EventDriven`, `EventSelected`, by saltation matrices): `trajectory.sensitivity`.
 
     Returns
     -------
@@ -153,17 +170,16 @@ def simulate(
             "system: a HybridSystem is solved (ns.MinimumPrinciple, ns.DirectShooting), not simulated; write mechanics "
             "as an ns.CLS, which both take."
         )
-    check_type(system, SYSTEMS, "system")
-    method = fesd.default_method(system) if method is None else method
-    check_type(method, (FESD, TimeFreezing, EventDriven, TimeStepping), "method")
-    if sensitivities and isinstance(method, TimeStepping):
+    check_type(system, (*SYSTEMS, *OWN_METHODS), "system")
+    method = _simulation_method(system, method)
+    if sensitivities and isinstance(method, TimeStepping | LieGroupVariational):
         raise OptionError(
-            "sensitivities: those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
-            "ns.EventDriven(...)."
+            f"sensitivities: those of {type(method).__name__} are not computed: they do not converge to "
+            "those of the motion, or it is chaotic; give method=ns.FESDJ(...) or ns.EventDriven(...)."
         )
-    simulators: dict[type, Any] = {EventDriven: event_driven, TimeStepping: time_stepping}
     asked: dict[str, Any] = {"sensitivities": True} if sensitivities else {}
-    found: Trajectory = simulators.get(type(method), fesd).run(
+    simulation = importlib.import_module(f"nosnoc_py.simulation.{SIMULATIONS[type(method)]}")
+    found: Trajectory = simulation.run(
         system,
         x0=x0,
         duration=duration,
@@ -177,3 +193,17 @@ def simulate(
         **asked,
     )
     return found
+
+
+def _simulation_method(system: Described, method: Any) -> Any:
+    """The method that is given, or the default one of a kind of system; they have to fit together."""
+    own = OWN_METHODS.get(type(system))
+    if method is None:
+        return fesd.default_method(system) if own is None else own()
+    check_type(method, tuple(SIMULATIONS), "method")
+    if own is not None and not isinstance(method, own):
+        raise OptionError(
+            f"method: {type(method).__name__} does not take an ns.{type(system).__name__}, which is simulated by "
+            f"ns.{own.__name__}(...)."
+        )
+    return method

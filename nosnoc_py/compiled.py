@@ -7,8 +7,11 @@ is.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from nosnoc_py.errors import OptionError
@@ -31,23 +34,34 @@ def jitable(function: F) -> F:
     return marked
 
 
-def compiled(function: Callable[..., Any], *, cache: bool = False) -> Any:
-    """The compiled version of a kernel, or of a user's function; `cache` keeps it on disk for the next process.
+def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False) -> Any:
+    """The compiled version of a kernel, or of a user's function.
+
+    Parameters
+    ----------
+    function
+    examples
+        Arguments: it is compiled for their types at once, and for no others. A compiled function among them stands for
+        all functions with arguments and results of its types, which are called through a pointer; so one compilation
+        serves them all.
+    cache
+        Whether the machine code is kept on disk for the next process. See `version_of`.
 
     Raises
     ------
     OptionError
         Without numba.
     """
-    if is_compiled(function):
-        return function
     if not available():
         raise OptionError(
             'compiled: numba is not installed; pip install "nosnoc_py[fast]", or leave compiled=True out.'
         )
     import numba
 
-    return numba.njit(function, cache=cache)
+    if examples is None and is_compiled(function):
+        return function
+    types = () if examples is None else (tuple(_type_of(example) for example in examples),)
+    return numba.njit(*types, cache=cache)(function)
 
 
 def is_compiled(function: object) -> bool:
@@ -55,24 +69,17 @@ def is_compiled(function: object) -> bool:
     return hasattr(function, "py_func") and hasattr(function, "nopython_signatures")
 
 
-def compiled_for(function: Callable[..., Any], examples: Sequence[Any], *, cache: bool = False) -> Any:
-    """A version for arguments of the types of some examples, and no others; one of a function made by it is a function.
+def version_of(*modules: ModuleType) -> str:
+    """A text that changes with the sources of a kernel, for what is kept on disk.
 
-    So a kernel that is given functions is compiled once for all functions with arguments and results of these types,
-    and may be kept on disk. They are called through a pointer, not inlined.
-
-    Raises
-    ------
-    OptionError
-        Without numba.
+    numba looks at the file of a function when it asks whether its machine code is still good, not at those of the
+    functions that it calls; but it also looks at the values that a function has taken from its surroundings. So a
+    kernel of several modules is made by a function of their version.
     """
-    if not available():
-        raise OptionError(
-            'compiled: numba is not installed; pip install "nosnoc_py[fast]", or leave compiled=True out.'
-        )
-    import numba
-
-    return numba.njit(tuple(_type_of(example) for example in examples), cache=cache)(function)
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()
 
 
 def _type_of(example: Any) -> Any:

@@ -220,7 +220,7 @@ def test_wrong_objects_are_named_before_any_solve() -> None:
         (lambda: ns.solve(problem.system, METHOD), "ocp: expected OCP, given CLS"),
         (
             lambda: ns.simulate(problem, x0=[0, 1], duration=1.0),
-            "system: expected CLS or PSS or Heaviside or PDS, given OCP",
+            "system: expected CLS or PSS or Heaviside or PDS or EventSelectedSystem or RigidBody, given OCP",
         ),
     ):
         with pytest.raises(ns.OptionError, match=expected):

@@ -1,11 +1,11 @@
 """Solutions and trajectories: numbers only, no symbols, no plots."""
 
 from nosnoc_py.solution.explain import explain
-from nosnoc_py.solution.interpolant import INTERPOLANTS, Interpolant, RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import EVENT_KINDS, Event, Residual, Series, StepRecord
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.solution import Solution
-from nosnoc_py.solution.storage import load, save
+from nosnoc_py.solution.storage import INTERPOLANTS, load, save
 from nosnoc_py.solution.trajectory import Trajectory
 
 __all__ = [

@@ -175,10 +175,6 @@ class RungeKuttaInterpolant:
         return np.concatenate([self.x_left[:, np.newaxis], self.x_stages[:, self.c != 0.0]], axis=1)
 
 
-# A new kind of dense output (Hermite, SE(3)) is one entry here: storage finds it by its name.
-INTERPOLANTS: dict[str, type[Interpolant]] = {RungeKuttaInterpolant.kind: RungeKuttaInterpolant}
-
-
 def lagrange_basis(nodes: Array, tau: Array) -> Array:
     """Values of the Lagrange polynomials of some nodes (k,) at points tau (m,), as (m, k); exact at the nodes."""
     basis = np.empty((tau.size, nodes.size))

@@ -18,8 +18,9 @@ import numpy as np
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.arrays import Array
-from nosnoc_py.solution.interpolant import INTERPOLANTS
+from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
 from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
+from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
@@ -30,6 +31,8 @@ FORMAT_VERSION = 1
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution}
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
+# A new kind of dense output is one entry here: files name it.
+INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
 _SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p", "u")
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
@@ -134,7 +137,9 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         parts = {part: arrays[f"{name}_{part}"] for part in value["parts"]}
         return INTERPOLANTS[value["kind"]].from_arrays(parts)
     if name == "sensitivity" and value is not None:
-        known = {part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES if f"sensitivity_{part}" in arrays}
+        known: dict[str, Any] = {
+            part: arrays[f"sensitivity_{part}"] for part in _SENSITIVITIES if f"sensitivity_{part}" in arrays
+        }
         return Sensitivity(**known, flags=tuple(value))
     if name == "numerical" and value is not None:
         own = {key.removeprefix("numerical_"): array for key, array in arrays.items() if key.startswith("numerical_")}

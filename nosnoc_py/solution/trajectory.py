@@ -14,7 +14,6 @@ import numpy.typing as npt
 from nosnoc_py.errors import SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
 from nosnoc_py.solution.interpolant import (
-    INTERPOLANTS,
     SNAP,
     Interpolant,
     RungeKuttaInterpolant,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENT_KINDS",
-    "INTERPOLANTS",
     "Event",
     "Interpolant",
     "RungeKuttaInterpolant",

@@ -256,10 +256,14 @@ class EventSelectedSystem(Described):
                 expected = "(x, mode) or (x, mode, p)" if len(arguments) == 3 else "(x) or (x, p)"
                 raise ModelError(f"EventSelectedSystem: {name}: expected a function of {expected}.")
             with np.errstate(all="ignore"):  # it may not be defined at zero
-                found = np.shape(function(*arguments[:count]))
-            if found != shape:
+                found = function(*arguments[:count])
+            if not isinstance(found, np.ndarray) or found.dtype != float:
+                kind = found.dtype if isinstance(found, np.ndarray) else type(found).__name__
+                raise ModelError(f"EventSelectedSystem: {name}: expected an array of floats, given {kind}.")
+            if found.shape != shape:
                 raise ModelError(
-                    f"EventSelectedSystem: {name}: expected an array of shape {shape}, given one of shape {found}."
+                    f"EventSelectedSystem: {name}: expected an array of shape {shape}, given one of shape "
+                    f"{found.shape}."
                 )
 
 

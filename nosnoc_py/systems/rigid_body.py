@@ -12,7 +12,7 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.shape import Shape, matrix, positive
+from nosnoc_py.systems.shapes.shape import Shape, matrix, positive
 from nosnoc_py.systems.symbols import finite, numbers, scalar
 
 SYMMETRIC = 1e-6  # asymmetry of an inertia, relative, that counts as rounding of what was printed

@@ -10,7 +10,6 @@ from scipy.optimize import minimize, nnls
 import nosnoc_py as ns
 from nosnoc_py.compiled import compiled
 from nosnoc_py.rotations import exp
-from nosnoc_py.systems.intersections import Cut, Lens
 from nosnoc_py.systems.shapes import (
     Box,
     ConvexPolyhedron,
@@ -20,7 +19,8 @@ from nosnoc_py.systems.shapes import (
     SupportFunction,
     Union,
 )
-from nosnoc_py.systems.support_kernels import ellipsoid_support, lens_support
+from nosnoc_py.systems.shapes.intersections import Cut, Lens
+from nosnoc_py.systems.shapes.support_kernels import ellipsoid_support, lens_support
 
 rng = np.random.default_rng(4)
 TURN = exp([0.4, -0.7, 0.2])

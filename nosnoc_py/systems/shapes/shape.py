@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.mass_properties import MassProperties, Moments, convex_moments
+from nosnoc_py.systems.shapes.mass_properties import MassProperties, Moments, convex_moments
 from nosnoc_py.systems.symbols import scalar
 
 INSIDE = 1e-12  # relative to the size of a body: points of its surface are in it

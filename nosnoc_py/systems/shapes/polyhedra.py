@@ -9,8 +9,8 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
-from nosnoc_py.systems.mass_properties import Moments, polyhedron_moments
-from nosnoc_py.systems.shape import INSIDE, Features, Shape, matrix, unit
+from nosnoc_py.systems.shapes.mass_properties import Moments, polyhedron_moments
+from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, unit
 from nosnoc_py.systems.symbols import finite, scalar
 
 ENTRIES = 2_000_000  # of an array of lines and faces

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.ellipsoids import Ellipsoid, Sphere
-from nosnoc_py.systems.intersections import common
-from nosnoc_py.systems.mass_properties import MassProperties, Moments, union_moments
-from nosnoc_py.systems.polyhedra import Box, ConvexPolyhedron, distinct
-from nosnoc_py.systems.shape import Features, Shape, unit
+from nosnoc_py.systems.shapes.intersections import common
+from nosnoc_py.systems.shapes.mass_properties import Moments, union_moments
+from nosnoc_py.systems.shapes.polyhedra import ConvexPolyhedron, distinct
+from nosnoc_py.systems.shapes.shape import Features, Shape, unit
 from nosnoc_py.systems.symbols import finite
 
 POINTS = 4000  # of the surface of a body that is known by its support alone
@@ -219,17 +218,3 @@ def _check_support(support: Callable[[np.ndarray], np.ndarray]) -> None:
             f"{points[int(np.argmax(heights[k]))]}, which it returns elsewhere, is {excess[k]:.1e} m further; it has "
             "to return the furthest point of the body."
         )
-
-
-__all__ = [
-    "Box",
-    "ConvexPolyhedron",
-    "Ellipsoid",
-    "Features",
-    "Intersection",
-    "MassProperties",
-    "Shape",
-    "Sphere",
-    "SupportFunction",
-    "Union",
-]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.convex_program import Constraints, furthest, interior
-from nosnoc_py.systems.ellipsoids import Ellipsoid
-from nosnoc_py.systems.polyhedra import ConvexPolyhedron, distinct
-from nosnoc_py.systems.shape import Features, Shape, unit
+from nosnoc_py.systems.shapes.convex_program import Constraints, furthest, interior
+from nosnoc_py.systems.shapes.ellipsoids import Ellipsoid
+from nosnoc_py.systems.shapes.polyhedra import ConvexPolyhedron, distinct
+from nosnoc_py.systems.shapes.shape import Features, Shape, unit
 from nosnoc_py.systems.symbols import finite
 
 EMPTY = "Intersection: the shapes have no common volume; move them together, or leave one out."
@@ -67,7 +67,7 @@ class Lens(Cut):
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the point furthest in a direction."""
-        from nosnoc_py.systems.support_kernels import lens_support
+        from nosnoc_py.systems.shapes.support_kernels import lens_support
 
         return lens_support(self.row, unit(direction))
 

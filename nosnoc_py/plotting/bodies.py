@@ -1,0 +1,284 @@
+"""Rigid bodies in space: snapshots and animations with matplotlib, and a view in the browser with viser."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.plotting.figures import COLOURS
+from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
+from nosnoc_py.rotations import quaternion_of
+from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.systems.rigid_body import Plane, RigidBody
+
+Array = npt.NDArray[np.float64]
+
+PARTS = (COLOURS[5], COLOURS[4], COLOURS[2], COLOURS[3])  # of a body, one after the other
+MARK = COLOURS[1]  # impacts
+FLOOR = "#DDE1E5"
+SHADOW = "#B3B8BD"
+LIGHT = np.array([0.35, -0.45, 0.82])
+SHADE = 0.45  # brightness of what turns away from the light
+DARK = 0.72
+SLICES = 12  # a plane is cut into so many strips each way, because matplotlib sorts by the centres of polygons
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """From where a scene is seen.
+
+    Parameters
+    ----------
+    elevation, azimuth : float
+        Of the eye [degrees].
+    zoom : float
+        1 fits the box of the axes into the picture.
+    """
+
+    elevation: float = 16.0
+    azimuth: float = -60.0
+    zoom: float = 1.25
+
+
+def animate_body(
+    body: RigidBody,
+    trajectory: Trajectory,
+    path: str | Path,
+    *,
+    frames_per_second: int = 20,
+    speed: float = 1.0,
+    view: View | None = None,
+    size: tuple[float, float] = (4.8, 3.6),
+    dots_per_inch: int = 100,
+    resolution: int = 12,
+) -> Path:
+    """Write a film of a body that tumbles over its planes, with its path and the places of impacts.
+
+    Parameters
+    ----------
+    body
+    trajectory
+        States (18,) of the body.
+    path
+        A file `.gif`, or `.mp4` where ffmpeg is installed; folders are made.
+    frames_per_second, speed
+        Seconds of the motion per second of the film.
+    view, size, dots_per_inch
+        From where, and how large: `size` in inches.
+    resolution
+        Of curved surfaces.
+
+    Raises
+    ------
+    OptionError
+        For another kind of file, a speed that is not positive, states that are not those of a body, or if ffmpeg is
+        missing.
+    """
+    check_motion(trajectory)
+    if not speed > 0 or not frames_per_second > 0:
+        raise OptionError(f"expected positive numbers, given speed={speed} and frames_per_second={frames_per_second}.")
+    path = Path(path)
+    writer = _writer(path, frames_per_second)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=size)
+    FigureCanvasAgg(figure)
+    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view or View())
+    axes.set_axis_off()
+    meshes = meshes_of(body.shape, resolution)
+    places = impact_places(body, trajectory)
+    clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
+    count = max(2, round(trajectory.duration / speed * frames_per_second) + 1)
+    with writer.saving(figure, str(path), dots_per_inch):
+        for t in np.linspace(trajectory.t0, trajectory.t[-1], count):
+            struck = sum(event.time <= t for event in trajectory.impacts)
+            drawn: list[Any] = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[:struck])]
+            drawn += axes.plot(
+                *trajectory.x[trajectory.t <= t, :3].T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False
+            )
+            clock.set_text(f"t = {t:.2f} s, impacts: {struck}")
+            writer.grab_frame()
+            for artist in drawn:
+                artist.remove()
+    return path
+
+
+def scene(axes: Any, body: RigidBody, trajectories: Sequence[Trajectory], view: View) -> Any:
+    """Prepare axes in space: the planes below the motions, equal scales, the view; return the axes."""
+    axes.computed_zorder = False
+    axes.set_proj_type("ortho")
+    axes.view_init(elev=view.elevation, azim=view.azimuth)
+    reach = max(np.linalg.norm(mesh.points, axis=1).max() for mesh in meshes_of(body.shape, 4))
+    places = np.vstack([trajectory.x[:, :3] for trajectory in trajectories])
+    low, high = places.min(axis=0) - reach, places.max(axis=0) + reach
+    for plane in body.planes:
+        strips = floor_of(plane, places, reach)
+        low, high = np.minimum(low, strips.min(axis=(0, 1))), np.maximum(high, strips.max(axis=(0, 1)))
+        axes.add_collection3d(
+            Poly3DCollection(strips, facecolors=FLOOR, edgecolors="white", lw=0.4, zorder=0, clip_on=False)
+        )
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
+    axes.set_box_aspect(high - low, zoom=view.zoom)
+    return axes
+
+
+def floor_of(plane: Plane, places: Array, reach: float) -> Array:
+    """Return squares (count, 4, 3) of the plane that lie below places (n, 3), with a margin."""
+    normal = np.asarray(plane.normal)
+    first = np.cross((0.0, 1.0, 0.0) if abs(normal[1]) < 0.9 else (0.0, 0.0, 1.0), normal)
+    first /= np.linalg.norm(first)
+    frame = np.stack([first, np.cross(normal, first)])
+    flat = places @ frame.T
+    low, high = flat.min(axis=0) - reach, flat.max(axis=0) + reach
+    a, b = (np.linspace(low[i], high[i], SLICES + 1) for i in range(2))
+    corners = [
+        [(a[i], b[j]), (a[i + 1], b[j]), (a[i + 1], b[j + 1]), (a[i], b[j + 1])]
+        for i in range(SLICES)
+        for j in range(SLICES)
+    ]
+    squares: Array = np.array(corners) @ frame + plane.offset * normal
+    return squares
+
+
+def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, opacity: float = 1.0) -> list[Any]:
+    """Draw a body in state x (18,), shaded, and its shadow below; return what was drawn."""
+    rotation, polygons, colours, edges = x[3:12].reshape(3, 3), list[Array](), list[Any](), list[Any]()
+    for k, mesh in enumerate(meshes):
+        points = mesh.points @ rotation.T + x[:3]
+        polygons += [points[list(face)] for face in mesh.faces]
+        # every other octant of what is round is darker, or one could not see it turn
+        tones = np.where(mesh.sharp | (mesh.normals.prod(axis=1) > 0), 1.0, DARK)
+        shaded = _shaded(PARTS[k % len(PARTS)], mesh.normals @ rotation.T, tones, opacity)
+        colours += list(shaded)
+        edges += [(0.1, 0.1, 0.1, opacity)] * len(shaded) if mesh.sharp else list(shaded)
+    surface = Poly3DCollection(polygons, facecolors=colours, edgecolors=edges, lw=0.5, zorder=3, clip_on=False)
+    axes.add_collection3d(surface)
+    return [surface, *_shadow(axes, body, polygons)]
+
+
+def _shadow(axes: Any, body: RigidBody, polygons: Sequence[Array]) -> list[Any]:
+    """What the body covers of the plane that carries most, seen along its normal."""
+    plane = min(body.planes, key=lambda plane: plane.normal @ body.gravity, default=None)
+    if plane is None:
+        return []
+    fallen = [points - np.outer(points @ plane.normal - plane.offset, plane.normal) for points in polygons]
+    shadow = Poly3DCollection(fallen, facecolors=SHADOW, edgecolors=SHADOW, lw=0.5, zorder=1, clip_on=False)
+    axes.add_collection3d(shadow)
+    return [shadow]
+
+
+def mark(axes: Any, places: Array) -> list[Any]:
+    """Mark places (n, 3); return what was drawn."""
+    return list(axes.plot(*places.T, ls="none", marker="x", ms=4, mew=1.2, color=MARK, zorder=2, clip_on=False))
+
+
+def impact_places(body: RigidBody, trajectory: Trajectory) -> Array:
+    """Return the points (impacts, 3) of the planes where the body touched them [m]."""
+    normals = {plane.name: plane.normal for plane in body.planes}
+    places = [touching_point(body.shape, trajectory(event.time), normals[event.name]) for event in trajectory.impacts]
+    return np.reshape(np.array(places), (-1, 3))
+
+
+def check_motion(trajectory: Trajectory) -> None:
+    """Raise `OptionError` unless the states are those of a rigid body."""
+    if len(trajectory.state_names) != 18 or trajectory.state_names[3] != "R_00":
+        raise OptionError(
+            "expected a trajectory of an ns.RigidBody with its 18 states, given one with "
+            f"{', '.join(trajectory.state_names[:4])}, ...; simulate it with method=ns.LieGroupVariational()."
+        )
+
+
+def show_body(
+    body: RigidBody, trajectory: Trajectory, *, port: int = 8080, frames_per_second: int = 30, resolution: int = 24
+) -> Any:
+    """Show a motion in the browser, with a slider for the time and a button that plays it; return viser's server.
+
+    The page is served until `server.stop()` or the end of the process.
+
+    Raises
+    ------
+    OptionError
+        Without the package viser, or for states that are not those of a body.
+    """
+    check_motion(trajectory)
+    try:
+        import viser
+    except ImportError:
+        raise OptionError(
+            'show_body: viser is not installed; pip install "nosnoc_py[viser]", or write a film with animate_body.'
+        ) from None
+    server = viser.ViserServer(port=port)
+    handles = _add_meshes(server, meshes_of(body.shape, resolution))
+    for plane in body.planes:
+        squares = floor_of(plane, trajectory.x[:, :3], 2.0).reshape(-1, 3)
+        faces = np.arange(len(squares)).reshape(-1, 4)[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
+        server.scene.add_mesh_simple(f"/{plane.name}", squares, faces, color=_bytes(FLOOR), side="double")
+    places = impact_places(body, trajectory)
+    server.scene.add_point_cloud(
+        "/impacts", places, np.tile(np.array(_bytes(MARK), np.uint8), (len(places), 1)), point_size=0.15
+    )
+    _add_clock(server, trajectory, handles, frames_per_second)
+    return server
+
+
+def _add_meshes(server: Any, meshes: Sequence[Mesh]) -> list[Any]:
+    return [
+        server.scene.add_mesh_simple(
+            f"/body/{k}", mesh.points, mesh.triangles, color=_bytes(PARTS[k % len(PARTS)]), flat_shading=mesh.sharp
+        )
+        for k, mesh in enumerate(meshes)
+    ]
+
+
+def _add_clock(server: Any, trajectory: Trajectory, handles: Sequence[Any], frames_per_second: int) -> None:
+    start, end, frame = trajectory.t0, trajectory.t0 + trajectory.duration, 1.0 / frames_per_second
+    slider = server.gui.add_slider("t [s]", min=start, max=end, step=frame, initial_value=start)
+    button = server.gui.add_button("play")
+
+    def move(_: Any = None) -> None:
+        x = trajectory(float(np.clip(slider.value, start, end)))
+        for handle in handles:
+            handle.position, handle.wxyz = x[:3], quaternion_of(x[3:12].reshape(3, 3))
+
+    def play(_: Any = None) -> None:
+        for t in np.arange(start, end, frame):
+            slider.value = float(t)
+            move()
+            time.sleep(frame)
+
+    slider.on_update(move)
+    button.on_click(play)
+    move()
+
+
+def _writer(path: Path, frames_per_second: int) -> AbstractMovieWriter:
+    if path.suffix == ".gif":
+        return PillowWriter(fps=frames_per_second)
+    if path.suffix == ".mp4":
+        if not FFMpegWriter.isAvailable():
+            raise OptionError(f"{path.name}: ffmpeg, which writes .mp4, is not installed; write a .gif.")
+        return FFMpegWriter(fps=frames_per_second)
+    raise OptionError(f"{path.name}: expected a file .gif or .mp4.")
+
+
+def _shaded(colour: str, normals: Array, tones: Array, opacity: float) -> Array:
+    """The colour (n, 4) of faces with these normals."""
+    light = LIGHT / np.linalg.norm(LIGHT)
+    brightness = tones * (SHADE + (1.0 - SHADE) * (0.5 + 0.5 * normals @ light))
+    return np.column_stack([np.outer(brightness, to_rgb(colour)), np.full(len(normals), opacity)])
+
+
+def _bytes(colour: str) -> tuple[int, int, int]:
+    red, green, blue = (round(255 * part) for part in to_rgb(colour))
+    return red, green, blue

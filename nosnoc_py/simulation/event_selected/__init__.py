@@ -1,0 +1,1 @@
+"""Simulation of event-selected systems: steps of a Runge-Kutta scheme, and every crossing of a guard located."""

@@ -1,0 +1,102 @@
+"""What a simulation of an event-selected system leaves behind: nodes, segments with their slopes, crossings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Crossing:
+    """Guards that are crossed at one instant, all at once.
+
+    Attributes
+    ----------
+    node : int
+        Where it happens; several crossings may share a node, in their order.
+    guards : (count,)
+        Indices of the guards.
+    before, after : (m,)
+        Bits on both sides, as 0.0 and 1.0. The function of guard k that rises through zero is row before[k] of
+        `Fields.guards`.
+    """
+
+    node: int
+    guards: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record:
+    """Nodes 0 .. N and the N segments between them.
+
+    On segment e, with the mode mode[e] frozen, x[e + 1] = x[e] + h[e] sum_i b_i slopes[e, i] with the slopes of the
+    stages of the scheme, or x[e + 1] = x[e] + h[e] slopes[e, 0] where it is a step of Euler's (`euler`), whose other
+    slopes are zero.
+
+    Attributes
+    ----------
+    t : (N + 1,)
+    x : (N + 1, n_x)
+    mode : (N + 1, m), int8
+        Bits in force after the node, that is after its last crossing.
+    h : (N,)
+        Lengths of the segments [s].
+    slopes : (N, n_s, n_x)
+    euler : (N,), bool
+    crossings : tuple of Crossing
+    first : (m,), int8
+        Bits before all crossings.
+    """
+
+    t: np.ndarray
+    x: np.ndarray
+    mode: np.ndarray
+    h: np.ndarray
+    slopes: np.ndarray
+    euler: np.ndarray
+    crossings: tuple[Crossing, ...]
+    first: np.ndarray
+
+    def bits(self, node: int) -> np.ndarray:
+        """Bits in force after a node, as the flow takes them, (m,)."""
+        return self.mode[node].astype(float)
+
+
+def record_of(
+    x: np.ndarray, mode: np.ndarray, stages: int, chunks: list[tuple[np.ndarray, ...]], rows: list[np.ndarray]
+) -> Record:
+    """The record of a simulation from the state x (n_x,) with the bits mode (m,) at time zero.
+
+    Parameters
+    ----------
+    chunks : list of (t, x, h, slopes, euler)
+        Of segments; t and x at their ends.
+    rows : list of (count, 3)
+        Of every chunk: node, guard, and the number of the crossing in the chunk.
+    """
+    none = (np.zeros(0), np.zeros((0, len(x))), np.zeros(0), np.zeros((0, stages, len(x))), np.zeros(0, dtype=bool))
+    t, states, h, slopes, euler = (np.concatenate(parts) for parts in zip(none, *chunks, strict=True))
+    bits, crossings, flips = np.array(mode), [], np.zeros((len(t) + 1, len(mode)), dtype=np.int8)
+    for part in rows:
+        cuts = [0, *(np.flatnonzero(np.diff(part[:, 2])) + 1).tolist(), len(part)] if len(part) else []
+        for first, end in pairwise(cuts):
+            guards, before = part[first:end, 1], bits
+            bits = before.copy()
+            bits[guards] = 1.0 - bits[guards]
+            crossings.append(Crossing(node=int(part[first, 0]), guards=guards, before=before, after=bits))
+        np.bitwise_xor.at(flips, (part[:, 0], part[:, 1]), 1)
+    modes = np.array(mode, dtype=np.int8) ^ np.bitwise_xor.accumulate(flips, axis=0)
+    return Record(
+        t=np.concatenate([[0.0], t]),
+        x=np.concatenate([x[None], states]),
+        mode=modes,
+        h=h,
+        slopes=slopes,
+        euler=euler,
+        crossings=tuple(crossings),
+        first=np.array(mode, dtype=np.int8),
+    )

@@ -1,0 +1,340 @@
+"""Event-selected systems as a method of `nosnoc_py.simulate`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.compiled import compiled, version_of
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.simulation.common import seconds_of
+from nosnoc_py.simulation.event_selected import kernel, segments
+from nosnoc_py.simulation.event_selected.functions import Fields, fields_of
+from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
+from nosnoc_py.simulation.event_selected.options import EventSelected
+from nosnoc_py.simulation.event_selected.record import Record, record_of
+from nosnoc_py.simulation.event_selected.segments import Scheme
+from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_states
+from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.event_selected import EventSelectedSystem
+from nosnoc_py.systems.symbols import numbers
+
+Array = np.ndarray
+
+CHUNK = 1000  # segments between two looks at the clock
+STATUS = {
+    kernel.FINISHED: Status.SOLVED,
+    kernel.NOT_LIVE: Status.NOT_EVENT_SELECTED,
+    kernel.TOO_MANY: Status.ZENO,
+    kernel.NOT_FINITE: Status.NUMERICAL_ERROR,
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventSelectedState:
+    """Where a simulation stands: what a callback sees after every segment.
+
+    Attributes
+    ----------
+    t : float
+    x : (n_x,)
+    p : (n_p,)
+    mode : (m,)
+        Bits in force from here on.
+    crossings : int
+        Guards crossed so far.
+    status : Status
+    """
+
+    t: float
+    x: Array
+    p: Array
+    mode: Array
+    crossings: int
+    status: Status = Status.SOLVED
+
+
+def run(
+    system: EventSelectedSystem,
+    *,
+    x0: Any,
+    duration: float,
+    method: EventSelected,
+    steps: int | None = None,
+    u: Any = None,
+    p: Any = None,
+    solver: Any = None,
+    callback: Callable[[Any], Any] | None = None,
+    time_limit: float | None = None,
+    sensitivities: bool = False,
+) -> Trajectory:
+    """See `nosnoc_py.simulate`."""
+    _check(system, u, solver)
+    seconds = seconds_of(duration)
+    step = _step_of(method, steps, seconds)
+    parameters = np.array(system.p_default if p is None else numbers(p, "p", system.n_p))
+    start = system.check_state(x0, parameters)
+    fields = fields_of(system, method.compiled)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
+        mode = initial_mode(system, fields, method, start, parameters)
+        walk = _Walk(system, fields, method, parameters, step, callback, deadline)
+        walk.go(np.array(start), mode, seconds)
+        return walk.trajectory(seconds, sensitivities or method.sensitivities)
+
+
+def _check(system: Any, u: Any, solver: Any) -> None:
+    if not isinstance(system, EventSelectedSystem):
+        raise OptionError(
+            f"EventSelected simulates an ns.EventSelectedSystem, given a {type(system).__name__}, whose state jumps or "
+            "slides; use method=ns.EventDriven() or ns.FESD(...)."
+        )
+    if u is not None and np.size(u):
+        raise OptionError("u: an event-selected system has no controls: put them into p or the state.")
+    if solver is not None:
+        raise OptionError("solver: EventSelected takes none; leave it out.")
+
+
+def _step_of(method: EventSelected, steps: int | None, seconds: float) -> float:
+    """Length of a step: the one of the options, or that of so many equal ones."""
+    if steps is None:
+        return method.step
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    if "step" in method.model_fields_set:
+        raise OptionError(
+            f"given steps={steps} and EventSelected(step={method.step:g}), which say the same twice; leave one out."
+        )
+    return seconds / int(steps)
+
+
+def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:
+    """Bits (m,) at the start: those that are given, or 1 where h > 0.
+
+    At h = 0 the bit is 0: a guard that rises is crossed at once, a contact that opens stays open.
+
+    Raises
+    ------
+    ModelError
+        If the bits do not fit the state, or a guard is on its surface and does not rise.
+    """
+    values, names = fields.guards(x, p), system.guard_names
+    if method.initial_mode is not None:
+        if len(method.initial_mode) != len(names):
+            raise OptionError(
+                f"EventSelected: initial_mode: expected one bit per guard, {len(names)}, given "
+                f"{len(method.initial_mode)}."
+            )
+        mode = np.array(method.initial_mode, dtype=float)
+    else:
+        mode = np.where(values[0] > 0.0, 1.0, 0.0)
+        _check_surfaces(system, fields, method, x, p, mode)
+    live = np.where(mode > 0.5, values[1], values[0])
+    lost = (mode > 0.5) & ~fields.returns & (values[0] < 0.0)
+    for k in np.flatnonzero(lost | (live > 0.0)):
+        function = "back" if mode[k] and not lost[k] else "function"
+        raise ModelError(
+            f"guard {names[k]!r}: its bit is {int(mode[k])} at the start, but its {function} is "
+            f"{(values[0] if lost[k] else live)[k]:.3g} there; give initial_mode with the other bit, or another start."
+        )
+    return mode
+
+
+def _check_surfaces(
+    system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array, mode: Array
+) -> None:
+    values = fields.guards(x, p)[0]
+    on_surface = np.flatnonzero(values == 0.0)
+    if not on_surface.size:
+        return
+    speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p))
+    for k in on_surface:
+        opens = fields.returns[k] and speeds[k] < -method.liveness
+        if not (speeds[k] > method.liveness or opens):
+            raise ModelError(
+                f"guard {system.guard_names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has "
+                "to rise where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if "
+                "the motion slides on it."
+            )
+
+
+@lru_cache(maxsize=1)
+def _compiled_loop() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Both functions of the kernel, compiled once for all systems and kept on disk."""
+    x, p = np.zeros(1), np.zeros(1)
+    flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
+    guards = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
+    gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
+    given = (flow, guards, gradients, p, np.zeros(1, dtype=bool))
+    start, advance = kernel.versioned(version_of(segments, kernel))
+    scheme, rules = Scheme(np.zeros((1, 1)), x, 1, True), Rules(1.0, 1.0, 1, 1.0, True, 1)
+    state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, True, 1), buffers_for(1, 1, 1, 1)
+    example = (*given, scheme, rules, state, 1.0, buffers)
+    return compiled(start, examples=(*given, x, x), cache=True), compiled(advance, examples=example, cache=True)
+
+
+def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
+    """Empty buffers for so many segments."""
+    return Buffers(
+        t=np.zeros(room),
+        x=np.zeros((room, n_x)),
+        h=np.zeros(room),
+        slopes=np.zeros((room, n_s, n_x)),
+        euler=np.zeros(room, dtype=bool),
+        crossings=np.zeros((max(2 * m, 100), 3), dtype=np.int64),
+        report=np.zeros(3),
+    )
+
+
+class _Walk:
+    """One simulation, chunk by chunk."""
+
+    def __init__(
+        self,
+        system: EventSelectedSystem,
+        fields: Fields,
+        method: EventSelected,
+        p: Array,
+        step: float,
+        callback: Callable[[Any], Any] | None,
+        deadline: float,
+    ) -> None:
+        self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
+        self.callback, self.deadline = callback, deadline
+        self.tableau: ButcherTableau = method.tableau
+        closing = self.tableau.stiffly_accurate
+        own = self.tableau.stages - int(closing)
+        self.scheme = Scheme(np.array(self.tableau.a), np.array(self.tableau.b), own, fields.compiled)
+        eps = -1.0 if method.eps == "auto" else float(method.eps)
+        self.rules = Rules(
+            step, eps, method.corrections, method.liveness, method.projection == "euler", method.max_events
+        )
+        self.status, self.message = Status.SOLVED, ""
+        self.chunks: list[tuple[Array, ...]] = []
+        self.crossed: list[Array] = []
+
+    def go(self, x: Array, mode: Array, seconds: float) -> None:
+        """Simulate until the end, or until something stops it."""
+        start, advance = _compiled_loop() if self.fields.compiled else (kernel.start_at, kernel.advance)
+        f = self.fields
+        given = (f.flow, f.guards, f.gradients, self.p, ~f.returns)
+        state: State = start(*given, x, mode)
+        self.start, self.initial, self.end = state, mode, state
+        buffers = self._buffers(seconds)
+        nodes, code = 0, kernel.FULL
+        while code == kernel.FULL:
+            if time.monotonic() > self.deadline:
+                self.status = Status.TIME_LIMIT
+                return
+            state, segments, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers)
+            self.chunks.append(
+                tuple(
+                    array[:segments].copy()
+                    for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
+                )
+            )
+            self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, 0]))
+            nodes, self.end = nodes + segments, state
+            if code == kernel.FULL and self.callback is not None:
+                stopped = asked_to_stop(self.callback, self._state(state))
+                if stopped is not None:
+                    self.status = stopped
+                    return
+        self.status = STATUS[code]
+        self.message = self._message(code, state, buffers.report)
+
+    def _buffers(self, seconds: float) -> Buffers:
+        expected = int(min(seconds / self.rules.step + 50, CHUNK))
+        room = 1 if self.callback is not None else expected
+        return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
+
+    def _state(self, state: State) -> EventSelectedState:
+        return EventSelectedState(
+            t=float(state.t),
+            x=np.array(state.x),
+            p=self.p,
+            mode=np.array(state.mode),
+            crossings=int(state.crossed),
+        )
+
+    def _message(self, code: int, state: State, report: Array) -> str:
+        """Why it ended before the end."""
+        if code == kernel.NOT_FINITE:
+            return f"the flow or a guard is not finite in the step after t = {state.t:.9g}"
+        if code == kernel.TOO_MANY:
+            return f"more than {self.method.max_events} crossings until t = {state.t:.9g}"
+        return self._not_live(state, report) if code == kernel.NOT_LIVE else ""
+
+    def _not_live(self, state: State, report: Array) -> str:
+        k, before, after = int(report[0]), report[1], report[2]
+        name, where = self.system.guard_names[k], f"at t = {state.t:.9g}"
+        if np.isnan(after):
+            return f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back"
+        return (
+            f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
+            f"crossing, both have to be above {self.method.liveness:g}"
+        )
+
+    def trajectory(self, seconds: float, sensitivities: bool) -> Trajectory:
+        """What there is of it."""
+        system = self.system
+        record = record_of(self.start.x, self.initial, self.tableau.stages, self.chunks, self.crossed)
+        events, kinds = [], system.event_kinds
+        for crossing in record.crossings:
+            at = float(record.t[crossing.node])
+            for k in crossing.guards.tolist():
+                events.append(Event(at, system.guard_names[k], kinds[k][int(crossing.before[k])]))
+        sensitivity = None
+        if sensitivities:
+            from nosnoc_py.simulation.event_selected.sensitivity import sensitivity_of
+
+            sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
+        return Trajectory(
+            t=record.t,
+            x=record.x,
+            state_names=system.state_names,
+            u_grid=record.t[[0, -1]],
+            u=np.zeros((1, 0)),
+            control_names=system.control_names,
+            interpolant=self._interpolant(record),
+            events=tuple(events),
+            series=_series(system.guard_names, record),
+            parameters=dict(zip(system.parameter_names, self.p, strict=True)),
+            status=self.status,
+            message=self.message,
+            units=system.units,
+            sensitivity=sensitivity,
+        )
+
+    def _interpolant(self, record: Record) -> RungeKuttaInterpolant:
+        if not len(record.h):
+            return RungeKuttaInterpolant.linear(record.t, record.x)
+        ends = np.concatenate([record.slopes[1:, 0], record.slopes[:1, 0]])
+        if self.scheme.own == len(self.scheme.b):  # no last stage that is there already
+            for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
+                ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
+        stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)
+        c = dense_nodes(self.tableau)
+        return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=stages)
+
+
+def _series(names: tuple[str, ...], record: Record) -> dict[str, Series]:
+    """Bits over time, as steps: the time of a change is there twice."""
+    changes: list[list[float]] = [[] for _ in names]
+    t = record.t.tolist()
+    for crossing in record.crossings:
+        for k in crossing.guards.tolist():
+            changes[k] += [t[crossing.node], t[crossing.node]]
+    found = {}
+    for name, first, times in zip(names, record.first.tolist(), changes, strict=True):
+        bits = [(first + i // 2) % 2 for i in range(len(times) + 2)]
+        found[f"mode[{name}]"] = Series(np.array([t[0], *times, t[-1]]), np.array(bits, dtype=float))
+    return found

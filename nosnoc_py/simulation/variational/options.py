@@ -1,0 +1,69 @@
+"""Options of the Lie group variational collision integrator."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from nosnoc_py.options import Options
+
+
+class LieGroupVariational(Options):
+    """Rigid bodies on SE(3) with impacts, by discrete mechanics (LGVCI): equal steps, impacts located within them.
+
+    A step of free flight is the map of a discrete Lagrangian: symplectic, of second order, and rotations stay
+    rotations. It keeps the energy of a body that does not collide to rounding, and the angular momentum in the world.
+
+    algorithm "5.2": at an impact the momenta jump as those of the continuous motion do. With restitution 1 and without
+    friction the energy is kept to rounding over any time; through an impact the map is not symplectic.
+
+    algorithm "5.1": the impact, too, is that of the discrete Lagrangian, and the discrete energy E_d of the parts of a
+    step before and behind it agree. The map of a step with an impact is symplectic; the energy H differs from one step
+    to the next by terms of second order in h, wanders over many impacts and stays bounded in practice. Only for
+    restitution 1 without friction. Impacts too slow for its equation take the impulse of 5.2; the message counts them.
+
+    With restitution below 1 impacts may accumulate. zeno="stop" ends there with the status ZENO; "settle" lets the body
+    rest on the plane from there: after every step its position and its velocity are projected back, which is of first
+    order in h only and never gains energy from the end of one step to the next. Within a step it may sink in a little.
+
+    Parameters
+    ----------
+    h : float
+        Length of a step [s]; the duration is divided into equal steps that are not longer than this. `simulate` takes
+        their number as `steps` instead.
+    algorithm : {"5.2", "5.1"}
+    map : {"cayley", "exponential"}
+        Chart in which the rotation of a step is solved for. The equation is the same, and so is the motion but for
+        rounding.
+    samples : int
+        Gaps are tested at the ends of this many equal parts of a step. What closes and opens in between is missed.
+    max_impacts : int
+        Impacts in one step beyond which it is Zeno's.
+    zeno : {"stop", "settle"}
+    rotation_limit : {"raise", "substep"}
+        What to do where h |Pi| is too large for the equation of flight, beyond about a quarter turn in a step: an error
+        at the start and the status NUMERICAL_ERROR later, or a rotation in several equal parts (5.2 only).
+    record_every : int
+        Steps from one node of the trajectory to the next; impacts and the end are always nodes.
+    compiled : bool or "auto"
+        Whether numba compiles the loop; "auto": if it is installed and the shape has features.
+    """
+
+    h: float = Field(default=0.01, gt=0)
+    algorithm: Literal["5.2", "5.1"] = "5.2"
+    map: Literal["cayley", "exponential"] = "cayley"
+    samples: int = Field(default=1, ge=1)
+    max_impacts: int = Field(default=100, ge=1)
+    zeno: Literal["stop", "settle"] = "stop"
+    rotation_limit: Literal["raise", "substep"] = "raise"
+    record_every: int = Field(default=1, ge=1)
+    compiled: bool | Literal["auto"] = "auto"
+
+    @model_validator(mode="after")
+    def _check(self) -> LieGroupVariational:
+        if self.algorithm == "5.1" and self.rotation_limit == "substep":
+            raise ValueError("rotation_limit 'substep' belongs to algorithm='5.2'; take a smaller h")
+        if self.algorithm == "5.1" and self.zeno == "settle":
+            raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
+        return self

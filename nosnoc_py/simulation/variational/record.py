@@ -1,0 +1,89 @@
+"""What the loop found: nodes, impacts, and the trajectory they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nosnoc_py.solution import Event, Series, Trajectory
+from nosnoc_py.solution.rigid_motion import RigidMotion
+from nosnoc_py.status import Status
+from nosnoc_py.systems.rigid_body import RigidBody
+
+STATES = 18
+ENERGIES = ("energy_translational", "energy_potential", "energy_rotational")
+TIME, PLANE, KIND, IMPULSE, BEFORE, AFTER, GAIN, CLIPPED = range(8)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record:
+    """Buffers of the loop, one after the other; rows are those of `kernel.put_node` and `kernel.put_event`."""
+
+    nodes: list[np.ndarray] = field(default_factory=list)
+    events: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, nodes: np.ndarray, events: np.ndarray) -> None:
+        """Take over the filled parts of the buffers."""
+        self.nodes.append(nodes.copy())
+        self.events.append(events.copy())
+
+    @property
+    def last(self) -> float:
+        """Time of the last node [s]."""
+        return next(float(nodes[-1, 0]) for nodes in reversed(self.nodes) if len(nodes))
+
+    def trajectory(self, body: RigidBody, status: Status, notes: list[str]) -> Trajectory:
+        """All of it with names."""
+        nodes, events = np.concatenate(self.nodes), np.concatenate(self.events)
+        t, x = nodes[:, 0], nodes[:, 1 : 1 + STATES]
+        series, units = series_of(body, t, x, nodes[:, 1 + STATES :])
+        return Trajectory(
+            t=t,
+            x=x,
+            state_names=body.state_names,
+            u_grid=t[[0, -1]],
+            u=np.empty((1, 0)),
+            control_names=(),
+            interpolant=RigidMotion(t=t, x=x, mass=np.array(body.mass)),
+            events=events_of(body, events),
+            series=series,
+            status=status,
+            message="; ".join([*notes, *friction_notes(events)]),
+            units={**body.units, **units},
+        )
+
+
+def series_of(
+    body: RigidBody, t: np.ndarray, x: np.ndarray, gaps: np.ndarray
+) -> tuple[dict[str, Series], dict[str, str]]:
+    """Energies [J] and gaps [m] at the nodes, and their units."""
+    energies = body.energies(x)
+    found = dict(zip(ENERGIES, energies.T, strict=True)) | {"energy": energies.sum(axis=1)}
+    units = dict.fromkeys(found, "J")
+    for plane, values in zip(body.planes, gaps.T, strict=True):
+        found[f"gap[{plane.name}]"], units[f"gap[{plane.name}]"] = values, "m"
+    return {name: Series(t, values) for name, values in found.items()}, units
+
+
+def events_of(body: RigidBody, rows: np.ndarray) -> tuple[Event, ...]:
+    """Impacts, and contacts where a body comes to rest."""
+    names = [plane.name for plane in body.planes]
+    return tuple(
+        Event(row[TIME], names[int(row[PLANE])], "impact", row[IMPULSE], row[BEFORE], row[AFTER], row[GAIN])
+        if row[KIND] == 0.0
+        else Event(row[TIME], names[int(row[PLANE])], "contact")
+        for row in rows.tolist()
+    )
+
+
+def friction_notes(events: np.ndarray) -> list[str]:
+    """A word about kinetic energy that friction would have gained, or none."""
+    clipped = events[:, CLIPPED]
+    count = np.count_nonzero(clipped)
+    if not count:
+        return []
+    return [
+        f"the friction of {count} impacts was reduced, since with Newton's restitution it would have gained "
+        f"{clipped.sum():.3g} J of kinetic energy"
+    ]

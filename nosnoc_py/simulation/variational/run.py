@@ -1,0 +1,85 @@
+"""The Lie group variational collision integrator as a method of `nosnoc_py.simulate`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import seconds_of
+from nosnoc_py.simulation.variational.options import LieGroupVariational
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.rigid_body import RigidBody
+
+# A duration that is longer than a whole number of steps by less than this part of one has no step more.
+SLACK = 1e-6
+
+
+def run(
+    system: RigidBody,
+    *,
+    x0: Any,
+    duration: float,
+    method: LieGroupVariational,
+    steps: int | None,
+    u: Any,
+    p: Any,
+    solver: Any,
+    callback: Callable[[Any], Any] | None,
+    time_limit: float | None,
+) -> Trajectory:
+    """See `nosnoc_py.simulate`."""
+    check_arguments(system, method, u, p, solver)
+    seconds = seconds_of(duration)
+    count, h = steps_of(method, steps, seconds)
+    start = system.check_state(x0)
+    # numba is imported with the loop, which takes its time
+    from nosnoc_py.simulation.variational.loop import Loop, kernel_of
+
+    loop = Loop(system, method, h, kernel_of(system, method))
+    loop.check_start(start)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    return loop.run(start, count, callback, deadline)
+
+
+def check_arguments(system: RigidBody, method: LieGroupVariational, u: Any, p: Any, solver: Any) -> None:
+    """Refuse what does not belong to this method, and say what does."""
+    if not isinstance(system, RigidBody):
+        raise OptionError(
+            f"LieGroupVariational simulates one rigid body over planes, expected an ns.RigidBody, given a "
+            f"{type(system).__name__}; simulate it with method=ns.FESDJ(...), ns.EventDriven() or ns.TimeStepping()."
+        )
+    if solver is not None:
+        raise OptionError("solver: LieGroupVariational takes none; its options are those of the method.")
+    for name, value in (("u", u), ("p", p)):
+        if value is not None and np.size(value):
+            raise OptionError(f"{name}: a rigid body has neither controls nor parameters; leave it out.")
+    if method.algorithm == "5.2":
+        return
+    for plane in system.planes:
+        if plane.restitution != 1.0 or plane.friction != 0.0:
+            raise OptionError(
+                f"algorithm '5.1' is for restitution 1 without friction; plane {plane.name!r} has "
+                f"{plane.restitution:g} and {plane.friction:g}: use algorithm='5.2'."
+            )
+
+
+def steps_of(method: LieGroupVariational, steps: int | None, seconds: float) -> tuple[int, float]:
+    """Number and length of the equal steps: the number that is given, or so many that none is longer than `h`."""
+    if steps is None:
+        whole = round(seconds / method.h)
+        if whole and abs(seconds / method.h - whole) <= 1e-9 * whole:
+            return whole, method.h
+        count = max(1, math.ceil(seconds / method.h - SLACK))
+        return count, seconds / count
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    if "h" in method.model_fields_set:
+        raise OptionError(
+            f"given steps={steps} and LieGroupVariational(h={method.h:g}), which say the same twice; leave one out."
+        )
+    return int(steps), seconds / int(steps)

@@ -1,0 +1,94 @@
+"""Dense output of a rigid body: parabolas of the position, rotations about a fixed axis, straight lines of momenta."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.rotations import exp, log
+from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.solution.interpolant import SNAP, Side
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RigidMotion:
+    """A motion on SE(3) between nodes.
+
+    Positions are Hermite's cubics of positions and velocities gamma / m, exact for free flight; rotations are R_k
+    exp(s log(R_k' R_{k+1})), s from 0 to 1, so nodes have to be closer than half a turn; momenta are straight lines.
+
+    Parameters
+    ----------
+    t : (nodes,)
+        Times [s] in their order; a time that is repeated is a jump, its first node the left limit.
+    x : (nodes, 18)
+        Position [m], rotation row by row, momentum [kg m/s], angular momentum in the body's frame [kg m^2/s].
+    mass : ()
+        Of the body [kg].
+    """
+
+    t: Array
+    x: Array
+    mass: Array
+
+    kind: ClassVar[str] = "se3"
+
+    def __post_init__(self) -> None:
+        t = read_only(self.t, "t", "nodes")
+        if not t.size or (np.diff(t) < 0.0).any():
+            raise TranscriptionError(f"t: expected one or more times in their order, given {t.size}.")
+        assign(self, t=t, x=read_only(self.x, "x", t.size, 18), mass=read_only(self.mass, "mass"))
+
+    def __call__(self, t: npt.ArrayLike, side: Side = "+") -> Array:
+        """Return the state at t, (18,) for a scalar and (times, 18) for an array; `side` is the limit at a jump.
+
+        Raises
+        ------
+        TranscriptionError
+            If t lies outside of the motion.
+        """
+        if side not in ("-", "+"):
+            raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
+        times = inside(t, float(self.t[0]), float(self.t[-1]))
+        snap = SNAP * float(np.abs(self.t[[0, -1]]).max())
+        if side == "-":
+            right = np.searchsorted(self.t, times - snap, "left")
+            left, node = np.maximum(right - 1, 0), right
+        else:
+            left = np.searchsorted(self.t, times + snap, "right") - 1
+            right, node = np.minimum(left + 1, len(self.t) - 1), left
+        at_node = np.abs(self.t[node] - times) <= snap
+        x = self._between(left, np.where(at_node, left, right), times)
+        x[at_node] = self.x[node[at_node]]
+        return x if np.ndim(t) else x.reshape(-1)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the fields by name."""
+        return {"t": self.t, "x": self.x, "mass": self.mass}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> RigidMotion:
+        """Build the motion again from `to_arrays`."""
+        return cls(**arrays)
+
+    def _between(self, left: npt.NDArray[np.intp], right: npt.NDArray[np.intp], t: Array) -> Array:
+        """States between pairs of nodes."""
+        h = self.t[right] - self.t[left]
+        s = np.divide(t - self.t[left], h, out=np.zeros_like(t), where=h > 0.0)[:, np.newaxis]
+        a, b, h = self.x[left], self.x[right], h[:, np.newaxis]
+        x = a + s * (b - a)
+        position, rotation = slice(0, 3), slice(3, 12)
+        # the deviation from the straight line: h s (1 - s) ((1 - s) (v_a - v) - s (v_b - v)), v the mean velocity
+        way = b[:, position] - a[:, position]
+        first = h * a[:, 12:15] / self.mass - way
+        second = h * b[:, 12:15] / self.mass - way
+        x[:, position] += s * (1 - s) * ((1 - s) * first - s * second)
+        first_turn, last_turn = a[:, rotation].reshape(-1, 3, 3), b[:, rotation].reshape(-1, 3, 3)
+        axis = log(np.swapaxes(first_turn, 1, 2) @ last_turn)
+        x[:, rotation] = (first_turn @ exp(s * axis)).reshape(-1, 9)
+        return x

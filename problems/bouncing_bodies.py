@@ -1,0 +1,155 @@
+"""A rigid body tumbles and bounces on a plane: `python -m problems.bouncing_bodies --set case=III`.
+
+Cases I to IV of the LGVCI paper: the table shows the impacts; energy, the rotation's orthogonality and the momentum
+along the plane are kept to rounding. The figures show snapshots (Fig. 4), energies (Fig. 5) and their errors (Fig. 6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import bouncing_bodies
+from models.bouncing_bodies import energy
+from nosnoc_py.options import Options
+from nosnoc_py.progress import Progress
+from problems.runner import Program, Report, main, table
+from problems.settings import Settings, defaults_of
+
+METHOD = ns.LieGroupVariational(h=0.01)
+QUICK = {"duration": 5.0}
+SHOWN = 15  # impacts in the table
+
+
+class NamedAlgorithm(Settings):
+    """Settings in which algorithm=5.1 is a name, not a number."""
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """Return settings with some values replaced."""
+        return super().changed({key: str(value) if key == "algorithm" else value for key, value in changes.items()})
+
+
+def simulate(
+    case: str = "I",
+    duration: float = 10.0,
+    restitution: float = 1.0,
+    friction: float = 0.0,
+    *,
+    method: ns.LieGroupVariational = METHOD,
+    callback: Callable[[Any], Any] | None = None,
+) -> ns.Trajectory:
+    """Simulate a case from its start."""
+    body = bouncing_bodies.build(case, restitution=restitution, friction=friction)
+    start = bouncing_bodies.start(body)
+    return ns.simulate(body, x0=start, duration=duration, method=method, callback=callback)
+
+
+def body_of(arguments: Mapping[str, Any]) -> Any:
+    """The body among the arguments of `simulate`."""
+    return bouncing_bodies.build(arguments["case"], **{key: arguments[key] for key in ("restitution", "friction")})
+
+
+def findings(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
+    """How well a motion keeps what it should keep.
+
+    Largest values over all nodes: `energy_error` |E(t) - E(0)| [J], `orthogonality` |R'R - I|, `momentum_error` along
+    the plane [kg m/s], `penetration` [m]; and over all impacts `complementarity` |v+ + e v-| [m/s].
+    """
+    total, plane = energy(body, trajectory.x), body.planes[0]
+    rotations = trajectory.x[:, 3:12].reshape(-1, 3, 3)
+    products = np.transpose(rotations, (0, 2, 1)) @ rotations - np.eye(3)
+    fallen = trajectory.x[:, 12:15] - trajectory.x[0, 12:15] - np.outer(trajectory.t, body.mass * body.gravity)
+    along = fallen - np.outer(fallen @ plane.normal, plane.normal)
+    rates = [abs(event.v_after + plane.restitution * event.v_before) for event in trajectory.impacts]
+    return {
+        "energy_error": float(np.abs(total - total[0]).max()),
+        "orthogonality": float(np.abs(products).max()),
+        "momentum_error": float(np.abs(along).max()),
+        "penetration": float(max(0.0, -trajectory[f"gap[{plane.name}]"].min())),
+        "complementarity": max(rates, default=0.0),
+    }
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Simulate and measure."""
+    arguments = {key: value for key, value in settings.arguments.items() if key != "film"}
+    progress.describe("tumbling")
+    started = time.monotonic()
+    trajectory = simulate(**arguments, method=settings.method)
+    seconds, body = time.monotonic() - started, body_of(arguments)
+    found = findings(body, trajectory)
+    steps = round(trajectory.duration / settings.method.h)
+    results = {
+        **trajectory.to_dict(),
+        "objective": None,
+        "infeasibility": max(found["penetration"], found["orthogonality"]),
+        "iterations": steps,
+        "steps": steps,
+        "wall_seconds": seconds,
+        **found,
+    }
+    return Report(
+        results=results,
+        success=trajectory.success,
+        show=lambda console: _show(console, trajectory, results),
+        figures=_figures(arguments["case"], (body, trajectory), settings.arguments["film"]),
+    )
+
+
+def _figures(case: str, motion: tuple[Any, ns.Trajectory], film: bool) -> dict[str, Callable[[Path], Any]]:
+    motions, stem = {case: motion}, f"bouncing_bodies_{case}"
+    made: dict[str, Callable[[Path], Any]] = {
+        f"{stem}.png": lambda path: _drawing().snapshots(motions, path),
+        f"{stem}_energies.png": lambda path: _drawing().energies(motions, path),
+        f"{stem}_energy_errors.png": lambda path: _drawing().energy_errors(motions, path, lines=(case,)),
+    }
+    return made | ({f"{stem}.gif": lambda path: _drawing().film(motion, path)} if film else {})
+
+
+def _show(console: Console, trajectory: ns.Trajectory, results: Mapping[str, Any]) -> None:
+    impacts = trajectory.impacts
+    console.print(f"{trajectory.status}, {len(impacts)} impacts in {trajectory.duration:g} s")
+    if trajectory.message:
+        console.print(trajectory.message, markup=False)
+    rows = table("impact", "t [s]", "impulse [N s]", "velocity before [m/s]", "after [m/s]", "energy gain [J]")
+    for i, event in enumerate(impacts[:SHOWN], start=1):
+        speeds = (f"{event.v_before:.6f}", f"{event.v_after:.6f}", f"{event.energy_gain or 0.0:.1e}")
+        rows.add_row(str(i), f"{event.time:.12f}", f"{event.impulse:.9f}", *speeds)
+    console.print(rows)
+    if len(impacts) > SHOWN:
+        console.print(f"and {len(impacts) - SHOWN} more")
+    console.print(
+        f"largest errors: energy {results['energy_error']:.1e} J, R'R - I {results['orthogonality']:.1e}, momentum "
+        f"along the plane {results['momentum_error']:.1e} kg m/s, penetration {results['penetration']:.1e} m"
+    )
+    console.print(f"{results['steps']} steps in {results['wall_seconds']:.3g} s, imports and compilation included")
+    if not trajectory.success:
+        console.print(f"What to try: {trajectory.status.remedy}")
+
+
+def _drawing() -> Any:
+    from problems.drawing import bodies  # matplotlib is slow to import and not needed with --json
+
+    return bodies
+
+
+PROGRAM = Program(
+    name="bouncing_bodies",
+    about="A rigid body tumbles and bounces on a plane (LGVCI, cases I to IV): impacts, energy, snapshots.",
+    settings=NamedAlgorithm(
+        method=METHOD,
+        solver=Options(),
+        arguments={**defaults_of(simulate, without=("method", "callback")), "film": False},
+    ),
+    quick=QUICK,
+    run=run,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(PROGRAM))

@@ -1,0 +1,227 @@
+"""The problems of event-selected systems run from the command line, and tell the numbers they should."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import plate_on_springs, spring_hopper
+from nosnoc_py import compiled
+from problems import event_selected_hopper, event_selected_mujoco, event_selected_order, mujoco_models
+from problems import plate_on_springs as plate_problem
+from problems.event_selected_hopper import bisect
+from problems.plate_references import linear, normal, reference, vertical
+from problems.runner import Program, main
+
+KEYS = {
+    "status",
+    "objective",
+    "complementarity",
+    "infeasibility",
+    "iterations",
+    "wall_seconds",
+    "events",
+    "final_state",
+}
+PNG = b"\x89PNG\r\n\x1a\n"
+PROGRAMS = (
+    event_selected_order.PROGRAM,
+    event_selected_hopper.PROGRAM,
+    plate_problem.PROGRAM,
+    event_selected_mujoco.PROGRAM,
+)
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba, whose compilation takes longer than these small examples."""
+    monkeypatch.setattr(compiled, "available", lambda: False)
+
+
+def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code = main(program, ["--json", *arguments])
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert results.keys() >= KEYS
+    assert code == (0 if results["status"] == "solved" else 1)
+    return dict(results)
+
+
+def check_figures(results: dict[str, Any], *names: str) -> None:
+    assert [Path(path).name for path in results["figures"]] == list(names)
+    assert all(Path(path).read_bytes()[:8] == PNG for path in results["figures"])
+
+
+def test_order(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    results = run_json(event_selected_order.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
+    assert results["status"] == "solved"
+    assert 1.9 < results["orders"]["euler"] < 2.2
+    assert results["orders"]["one correction"] > 3.5
+    assert results["orders"]["two corrections"] is None  # at rounding
+    assert results["rms_at"]["euler"] == pytest.approx(9.72e-5, rel=0.05)
+    assert results["rms_at"]["one correction"] == pytest.approx(1.2e-9, rel=0.5)
+    assert results["rms_at"]["two corrections"] < 1e-12
+    assert [event["name"] for event in results["events"]] == ["y", "z", "x"]
+    times = [event["time"] for event in results["events"]]
+    assert times == pytest.approx([0.209588078334645, np.log(1.3), 0.369207153821750], abs=1e-12)
+    assert results["final_state"] == pytest.approx(
+        [0.2698504178333602, 0.3378904382170395, -0.3466376984278660], abs=1e-12
+    )
+    assert results["infeasibility"] < 1e-14
+    check_figures(results, "event_selected_order.png")
+
+
+def test_order_is_that_of_the_projection_not_of_the_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    """The negative control: with the explicit Euler scheme between the guards eps does not matter."""
+    changes = ("scheme=explicit_rk1", "eps=0.01,0.00562,0.00316")
+    results = run_json(event_selected_order.PROGRAM, capsys, "--quick", "--set", *changes)
+    errors = list(results["rms"]["two corrections"].values())
+    assert min(errors) > 1e-4
+    assert max(errors) < 1.2 * min(errors)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_hopper_without_mujoco(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_selected_hopper.importlib.util, "find_spec", lambda name: None)
+    results = run_json(event_selected_hopper.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
+    assert results["status"] == "solved"
+    assert results["event_time_error"] < 1e-9
+    assert results["final_state_error"] < 1e-8
+    assert results["final_state"] == pytest.approx([1.9006616, 1.39607285], abs=1e-7)
+    assert results["rms"].keys() == {"RK-Newton"}
+    assert results["eps"] is None
+    check_figures(results, "event_selected_hopper.png")
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_hopper_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mujoco")
+    results = run_json(event_selected_hopper.PROGRAM, capsys, "--quick", "--set", "duration=0.7")
+    rms = results["rms"]
+    assert 1e-4 < rms["MuJoCo"] < 1e-2
+    assert rms["Euler's projection"] == pytest.approx(rms["MuJoCo"], rel=1e-5)
+    assert rms["RK-Newton"] < 1e-8
+    assert 1e-3 < results["eps"] < 0.2
+    assert min(results["seconds"].values()) > 0.0
+
+
+def test_bisection() -> None:
+    assert bisect(lambda eps: 3.0 * eps**2, 3e-4) == pytest.approx(0.01, rel=1e-6)
+    assert bisect(lambda eps: eps, 1e-5) is None
+    assert bisect(lambda eps: eps, 10.0) is None
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_plates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    changes = ("contacts=3", "starts=2")
+    results = run_json(plate_problem.PROGRAM, capsys, "--set", *changes, "--figures", str(tmp_path))
+    assert results["status"] == "solved"
+    assert results["largest_error"] < 1e-8
+    assert results["largest_euler_error"] > 1e-6
+    assert max(results["flat_errors"].values()) < 1e-8
+    assert results["flat_errors"].keys() == {"2", "10", "100"}
+    assert results["beds"][0]["event_times_max"] < 1e-9
+    check_figures(results, "plate_on_springs.png", "plate_on_springs_errors.png")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_120_plates_on_every_bed(capsys: pytest.CaptureFixture[str]) -> None:
+    results = run_json(plate_problem.PROGRAM, capsys)
+    assert results["status"] == "solved"
+    assert [bed["contacts"] for bed in results["beds"]] == [2, 5, 10, 20, 50, 100]
+    assert results["largest_error"] < 1e-8
+
+
+def test_references_agree_for_a_flat_plate() -> None:
+    """Without an angle all ways to compress a spring are the same, and that of the hopper."""
+    constants = plate_on_springs.Constants(contacts=3, damping=0.0)
+    exact = spring_hopper.exact(1.0)[0]
+    for geometry in (vertical, normal, linear):
+        found = reference(plate_on_springs.start(2.0, 0.0), constants, 1.0, geometry=geometry)
+        assert found.x[[1, 4]] == pytest.approx(exact, abs=1e-11)
+        assert [when for when, _, _ in found.events] == pytest.approx(
+            [0.4515236409857309] * 3 + [0.6196319576858429] * 3
+        )
+
+
+@pytest.mark.parametrize("geometry", [vertical, normal, linear])
+def test_gradients_of_the_references(geometry: Any) -> None:
+    constants, q = plate_on_springs.Constants(contacts=4), np.array([0.2, 0.9, 0.3])
+    jacobian = geometry(q, constants)[1]
+    for k in range(3):
+        step = 1e-6 * np.eye(3)[k]
+        column = (geometry(q + step, constants)[0] - geometry(q - step, constants)[0]) / 2e-6
+        assert jacobian[:, k] == pytest.approx(column, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["contacts", "tendons"])
+def test_mujoco_is_given_the_right_springs(kind: Any) -> None:
+    """Its errors against its own law fall with the step; with another stiffness they do not."""
+    pytest.importorskip("mujoco")
+    constants = plate_on_springs.Constants(contacts=5, damping=2.0 if kind == "contacts" else 0.0)
+    x0, duration = plate_on_springs.start(2.2, 0.05), 0.8
+    law = normal if kind == "contacts" else linear
+    exact = reference(x0, constants, duration, geometry=law, pulls=False, tolerance=1e-9).x
+    coarse, fine = (error_of(constants, kind, x0, duration, step, exact) for step in (0.002, 0.0002))
+    assert coarse < 0.02
+    assert fine < 0.25 * coarse
+    stiffer = plate_on_springs.Constants(contacts=5, damping=constants.damping, stiffness=420.0)
+    assert error_of(stiffer, kind, x0, duration, 0.0002, exact) > 5.0 * fine
+
+
+def error_of(constants: Any, kind: Any, x0: np.ndarray, duration: float, step: float, exact: np.ndarray) -> float:
+    model = mujoco_models.plate(constants, step, kind)
+    return float(np.abs(mujoco_models.final_state(model, x0, round(duration / step)) - exact).max())
+
+
+def test_without_mujoco_the_comparison_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert main(event_selected_mujoco.PROGRAM, ["--json", "--quick"]) == 2
+    assert 'mujoco is not installed; pip install "nosnoc_py[bench]"' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_contact_costs_less_than_in_mujoco(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    changes = ("contacts=2,20,40,60", "starts=20", "numpy_starts=1", "error_starts=3")
+    results = run_json(event_selected_mujoco.PROGRAM, capsys, "--set", *changes, "--figures", str(tmp_path))
+    rows = results["rows"]
+    costs = {name: row["marginal_microseconds"] for name, row in rows.items()}
+    assert costs["RK-Newton, loop"] < costs["MuJoCo, contacts"]
+    assert max(rows["RK-Newton, loop"]["errors"].values()) < 1e-8
+    assert min(rows["MuJoCo, contacts"]["errors"].values()) > 1e-5
+    check_figures(results, "event_selected_mujoco.png")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_wrong_key_names_the_legal_ones(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(program, ["--quick", "--set", "stifness=1"]) == 2
+    said = capsys.readouterr().err
+    assert "unknown key 'stifness'" in said
+    assert all(name in said for name in program.settings.keys)
+
+
+@pytest.mark.parametrize(
+    ("program", "change"),
+    [
+        (event_selected_order.PROGRAM, "scheme=radau_iia"),
+        (event_selected_order.PROGRAM, "step=-1"),
+        (event_selected_hopper.PROGRAM, "stiffness=-1"),
+        (plate_problem.PROGRAM, "contacts=1"),
+    ],
+)
+def test_a_wrong_value_is_one_clear_error(program: Program, change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(program, ["--quick", "--set", change]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"problems.{program.name}: ")
