@@ -27,14 +27,6 @@ QUICK = {"duration": 5.0}
 SHOWN = 15  # impacts in the table
 
 
-class NamedAlgorithm(Settings):
-    """Settings in which algorithm=5.1 is a name, not a number."""
-
-    def changed(self, changes: Mapping[str, Any]) -> Settings:
-        """Return settings with some values replaced."""
-        return super().changed({key: str(value) if key == "algorithm" else value for key, value in changes.items()})
-
-
 def simulate(
     case: str = "I",
     duration: float = 10.0,
@@ -142,7 +134,7 @@ def _drawing() -> Any:
 PROGRAM = Program(
     name="bouncing_bodies",
     about="A rigid body tumbles and bounces on a plane (LGVCI, cases I to IV): impacts, energy, snapshots.",
-    settings=NamedAlgorithm(
+    settings=Settings(
         method=METHOD,
         solver=Options(),
         arguments={**defaults_of(simulate, without=("method", "callback")), "film": False},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +101,7 @@ class RigidBody(Described):
     """
 
     shape: Shape
-    planes: Sequence[Plane] = ()
+    planes: Any = ()
     mass: float = 1.0
     inertia: Any
     gravity: Any = 9.80665

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from nosnoc_py.options import Options
+
+
+def _text(value: Any) -> Any:
+    """5.1 is a name, also where it was read as a number."""
+    return str(value) if isinstance(value, float) else value
 
 
 class LieGroupVariational(Options):
@@ -51,7 +56,7 @@ class LieGroupVariational(Options):
     """
 
     h: float = Field(default=0.01, gt=0)
-    algorithm: Literal["5.2", "5.1"] = "5.2"
+    algorithm: Annotated[Literal["5.2", "5.1"], BeforeValidator(_text)] = "5.2"
     map: Literal["cayley", "exponential"] = "cayley"
     samples: int = Field(default=1, ge=1)
     max_impacts: int = Field(default=100, ge=1)
