@@ -172,10 +172,13 @@ def simulate(
         )
     check_type(system, (*SYSTEMS, *OWN_METHODS), "system")
     method = _simulation_method(system, method)
-    if sensitivities and isinstance(method, TimeStepping | LieGroupVariational):
+    check_run(callback, time_limit)
+    if sensitivities and isinstance(method, LieGroupVariational):
+        raise OptionError("sensitivities: a rigid body tumbles chaotically, its derivatives are not computed.")
+    if sensitivities and isinstance(method, TimeStepping):
         raise OptionError(
-            f"sensitivities: those of {type(method).__name__} are not computed: they do not converge to "
-            "those of the motion, or it is chaotic; give method=ns.FESDJ(...) or ns.EventDriven(...)."
+            "sensitivities: those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
+            "ns.EventDriven(...)."
         )
     asked: dict[str, Any] = {"sensitivities": True} if sensitivities else {}
     simulation = importlib.import_module(f"nosnoc_py.simulation.{SIMULATIONS[type(method)]}")

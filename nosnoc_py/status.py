@@ -86,7 +86,8 @@ _REMEDIES = {
     ),
     Status.ZENO: (
         "Impacts or switches follow each other without end: give rest_velocity, below which impacts are inelastic, a "
-        "law that does not chatter, or raise max_impacts if there really are so many."
+        "law that does not chatter, or raise max_impacts (max_events) if there really are so many; a rigid body rests "
+        "with zeno='settle'."
     ),
     Status.COLLISION_LOST: (
         "The motion has no collision (any more), and without one the controls may not see the goal: start from a "

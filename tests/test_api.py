@@ -296,3 +296,47 @@ def test_a_hybrid_system_is_solved_by_the_minimum_principle_by_default() -> None
     found = ns.solve(ocp, time_limit=0.5)
     assert "MinimumPrinciple" in found.method
     assert found.events[0].v_after == pytest.approx(-0.5 * found.events[0].v_before)
+
+
+def test_systems_that_are_only_simulated() -> None:
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode")
+    hopper = ns.EventSelectedSystem(
+        x=x,
+        mode=mode,
+        flow=ca.vertcat(x[1], 100 * mode * (1 - x[0]) - 9.81),
+        guards=[ns.Guard.contact("foot", touchdown=1 - x[0])],
+    )
+    ball = ns.RigidBody.uniform(shape=ns.Sphere(0.5), planes=[ns.Plane("ground")])
+    for system, own, start in (
+        (hopper, "EventSelected", [2, 0]),
+        (ball, "LieGroupVariational", ball.state((0, 0, 2))),
+    ):
+        assert len(ns.simulate(system, x0=start, duration=0.8).events) == 1
+        for more, said in (
+            ({"method": ns.FESD()}, rf"FESD does not take .* simulated by ns\.{own}"),
+            ({"u": [1.0]}, "no controls"),
+            ({"callback": 5}, "callback: expected a function"),
+            ({"time_limit": -1}, "time_limit: expected"),
+        ):
+            with pytest.raises(ns.OptionError, match=said):
+                ns.simulate(system, x0=start, duration=1.0, **more)
+        with pytest.raises(ns.ModelError, match="no controls, it is only simulated"):
+            ns.OCP(system, horizon=1.0, x0=start)
+        with pytest.raises(ns.OptionError, match=r"no finite elements .* ns\.simulate takes it"):
+            ns.Simulator(system, step=0.1)
+    with pytest.raises(ns.OptionError, match="tumbles chaotically"):
+        ns.simulate(ball, x0=ball.state((0, 0, 2)), duration=1.0, sensitivities=True)
+    impact = throw().system
+    with pytest.raises(ns.OptionError, match=r"EventSelected simulates an ns\.EventSelectedSystem, given a CLS"):
+        ns.simulate(impact, x0=[0, 1.6], duration=1.0, method=ns.EventSelected())
+    with pytest.raises(ns.OptionError, match="LieGroupVariational"):
+        ns.simulate(impact, x0=[0, 1.6], duration=1.0, method=ns.LieGroupVariational())
+
+
+def test_repr_says_why_it_ended() -> None:
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode")
+    sliding = ns.EventSelectedSystem(x=x, mode=mode, flow=ca.vertcat(1 - 2 * mode, 0), guards=[ns.Guard("wall", x[0])])
+    found = ns.simulate(sliding, x0=[-1, 0], duration=2.0)
+    assert found.status is ns.Status.NOT_EVENT_SELECTED
+    assert "message: guard 'wall' is not crossed with speed at t = 1" in repr(found)
+    assert found.status.remedy in repr(found)

@@ -135,7 +135,7 @@ def test_quaternions_agree_with_scipy_in_all_four_cases():
     turns = np.concatenate([VECTORS, 3.0 * E, -3.0 * E, np.pi * E])
     rotations = Rotation.from_rotvec(turns)
     found = so3.quaternion_of(rotations.as_matrix())
-    reference = rotations.as_quat(scalar_first=False)[:, [3, 0, 1, 2]]
+    reference = rotations.as_quat()[:, [3, 0, 1, 2]]
     same = np.abs((found * reference).sum(axis=1))
     np.testing.assert_allclose(same, 1, rtol=0, atol=3e-15)
     assert (found[:, 0] >= 0).all()

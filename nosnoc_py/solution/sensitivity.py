@@ -83,6 +83,8 @@ class Sensitivity:
             If v has another shape, or the motion is not smooth and nothing is known about directions.
         """
         direction = read_only(np.asarray(v, dtype=float), "v", len(self.x0))
+        if not np.isfinite(direction).all():
+            raise TranscriptionError(f"v: expected finite numbers, given {direction}.")
         if self.smooth:
             return np.asarray(self.x0 @ direction)
         if self.directions is None:

@@ -256,6 +256,8 @@ class Trajectory:
             f"events ({len(self.events)})": [f"{e.kind} {e.name} at {e.time:.4g}" for e in self.events],
         }
         branches = [f"{title}: {enumerate_some(items)}" for title, items in parts.items() if items]
+        branches += [f"message: {self.message}"] if self.message else []
+        branches += [] if self.success else [f"what to try: {self.status.remedy}"]
         return [*branches, *([repr(self.sensitivity).replace("S", "s", 1)] if self.sensitivity is not None else [])]
 
 

@@ -22,6 +22,7 @@ class Described:
 
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("x",)
+    controlled: ClassVar[bool] = True  # whether it may be part of an optimal control problem
 
     x: Any
     u: Any

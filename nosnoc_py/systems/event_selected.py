@@ -17,6 +17,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.records import EVENT_KINDS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import (
     check_distinct,
@@ -28,6 +29,8 @@ from nosnoc_py.systems.symbols import (
 )
 
 SWITCH, CONTACT = ("switch", "switch"), ("contact", "release")
+# Relative size of differences, and of their distance from derivatives, in the check of functions of NumPy.
+STEP, WRONG = 1e-6, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class Guard:
                 f"guard {self.name!r}: the state of an event-selected system does not jump; write impacts as an ns.CLS "
                 "(ns.FESDJ, ns.EventDriven), other jumps as an ns.HybridSystem."
             )
+        object.__setattr__(self, "kinds", check_kinds(self.kinds, f"guard {self.name!r}"))
         object.__setattr__(self, "function", column(self.function, f"guard {self.name!r}: function", 1))
         if self.back is not None:
             object.__setattr__(self, "back", column(self.back, f"guard {self.name!r}: back", 1))
@@ -114,6 +118,8 @@ class EventSelectedSystem(Described):
     ModelError
         For wrong shapes, foreign symbols, names used twice, functions that are missing or do not go together.
     """
+
+    controlled = False
 
     x: Any
     mode: Any = None
@@ -173,8 +179,34 @@ class EventSelectedSystem(Described):
         return (given,) * len(self.guards)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
-        """Return a state as a vector (n_x,)."""
-        return finite(x, what, self.n_x)
+        """Return a state as a vector (n_x,); derivatives that are given have to be those of the functions there."""
+        state = finite(x, what, self.n_x)
+        if not self.symbolic:
+            self._check_derivatives(state, self.p_default if p is None else np.asarray(p, dtype=float))
+        return state
+
+    def _check_derivatives(self, x: np.ndarray, p: np.ndarray) -> None:
+        """Compare derivatives in NumPy with central differences; what is not finite is not compared."""
+        pairs = {"jacobian": self.functions, "back_jacobian": self.back, "flow_jacobian": self.flow}
+        steps = STEP * np.maximum(1.0, np.abs(x)) * np.eye(x.size)
+        for name, function in pairs.items():
+            derivative = getattr(self, name)
+            if not callable(derivative) or not callable(function):
+                continue
+            more = (np.zeros(len(self.guards)), p) if name == "flow_jacobian" else (p,)
+            arguments, count = (x, *more), arity(function) - 1
+            with np.errstate(all="ignore"):
+                ends = [[function(x + sign * step, *more[:count]) for sign in (1, -1)] for step in steps]
+                given = np.asarray(derivative(*arguments[: arity(derivative)]))
+                found = np.stack([(a - b) / (2 * h.sum()) for (a, b), h in zip(ends, steps, strict=True)], axis=1)
+                size = 1.0 + np.abs(given).max() + np.abs(found).max()
+                wrong = np.abs(given - found) > WRONG * size
+            if wrong.any():
+                i, j = np.argwhere(wrong)[0]
+                raise ModelError(
+                    f"EventSelectedSystem: {name}: entry ({i}, {j}) at {x} is {given[i, j]:.6g}, but differences of "
+                    f"{function.__name__} give {found[i, j]:.6g}; mend the derivative, or write the system in CasADi."
+                )
 
     def _check_symbolic(self) -> None:
         for name in ("x", "mode", "p"):
@@ -222,6 +254,13 @@ class EventSelectedSystem(Described):
                     f"{size!r}."
                 )
             self._set(name, ca.SX.sym(name, int(size)))
+        if not all(isinstance(name, str) and name for name in self.guards):
+            raise ModelError(
+                f"EventSelectedSystem: guards: with NumPy functions expected names, given {self.guards!r}; an ns.Guard "
+                "is for systems in CasADi."
+            )
+        if self.kinds is not None:
+            check_kinds(self.kinds, "EventSelectedSystem")
         self._set("guard_names", component_names(self.guards, "guards", len(self.guards)))
         needed = {"functions": self.functions, "jacobian": self.jacobian}
         if callable(self.back):
@@ -265,6 +304,14 @@ class EventSelectedSystem(Described):
                     f"EventSelectedSystem: {name}: expected an array of shape {shape}, given one of shape "
                     f"{found.shape}."
                 )
+
+
+def check_kinds(given: Any, what: str) -> tuple[str, str]:
+    """Return the kinds of both crossings of a guard, or raise `ModelError`."""
+    fits = isinstance(given, list | tuple) and len(given) == 2 and all(kind in EVENT_KINDS for kind in given)
+    if not fits:
+        raise ModelError(f"{what}: kinds: expected two of {', '.join(EVENT_KINDS)}, given {given!r}.")
+    return given[0], given[1]
 
 
 def arity(function: Callable[..., Any]) -> int:

@@ -100,6 +100,8 @@ class RigidBody(Described):
         principal moments; for a mass that is not positive, planes of the same name, and what is no shape or plane.
     """
 
+    controlled = False
+
     shape: Shape
     planes: Any = ()
     mass: float = 1.0

@@ -25,6 +25,7 @@ from nosnoc_py.reformulation.filippov import filippov_dcs
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.systems import SYSTEMS
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription.transcription import FREE, Method, Transcription, block_name, fesd_of
 
@@ -59,6 +60,10 @@ def check_elements(system: Any) -> None:
 
 def transcribe_step(system: Any, method: Method) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
+    if isinstance(system, Described) and not system.controlled:
+        raise OptionError(
+            f"system: there are no finite elements for an ns.{type(system).__name__}; ns.simulate takes it."
+        )
     check_type(system, SYSTEMS, "system")
     check_type(method, METHODS, "method")
     if isinstance(fesd_of(method).finite_elements, tuple):

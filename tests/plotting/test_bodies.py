@@ -125,7 +125,7 @@ def test_a_film_has_its_frames_and_moves(case: str, tmp_path: Path) -> None:
         film.seek(5)
         later = np.asarray(film.convert("RGB"), dtype=int)
     assert (np.abs(first - later).max(axis=2) > 50).mean() > 0.005
-    assert (first == 255).all(axis=2).mean() > 0.3  # a white background
+    assert (first > 250).all(axis=2).mean() > 0.3  # a white background, up to the palette of a GIF
 
 
 def test_bad_films_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,3 +168,34 @@ def test_states_are_checked():
         system.check_state([1, 2, 3])
     with pytest.raises(ModelError, match="finite"):
         system.check_state([1, np.inf])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (dict(jacobian=lambda x: np.array([[1.0, 0.0], [2 * x[0], 0.0]])), r"jacobian: entry \(0, 0\) .* is 1, .* -1"),
+        (dict(flow_jacobian=lambda x, mode, p: np.eye(2)), r"flow_jacobian: entry \(0, 0\)"),
+        (
+            dict(back=lambda x: x - 3.0, back_jacobian=lambda x: np.array([[1.0, 0.1], [0.0, 1.0]])),
+            r"back_jacobian: entry \(0, 1\) .* is 0\.1",
+        ),
+    ],
+)
+def test_derivatives_are_those_of_the_functions(changes, said):
+    with pytest.raises(ModelError, match=said):
+        numeric(**changes).check_state([0.5, 1.0])
+    numeric(flow_jacobian=lambda x, mode, p: np.array([[0.0, 1.0], [-mode[0], 0.0]])).check_state([0.5, 1.0])
+
+
+@pytest.mark.parametrize("kinds", ["ab", ("switch",), ("switch", "touch"), None])
+def test_kinds_of_events_are_known_ones(kinds):
+    with pytest.raises(ModelError, match="kinds: expected two of impact"):
+        Guard("wall", X[0], kinds=kinds)
+    if kinds is not None:
+        with pytest.raises(ModelError, match="kinds: expected two of impact"):
+            numeric(kinds=kinds)
+
+
+def test_guards_in_numpy_are_names():
+    with pytest.raises(ModelError, match="expected names"):
+        numeric(guards=[Guard("foot", X[0]), Guard("wall", X[1])])

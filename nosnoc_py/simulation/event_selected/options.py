@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.options import Options
@@ -47,12 +47,10 @@ class EventSelected(Options):
         As in `simulate`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
-
     eps: float | Literal["auto"] = "auto"
     projection: Literal["rk-newton", "euler"] = "rk-newton"
     step: float = Field(default=1e-3, gt=0)
-    scheme: str | ButcherTableau = "dopri5"
+    scheme: Any = "dopri5"  # checked by `tableau_of`
     corrections: int = Field(default=4, ge=0)
     liveness: float = Field(default=1e-8, ge=0)
     max_events: int = Field(default=10000, ge=1)
