@@ -29,10 +29,11 @@ class Fields:
     Attributes
     ----------
     flow : function (x, mode, p) -> (n_x,)
-    guards : function (x, p) -> (2, m)
-        Rows: the functions that set the bits, and those that clear them, `NEVER` where there is none.
-    gradients : function (x, p) -> (2, m, n_x)
-        Derivatives of `guards` by x.
+    rows : function (x, p) -> (2, m), or (1, m)
+        Rows: the functions that set the bits, and those that clear them, `NEVER` where there is none. One row where
+        every bit is cleared by the negative of the function that sets it: the loop needs not more.
+    row_gradients : function (x, p) -> (2, m, n_x), or (1, m, n_x)
+        Derivatives of `rows` by x.
     returns : (m,)
         Which bits can be cleared.
     compiled : bool
@@ -40,10 +41,18 @@ class Fields:
     """
 
     flow: Callable[..., np.ndarray]
-    guards: Callable[..., np.ndarray]
-    gradients: Callable[..., np.ndarray]
+    rows: Callable[..., np.ndarray]
+    row_gradients: Callable[..., np.ndarray]
     returns: np.ndarray
     compiled: bool = False
+
+    def guards(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Both rows of functions (2, m)."""
+        return _both(self.rows(x, p))
+
+    def gradients(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Their derivatives by x (2, m, n_x)."""
+        return _both(self.row_gradients(x, p))
 
 
 def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Fields:
@@ -69,8 +78,12 @@ def fields_of(system: EventSelectedSystem, compile: bool | str = False) -> Field
         return _symbolic(system)
     given = tuple(getattr(system, name) for name in ROLES)
     wanted = all(is_compiled(f) for f in given if callable(f)) and available() if compile == "auto" else bool(compile)
-    flow, guards, gradients = _compiled(given) if wanted else _interpreted(given)
-    return Fields(flow=flow, guards=guards, gradients=gradients, returns=system.returns, compiled=wanted)
+    flow, rows, row_gradients = _compiled(given) if wanted else _interpreted(given)
+    return Fields(flow=flow, rows=rows, row_gradients=row_gradients, returns=system.returns, compiled=wanted)
+
+
+def _both(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows, -rows]) if len(rows) == 1 else rows
 
 
 def _symbolic(system: EventSelectedSystem) -> Fields:
@@ -82,8 +95,8 @@ def _symbolic(system: EventSelectedSystem) -> Fields:
     gradients = buffered(ca.Function("gradients", [x, p], [ca.jacobian(touch, x), ca.jacobian(back, x)]))
     return Fields(
         flow=lambda x, mode, p: flow(x, mode, p)[0].reshape(-1),
-        guards=lambda x, p: np.stack([row.reshape(-1) for row in guards(x, p)]),
-        gradients=lambda x, p: np.stack(gradients(x, p)),
+        rows=lambda x, p: np.stack([row.reshape(-1) for row in guards(x, p)]),
+        row_gradients=lambda x, p: np.stack(gradients(x, p)),
         returns=system.returns,
     )
 
@@ -132,7 +145,7 @@ def _interpreted(given: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: f)
     )
     if callable(back):
         return flow, *_two_sided(functions, jacobian, back, back_jacobian)
-    return flow, *_one_sided(functions, jacobian, given[3] is not None)
+    return flow, *(_once(functions, jacobian) if given[3] is None else _mirrored(functions, jacobian))
 
 
 def _two_sided(functions: Any, jacobian: Any, back: Any, back_jacobian: Any) -> tuple[Any, Any]:
@@ -153,22 +166,36 @@ def _two_sided(functions: Any, jacobian: Any, back: Any, back_jacobian: Any) -> 
     return guards, gradients
 
 
-def _one_sided(functions: Any, jacobian: Any, mirrored: bool) -> tuple[Any, Any]:
+def _once(functions: Any, jacobian: Any) -> tuple[Any, Any]:
+    """Bits are never cleared."""
+
     def guards(x: Any, p: Any) -> Any:
         values = functions(x, p)
         both = np.full((2, values.size), NEVER)
         both[0] = values
-        if mirrored:
-            both[1] = -values
         return both
 
     def gradients(x: Any, p: Any) -> Any:
         rows = jacobian(x, p)
         both = np.zeros((2, rows.shape[0], rows.shape[1]))
         both[0] = rows
-        if mirrored:
-            both[1] = -rows
         return both
+
+    return guards, gradients
+
+
+def _mirrored(functions: Any, jacobian: Any) -> tuple[Any, Any]:
+    """Every bit is cleared by the negative of its function."""
+
+    def guards(x: Any, p: Any) -> Any:
+        values = functions(x, p)
+        row = np.empty((1, values.size))
+        row[0] = values
+        return row
+
+    def gradients(x: Any, p: Any) -> Any:
+        rows = jacobian(x, p)
+        return np.ascontiguousarray(rows).reshape((1, rows.shape[0], rows.shape[1]))
 
     return guards, gradients
 

@@ -19,12 +19,15 @@ from nosnoc_py.simulation.event_selected.segments import (
     Bracket,
     Point,
     System,
-    along,
+    end_at,
+    is_finite,
     live_of,
     located,
     passed,
     point_at,
-    speeds_of,
+    rate_of,
+    rates_at,
+    rates_of,
     top_of,
 )
 
@@ -57,9 +60,10 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """A node: time, state, bits, f there, values of the guards (2, m), and their rates (m,), exact or of the last step.
+    """A node: time, state, bits, f there, guards as in `Point`, and rates (m,) of the live ones.
 
-    `crossed` counts the guards crossed so far.
+    Rates are those at the node (`exact`), or the mean ones of the last segment. `crossed` counts the guards crossed so
+    far.
     """
 
     t: float
@@ -67,6 +71,7 @@ class State(NamedTuple):
     mode: Array
     slope: Array
     values: Array
+    live: Array
     rates: Array
     exact: bool
     crossed: int
@@ -91,25 +96,26 @@ class Buffers(NamedTuple):
 @jitable
 def start_at(
     flow: Callable[..., Array],
-    guards: Callable[..., Array],
-    gradients: Callable[..., Array],
+    rows: Callable[..., Array],
+    row_gradients: Callable[..., Array],
     p: Array,
     once: Array,
     x: Array,
     mode: Array,
+    loops: bool,
 ) -> State:
     """The first node."""
-    system = System(flow, guards, gradients, p, once)
-    slope = np.empty_like(x)
-    slope[:] = flow(x, mode, p)
-    return State(0.0, x, mode, slope, guards(x, p), speeds_of(system, x, mode, slope), True, 0)
+    system = System(flow, rows, row_gradients, p, once, loops)
+    point = end_at(system, mode, 0.0, x)
+    rates = rates_at(system, x, mode, point.slope)
+    return State(0.0, x, mode, point.slope, point.values, point.live, rates, True, 0)
 
 
 @jitable
 def advance(
     flow: Callable[..., Array],
-    guards: Callable[..., Array],
-    gradients: Callable[..., Array],
+    rows: Callable[..., Array],
+    row_gradients: Callable[..., Array],
     p: Array,
     once: Array,
     scheme: Any,
@@ -117,46 +123,55 @@ def advance(
     state: State,
     t_end: float,
     buffers: Any,
+    loops: bool,
 ) -> tuple[State, int, int, int]:
     """Go on until the end, or until the buffers are full: the last node, counts of segments and crossings, and why."""
-    system = System(flow, guards, gradients, p, once)  # here, because numba takes no functions within a tuple
-    stages = np.zeros((len(scheme.b), len(state.x)))
-    segments, rows, sweeps = 0, 0, 0
+    # here, because numba takes no functions within a tuple
+    system = System(flow, rows, row_gradients, p, once, loops)
+    gradients = row_gradients(state.x, p)
+    lasting = bool(np.any(once))
+    segments, crossings, sweeps = 0, 0, 0
     while True:
         if state.t >= t_end:
-            return state, segments, rows, FINISHED
-        if segments == len(buffers.h) or rows + len(once) > len(buffers.crossings):
-            return state, segments, rows, FULL
+            return state, segments, crossings, FINISHED
+        if segments == len(buffers.h) or crossings + len(once) > len(buffers.crossings):
+            return state, segments, crossings, FULL
         if state.crossed > rules.max_events:
-            return state, segments, rows, TOO_MANY
-        state = with_rates(system, rules, state)
-        guard, ahead = next_guard(rules, state)
+            return state, segments, crossings, TOO_MANY
+        guard, ahead, straight = -1, np.inf, False
+        if not state.exact and may_cross(rules, state, loops):
+            state = with_rates(system, state)
+        if state.exact:
+            guard, ahead = next_guard(rules, state, loops)
         if not (guard >= 0 and ahead == 0.0):
+            stages = buffers.slopes[segments]  # they are written where they stay
             stages[0] = state.slope
-            straight = False
             if rules.euler and guard >= 0 and ahead < t_end - state.t:
-                straight, point = line_to(system, state, guard, ahead)
+                straight, point, gradients = line_to(system, state, guard, ahead)
                 guard = guard if straight else -1
             if not straight:
                 point, guard = segment(system, scheme, rules, state, t_end - state.t, stages, guard, ahead)
-            if not np.isfinite(np.sum(point.x) + np.sum(point.slope) + np.sum(point.values)):
-                return state, segments, rows, NOT_FINITE
+            if not is_finite(point, loops):
+                return state, segments, crossings, NOT_FINITE
             if straight:
                 stages[1:] = 0.0
             elif scheme.own < len(stages):
                 stages[scheme.own] = point.slope
             old, state = state, behind(state, point, t_end)
-            keep(buffers, segments, state, point.length, stages, straight)
+            buffers.t[segments], buffers.h[segments], buffers.euler[segments] = state.t, point.length, straight
+            buffers.x[segments] = state.x
             segments += 1
-            k = fallen(once, old, state)
+            k = fallen(once, old, state) if lasting else -1
             if k >= 0:
                 write_report(buffers, k, (state.values[0, k] - old.values[0, k]) / point.length, np.nan)
-                return state, segments, rows, NOT_LIVE
+                return state, segments, crossings, NOT_LIVE
         if guard >= 0:
-            state, count, alive = cross(system, rules, state, guard, buffers, segments, rows, sweeps)
+            if not straight:  # else they are known
+                gradients = row_gradients(state.x, p)
+            state, count, alive = cross(system, rules, state, guard, gradients, buffers, segments, crossings, sweeps)
             if not alive:
-                return state, segments, rows, NOT_LIVE
-            rows += count
+                return state, segments, crossings, NOT_LIVE
+            crossings += count
             sweeps += 1
 
 
@@ -166,32 +181,20 @@ def line_to(
     state: State,
     guard: int,
     ahead: float,
-) -> tuple[bool, Point]:
-    """A step of Euler's to a guard, and whether the guard is as fast at its end, or the step far too long."""
-    x = state.x + ahead * state.slope
-    slope = np.empty_like(x)
-    slope[:] = system.flow(x, state.mode, system.p)
-    speed = speeds_of(system, x, state.mode, slope)[guard]
-    alike = abs(speed - state.rates[guard]) <= ALIKE * state.rates[guard]
-    return alike, Point(ahead, x, slope, system.guards(x, system.p))
+) -> tuple[bool, Point, Array]:
+    """A step of Euler's to a guard, whether the guard is as fast at its end, or the step far too long, and gradients."""
+    point = end_at(system, state.mode, ahead, state.x + ahead * state.slope)
+    gradients = system.row_gradients(point.x, system.p)
+    rate = rate_of(gradients, state.mode, point.slope, guard)
+    return abs(rate - state.rates[guard]) <= ALIKE * state.rates[guard], point, gradients
 
 
 @jitable
 def behind(state: State, point: Point, t_end: float) -> State:
     """The node at the end of a segment."""
-    rates = (live_of(point.values, state.mode) - live_of(state.values, state.mode)) / point.length
+    rates = (point.live - state.live) / point.length
     t = t_end if point.length >= t_end - state.t else state.t + point.length
-    return State(t, point.x, state.mode, point.slope, point.values, rates, False, state.crossed)
-
-
-@jitable
-def keep(buffers: Any, segment: int, state: State, length: float, stages: Array, straight: bool) -> None:
-    """Write a segment and the node at its end."""
-    buffers.t[segment] = state.t
-    buffers.x[segment] = state.x
-    buffers.h[segment] = length
-    buffers.slopes[segment] = stages
-    buffers.euler[segment] = straight
+    return State(t, point.x, state.mode, point.slope, point.values, point.live, rates, False, state.crossed)
 
 
 @jitable
@@ -203,40 +206,55 @@ def write_report(buffers: Any, guard: int, before: float, after: float) -> None:
 
 
 @jitable
-def with_rates(system: Any, rules: Any, state: State) -> State:
-    """The node with exact rates of its guards where one of them may be in its band."""
-    if state.exact:
-        return state
-    live = live_of(state.values, state.mode)
-    reach = np.max(live + 2.0 * rules.step * np.abs(state.rates))
-    if reach < 0.0 and (rules.eps < 0.0 or np.max(live) < -2.0 * rules.eps):
-        return state
-    rates = speeds_of(system, state.x, state.mode, state.slope)
-    return State(state.t, state.x, state.mode, state.slope, state.values, rates, True, state.crossed)
+def may_cross(rules: Any, state: State, loops: bool) -> bool:
+    """Whether a guard may be in its band, so that the rates at the node are worth their price."""
+    edge = -2.0 * rules.eps if rules.eps >= 0.0 else np.inf
+    if not loops:
+        reach = np.maximum(state.live + 2.0 * rules.step * np.abs(state.rates), state.live - edge)
+        return bool(reach.max() >= 0.0)
+    for k in range(len(state.live)):
+        live = state.live[k]
+        if live + 2.0 * rules.step * abs(state.rates[k]) >= 0.0 or live >= edge:
+            return True
+    return False
 
 
 @jitable
-def edges_of(rules: Any, state: State) -> Array:
-    """Values (m,) of the guards where their bands begin."""
-    if rules.eps >= 0.0:
-        return np.full(len(state.rates), -rules.eps * (1.0 + 1e-9))
-    return -SAFETY * rules.step * np.abs(state.rates)
+def with_rates(system: Any, state: State) -> State:
+    """The node with the rates of its guards there."""
+    s, rates = state, rates_at(system, state.x, state.mode, state.slope)
+    return State(s.t, s.x, s.mode, s.slope, s.values, s.live, rates, True, s.crossed)
 
 
 @jitable
-def next_guard(rules: Any, state: State) -> tuple[int, float]:
+def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
     """The guard in its band that straight lines reach first, and when; or -1."""
     first, ahead = -1, np.inf
-    if not state.exact:
+    if loops:
+        for k in range(len(state.live)):
+            tau = wait_for(rules, state, k)
+            if tau < ahead:
+                first, ahead = k, tau
         return first, ahead
-    live, rates = live_of(state.values, state.mode), state.rates
-    for k in np.flatnonzero((rates > rules.liveness) & (live >= edges_of(rules, state))):
-        tau = max(-live[k], 0.0) / rates[k]
-        if live[k] >= -AT_ONCE * max(1.0, abs(state.t)) * rates[k]:
-            tau = 0.0
+    edges = (
+        np.full(len(state.live), -rules.eps * (1.0 + 1e-9)) if rules.eps >= 0.0 else -SAFETY * rules.step * state.rates
+    )
+    for k in np.flatnonzero((state.rates > rules.liveness) & (state.live >= edges)):
+        tau = wait_for(rules, state, k)
         if tau < ahead:
             first, ahead = int(k), tau
     return first, ahead
+
+
+@jitable
+def wait_for(rules: Any, state: State, guard: int) -> float:
+    """When straight lines reach a guard, infinity if it is not in its band."""
+    live, rate = state.live[guard], state.rates[guard]
+    edge = -rules.eps * (1.0 + 1e-9) if rules.eps >= 0.0 else -SAFETY * rules.step * rate
+    if not (rate > rules.liveness and live >= edge):
+        return np.inf
+    at_once = live >= -AT_ONCE * max(1.0, abs(state.t)) * rate
+    return 0.0 if at_once else float(-live / rate)
 
 
 @jitable
@@ -251,34 +269,43 @@ def segment(
     ahead: float,
 ) -> tuple[Point, int]:
     """The next segment, with frozen bits, and the guard that it ends on; or -1."""
-    t, x, mode = state.t, state.x, state.mode
-    before, noise = live_of(state.values, mode), NOISE * max(1.0, np.max(np.abs(x)))
-    levels = np.zeros_like(before)
+    t, x, mode, live = state.t, state.x, state.mode, state.live
+    noise = NOISE * max(1.0, np.abs(x).max()) if state.exact else np.nan
     step = remaining if remaining < rules.step * (1.0 + 1e-9) else rules.step
-    found = False
+    found, band = False, 0.0
     if guard >= 0 and ahead < min(remaining, AHEAD * rules.step):
         bracket = Bracket(0.0, ahead, min(remaining, 1.5 * max(ahead, rules.step)), False)
-        found, point = located(system, t, x, mode, stages, scheme, guard, 0.0, bracket, rules.corrections, noise)
+        below, rise = live[guard], state.rates[guard]
+        found, point = located(
+            system, t, x, mode, stages, scheme, guard, below, rise, 0.0, bracket, rules.corrections, noise
+        )
     if not found:
-        guard = -1
+        guard, band = -1, max(rules.eps, 0.0)
         point = point_at(system, x, mode, stages, scheme, step)
-        if rules.eps >= 0.0:
-            levels = np.where(before < -rules.eps * (1.0 + 1e-9), -rules.eps, 0.0)
-    if not np.isfinite(np.sum(point.values)):
+    if not found and not state.exact and point.live.max() <= -band:
+        return point, -1
+    if not is_finite(point, system.loops):
         return point, -1
     if state.exact:
         top = top_before(system, scheme, state, stages, point, noise)
         if top < point.length:
             guard = -1
             point = point_at(system, x, mode, stages, scheme, top)
-    for _ in range(2 * len(before) + 4):
-        k, fraction = passed(before, live_of(point.values, mode), levels, noise, guard)
+    level = 0.0
+    for _ in range(2 * len(live) + 4):
+        if point.live.max() <= -band:
+            break
+        noise = NOISE * max(1.0, np.abs(x).max())
+        k, fraction, high = passed(live, point.live, band, noise, guard)
         if k < 0:
             break
-        guard, many = k, rules.corrections if levels[k] == 0.0 else max(rules.corrections, 4)
+        guard, level, many = k, high, rules.corrections if high == 0.0 else max(rules.corrections, 4)
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
-        found, point = located(system, t, x, mode, stages, scheme, k, levels[k], bracket, many, noise)
-    return point, -1 if guard >= 0 and levels[guard] < 0.0 else guard
+        rise = state.rates[k] if state.exact else np.nan
+        found, point = located(
+            system, t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many, noise
+        )
+    return point, -1 if guard >= 0 and level < 0.0 else guard
 
 
 @jitable
@@ -291,22 +318,37 @@ def top_before(
     noise: float,
 ) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
-    x, mode, length, rises = state.x, state.mode, point.length, state.rates
-    before, after = live_of(state.values, mode), live_of(point.values, mode)
-    # A parabola through what is known falls at the end with 2 (after - before) - rise; another one at most so much less
-    bent = 2.0 * (after - before) < 1.5 * length * rises
-    doubtful = (before < -noise) & (after < 0.0) & (rises > 0.0) & (before + 2.0 * length * rises > 0.0) & bent
-    if not np.any(doubtful):
+    x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
+    candidates = np.flatnonzero(doubtful(before, after, length * state.rates, noise, system.loops))
+    if not len(candidates):
         return length
-    falls = speeds_of(system, point.x, mode, point.slope)
+    falls = rates_at(system, point.x, mode, point.slope)
     first, stages = length, given.copy()
-    for k in np.flatnonzero(doubtful & (falls < 0.0)):
-        fraction, height = top_of(before[k], after[k], length * rises[k], length * falls[k])
+    for k in candidates:
+        if falls[k] >= 0.0:
+            continue
+        fraction, height = top_of(before[k], after[k], length * state.rates[k], length * falls[k])
         if height > 0.0 and 0.0 < fraction * length < first:
             trial = point_at(system, x, mode, stages, scheme, fraction * length)
-            if trial.values[int(mode[k]), k] > noise:
+            if trial.live[k] > noise:
                 first = fraction * length
     return first
+
+
+@jitable
+def doubtful(before: Array, after: Array, rise: Array, noise: float, loops: bool) -> Array:
+    """Which guards (m,) may have been above zero in between, by their values at both ends and their rise at the first.
+
+    A parabola through what is known falls at the end with 2 (after - before) - rise; another one at most so much less.
+    """
+    if not loops:
+        return (before < -noise) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
+    found = np.zeros(len(before), dtype=np.bool_)
+    for k in range(len(before)):
+        found[k] = (
+            before[k] < -noise and after[k] < 0.0 and rise[k] > max(-0.5 * before[k], (after[k] - before[k]) / 0.75)
+        )
+    return found
 
 
 @jitable
@@ -323,6 +365,7 @@ def cross(
     rules: Any,
     state: State,
     guard: int,
+    gradients: Array,
     buffers: Any,
     node: int,
     row: int,
@@ -330,42 +373,41 @@ def cross(
 ) -> tuple[State, int, bool]:
     """Cross a guard and all others that are reached at this node: the node after it, how many, whether all are live."""
     x, mode = state.x, state.mode.copy()
-    both = system.gradients(x, system.p)
-    speeds = along(both, mode, state.slope)
-    at_once = AT_ONCE * max(1.0, abs(state.t)) * speeds
-    hit = (speeds > rules.liveness) & (live_of(state.values, mode) >= -at_once)
+    speeds = rates_of(gradients, mode, state.slope, system.loops)
+    hit = (speeds > rules.liveness) & (state.live >= -AT_ONCE * max(1.0, abs(state.t)) * speeds)
     hit[guard] = True
     crossed = np.flatnonzero(hit)
     mode[crossed] = 1.0 - mode[crossed]
-    slope = np.empty_like(x)
-    slope[:] = system.flow(x, mode, system.p)
-    beyond_speeds = along(both, state.mode, slope)
-    before, after = live_of(state.values, state.mode), live_of(state.values, mode)
-    # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
-    turns = ~system.once & (after < -np.abs(before) - FALLEN)
+    slope = system.flow(x, mode, system.p).copy()
+    live = live_of(state.values, mode, system.loops)
     for i, k in enumerate(crossed):
-        if not (speeds[k] > rules.liveness and (beyond_speeds[k] > rules.liveness or turns[k])):
-            write_report(buffers, int(k), speeds[k], beyond_speeds[k])
+        beyond = rate_of(gradients, state.mode, slope, k)
+        # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
+        turns = not system.once[k] and live[k] < -abs(state.live[k]) - FALLEN
+        if not (speeds[k] > rules.liveness and (beyond > rules.liveness or turns)):
+            write_report(buffers, int(k), speeds[k], beyond)
             return state, 0, False
         buffers.crossings[row + i, 0] = node
         buffers.crossings[row + i, 1] = k
         buffers.crossings[row + i, 2] = sweep
-    rates = along(both, mode, slope)
-    beyond = State(state.t, x, mode, slope, state.values, rates, True, state.crossed + len(crossed))
-    return beyond, len(crossed), True
+    rates = rates_of(gradients, mode, slope, system.loops)
+    after = State(state.t, x, mode, slope, state.values, live, rates, True, state.crossed + len(crossed))
+    return after, len(crossed), True
 
 
 def versioned(version: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`start_at` and `advance`, as other functions for every version of their sources."""
 
-    def start_version(flow: Any, guards: Any, gradients: Any, p: Array, once: Array, x: Array, mode: Array) -> Any:
+    def start_version(
+        flow: Any, rows: Any, row_gradients: Any, p: Array, once: Array, x: Array, mode: Array, loops: bool
+    ) -> Any:
         _ = version
-        return start_at(flow, guards, gradients, p, once, x, mode)
+        return start_at(flow, rows, row_gradients, p, once, x, mode, loops)
 
     def advance_version(
         flow: Any,
-        guards: Any,
-        gradients: Any,
+        rows: Any,
+        row_gradients: Any,
         p: Array,
         once: Array,
         scheme: Any,
@@ -373,8 +415,9 @@ def versioned(version: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         state: Any,
         t_end: float,
         buffers: Any,
+        loops: bool,
     ) -> Any:
         _ = version
-        return advance(flow, guards, gradients, p, once, scheme, rules, state, t_end, buffers)
+        return advance(flow, rows, row_gradients, p, once, scheme, rules, state, t_end, buffers, loops)
 
     return start_version, advance_version

@@ -171,14 +171,14 @@ def _compiled_loop() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Both functions of the kernel, compiled once for all systems and kept on disk."""
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
-    guards = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
-    gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
-    given = (flow, guards, gradients, p, np.zeros(1, dtype=bool))
+    rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
+    row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
+    given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
     start, advance = kernel.versioned(version_of(segments, kernel))
-    scheme, rules = Scheme(np.zeros((1, 1)), x, 1, True), Rules(1.0, 1.0, 1, 1.0, True, 1)
-    state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, True, 1), buffers_for(1, 1, 1, 1)
-    example = (*given, scheme, rules, state, 1.0, buffers)
-    return compiled(start, examples=(*given, x, x), cache=True), compiled(advance, examples=example, cache=True)
+    scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, 1.0, True, 1)
+    state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
+    example = (*given, scheme, rules, state, 1.0, buffers, True)
+    return compiled(start, examples=(*given, x, x, True), cache=True), compiled(advance, examples=example, cache=True)
 
 
 def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
@@ -212,7 +212,7 @@ class _Walk:
         self.tableau: ButcherTableau = method.tableau
         closing = self.tableau.stiffly_accurate
         own = self.tableau.stages - int(closing)
-        self.scheme = Scheme(np.array(self.tableau.a), np.array(self.tableau.b), own, fields.compiled)
+        self.scheme = Scheme(np.vstack([self.tableau.a[:own, :own], self.tableau.b[:own]]), own)
         eps = -1.0 if method.eps == "auto" else float(method.eps)
         self.rules = Rules(
             step, eps, method.corrections, method.liveness, method.projection == "euler", method.max_events
@@ -225,8 +225,8 @@ class _Walk:
         """Simulate until the end, or until something stops it."""
         start, advance = _compiled_loop() if self.fields.compiled else (kernel.start_at, kernel.advance)
         f = self.fields
-        given = (f.flow, f.guards, f.gradients, self.p, ~f.returns)
-        state: State = start(*given, x, mode)
+        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns)
+        state: State = start(*given, x, mode, f.compiled)
         self.start, self.initial, self.end = state, mode, state
         buffers = self._buffers(seconds)
         nodes, code = 0, kernel.FULL
@@ -234,7 +234,7 @@ class _Walk:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
                 return
-            state, segments, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers)
+            state, segments, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers, f.compiled)
             self.chunks.append(
                 tuple(
                     array[:segments].copy()
@@ -318,7 +318,7 @@ class _Walk:
         if not len(record.h):
             return RungeKuttaInterpolant.linear(record.t, record.x)
         ends = np.concatenate([record.slopes[1:, 0], record.slopes[:1, 0]])
-        if self.scheme.own == len(self.scheme.b):  # no last stage that is there already
+        if self.scheme.own == self.tableau.stages:  # no last stage that is there already
             for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
                 ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
         stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)

@@ -22,34 +22,40 @@ NEAR = 1e-17
 
 
 class Scheme(NamedTuple):
-    """A tableau; `own` stages belong to the step, a last one after them is the first of the next step.
+    """A tableau of a step of so many `own` stages: the rows of a, and b as the last one, (own + 1, own).
 
-    `loops` says how sums over stages are taken: loops are faster where they are compiled, and slow where they are not.
+    A stage after them is the first of the next step.
     """
 
-    a: Array
-    b: Array
+    weights: Array
     own: int
-    loops: bool
 
 
 class Point(NamedTuple):
-    """The right end of a segment: its length, state, slope there with the mode of the segment, values of the guards."""
+    """The right end of a segment: its length, state, slope there with the mode of the segment, and guards there.
+
+    `values` (1 or 2, m) are those of all functions, `live` (m,) of those that the bits wait for.
+    """
 
     length: float
     x: Array
     slope: Array
     values: Array
+    live: Array
 
 
 class System(NamedTuple):
-    """What is simulated: functions of `functions.Fields`, parameters (n_p,), and which bits are never cleared (m,)."""
+    """What is simulated: functions of `functions.Fields`, parameters (n_p,), and which bits are never cleared (m,).
+
+    `loops` says how small sums are taken: loops are faster where they are compiled, and slow where they are not.
+    """
 
     flow: Callable[..., Array]
-    guards: Callable[..., Array]
-    gradients: Callable[..., Array]
+    rows: Callable[..., Array]
+    row_gradients: Callable[..., Array]
     p: Array
     once: Array
+    loops: bool
 
 
 class Bracket(NamedTuple):
@@ -62,42 +68,91 @@ class Bracket(NamedTuple):
 
 
 @jitable
-def live_of(values: Array, mode: Array) -> Array:
-    """Values (m,) of the functions that the bits wait for."""
-    return selected(mode, values[1], values[0])
+def live_of(values: Array, mode: Array, loops: bool) -> Array:
+    """Values (m,) of the functions that the bits wait for; one row of values stands for two with opposite signs."""
+    if loops:
+        live = np.empty(len(mode))
+        for k in range(len(mode)):
+            if mode[k] < 0.5:
+                live[k] = values[0, k]
+            else:
+                live[k] = -values[0, k] if len(values) == 1 else values[1, k]
+        return live
+    if len(values) == 1:
+        live = values[0] * (1.0 - 2.0 * mode)
+    else:
+        live = np.where(mode > 0.5, values[1], values[0])
+    return live
 
 
 @jitable
-def speeds_of(system: Any, x: Array, mode: Array, slope: Array) -> Array:
+def rate_of(gradients: Array, mode: Array, slope: Array, guard: int) -> float:
+    """D h f of one guard."""
+    if mode[guard] < 0.5:
+        return float(np.dot(gradients[0, guard], slope))
+    rate = np.dot(gradients[len(gradients) - 1, guard], slope)
+    return float(-rate if len(gradients) == 1 else rate)
+
+
+@jitable
+def rates_of(gradients: Array, mode: Array, slope: Array, loops: bool) -> Array:
     """D h f (m,) of the functions that the bits wait for."""
-    return along(system.gradients(x, system.p), mode, slope)
+    count, m, n_x = gradients.shape
+    if loops:
+        rates = np.empty(m)
+        for k in range(m):
+            row = 0 if mode[k] < 0.5 else count - 1
+            rate = 0.0
+            for j in range(n_x):
+                rate += gradients[row, k, j] * slope[j]
+            rates[k] = -rate if count == 1 and mode[k] > 0.5 else rate
+        return rates
+    return live_of(np.dot(gradients.reshape(-1, n_x), slope).reshape(count, m), mode, loops)
 
 
 @jitable
-def along(both: Array, mode: Array, slope: Array) -> Array:
-    """Products of the gradients (2, m, n_x) of the functions that the bits wait for with a slope, (m,)."""
-    back: Array = np.dot(both[1], slope)
-    return selected(mode, back, np.dot(both[0], slope))
+def rates_at(system: Any, x: Array, mode: Array, slope: Array) -> Array:
+    """D h f (m,) of the functions that the bits wait for, at a state."""
+    return rates_of(system.row_gradients(x, system.p), mode, slope, system.loops)
 
 
 @jitable
-def selected(mode: Array, back: Array, forth: Array) -> Array:
-    """Values of one array where a bit is set, and of another where it is not."""
-    chosen: Array = np.where(mode > 0.5, back, forth)
-    return chosen
-
-
-@jitable
-def summed(x: Array, length: float, weights: Array, stages: Array, count: int, loops: bool) -> Array:
-    """x + length sum_i w_i k_i over the first stages."""
-    if not loops:
-        return x + length * np.dot(weights[:count], stages[:count])
-    total = x.copy()
-    for i in range(count):
-        factor = length * weights[i]
-        for j in range(len(x)):
-            total[j] += factor * stages[i, j]
+def step_by_loops(
+    flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
+) -> Array:
+    """The end of a step; its first slope is given, the others are filled in."""
+    own, n_x = len(weights) - 1, len(x)
+    total = np.empty_like(x)
+    for i in range(1, own + 1):
+        for j in range(n_x):
+            inner = 0.0
+            for k in range(i):
+                inner += weights[i, k] * stages[k, j]
+            total[j] = x[j] + length * inner
+        if i < own:
+            slope = flow(total, mode, p)
+            for j in range(n_x):
+                stages[i, j] = slope[j]
     return total
+
+
+@jitable
+def step_by_arrays(
+    flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
+) -> Array:
+    """The same without loops over components."""
+    own, weights = len(weights) - 1, length * weights
+    for i in range(1, own):
+        stages[i] = flow(x + np.dot(weights[i, :i], stages[:i]), mode, p)
+    return x + np.dot(weights[own], stages[:own])
+
+
+@jitable
+def end_at(system: Any, mode: Array, length: float, x: Array) -> Point:
+    """The right end of a segment at a state."""
+    slope = system.flow(x, mode, system.p).copy()
+    values = system.rows(x, system.p)
+    return Point(length, x, slope, values, live_of(values, mode, system.loops))
 
 
 @jitable
@@ -110,12 +165,20 @@ def point_at(
     length: float,
 ) -> Point:
     """A step of the scheme; `stages[0]` is given, the others are filled in."""
-    for i in range(1, scheme.own):
-        stages[i] = system.flow(summed(x, length, scheme.a[i], stages, i, scheme.loops), mode, system.p)
-    end = summed(x, length, scheme.b, stages, scheme.own, scheme.loops)
-    slope = np.empty_like(x)
-    slope[:] = system.flow(end, mode, system.p)
-    return Point(length, end, slope, system.guards(end, system.p))
+    if system.loops:
+        end = step_by_loops(system.flow, x, mode, system.p, scheme.weights, stages, length)
+    else:
+        end = step_by_arrays(system.flow, x, mode, system.p, scheme.weights, stages, length)
+    return end_at(system, mode, length, end)
+
+
+@jitable
+def is_finite(point: Point, loops: bool) -> bool:
+    """Whether everything at the end of a segment is finite."""
+    if loops:
+        return bool(np.isfinite(np.sum(point.x) + np.sum(point.slope) + np.sum(point.live)))
+    # zero times what is not finite is not zero; no sum of arrays is as fast
+    return bool(np.dot(point.x, 0.0 * point.slope) == 0.0 and np.dot(point.live, 0.0 * point.live) == 0.0)
 
 
 @jitable
@@ -127,6 +190,8 @@ def located(
     stages: Array,
     scheme: Any,
     guard: int,
+    below: float,
+    rise: float,
     level: float,
     bracket: Any,
     corrections: int,
@@ -134,14 +199,16 @@ def located(
 ) -> tuple[bool, Point]:
     """The step that ends where a guard rises to its level, by Newton's method, by bisection where that leaves it.
 
-    Corrections that do not reduce the value to a tenth do not count. It is lost where the guard is not known to be
-    reached, and Newton's method leaves the bracket.
+    At the start the guard is `below` its level and has the rate `rise`, NaN if that is not known. If it is, and more
+    corrections than one are allowed, the first one goes to the root of a cubic. Corrections that do not reduce the
+    value to a tenth do not count. It is lost where the guard is not known to be reached, and Newton's method leaves the
+    bracket.
     """
     low, length, high, above = bracket.low, bracket.guess, bracket.high, bracket.above
-    row, counted, before, speed, old, last = int(mode[guard]), -1, np.inf, 0.0, 0.0, 0.0
+    counted, before, speed, old, last = -1, np.inf, 0.0, 0.0, below
     for _ in range(MOST):
         point = point_at(system, x, mode, stages, scheme, length)
-        excess = point.values[row, guard] - level
+        excess = point.live[guard] - level
         if not np.isfinite(excess):
             return False, point
         if excess > 0.0:
@@ -157,14 +224,17 @@ def located(
         if abs(excess) <= ROUNDING * max(abs(t), length) * speed:
             return True, point
         secant = (excess - last) / (length - old) if length != old else 0.0
-        if counted >= 1 and abs(excess * (length - old)) <= NEAR * secant:
+        known = counted >= 1 and abs(excess * (length - old)) <= NEAR * secant
+        if known:
             speed = secant  # as good as the gradient, which costs more
         else:
-            speed = np.dot(system.gradients(point.x, system.p)[row, guard], point.slope)
-        old, last = length, excess
+            speed = rate_of(system.row_gradients(point.x, system.p), mode, point.slope, guard)
         if abs(excess) <= ROUNDING * max(abs(t), length) * speed:
             return True, point
         following = length - excess / speed if speed > 0.0 else -1.0
+        if old == 0.0 and corrections > 1 and rise > 0.0 and speed > 0.0:
+            following = length + root_of(length, below, excess, rise, speed)
+        old, last = length, excess
         if low < following < high:
             length = following
         elif above:
@@ -175,18 +245,40 @@ def located(
 
 
 @jitable
-def passed(before: Array, after: Array, levels: Array, noise: float, but: int) -> tuple[int, float]:
-    """The guard that first rises above its level in a segment, by straight lines, and the fraction; or -1.
+def root_of(length: float, first: float, last: float, rise: float, speed: float) -> float:
+    """How far from the end of an interval the root of the cubic is that has these values and slopes at both ends.
 
-    One that is at zero at the start, because its bit changed there, falls before it rises: its fraction is 1.
+    Newton's method on the cubic last + speed d + b d^2 + a d^3, from where its tangent at the end is zero; where that
+    is not near the end, the root of the tangent.
     """
-    first, fraction = -1, 2.0
-    over = after > np.maximum(levels, before) + noise
-    for k in np.flatnonzero(over):
-        theta = 1.0 if before[k] > levels[k] - noise else (levels[k] - before[k]) / (after[k] - before[k])
-        if k != but and theta < fraction:
-            first, fraction = int(k), theta
-    return first, fraction
+    tangent = -last / speed
+    if abs(tangent) > 0.25 * length:
+        return tangent
+    bend = first - last + speed * length
+    a = (2.0 * bend + (rise - speed) * length) / length**3
+    b = (3.0 * bend + (rise - speed) * length) / length**2
+    d = tangent
+    for _ in range(3):
+        d -= (last + d * (speed + d * (b + d * a))) / (speed + d * (2.0 * b + 3.0 * d * a))
+    return d if abs(d - tangent) <= 0.5 * abs(tangent) else tangent
+
+
+@jitable
+def passed(before: Array, after: Array, band: float, noise: float, but: int) -> tuple[int, float, float]:
+    """The guard that first rises above its level in a segment, by straight lines, the fraction, and the level; or -1.
+
+    The level is where the band begins, for a guard that is below it, else zero. One that is at zero at the start,
+    because its bit changed there, falls before it rises: its fraction is 1.
+    """
+    first, fraction, reached = -1, 2.0, 0.0
+    for k in np.flatnonzero(after > np.maximum(-band, before) + noise):
+        level = -band if before[k] < -band * (1.0 + 1e-9) else 0.0
+        if k == but or after[k] <= level + noise:
+            continue
+        theta = 1.0 if before[k] > level - noise else (level - before[k]) / (after[k] - before[k])
+        if theta < fraction:
+            first, fraction, reached = int(k), theta, level
+    return first, fraction, reached
 
 
 @jitable
