@@ -31,6 +31,15 @@ from nosnoc_py.systems.symbols import (
 SWITCH, CONTACT = ("switch", "switch"), ("contact", "release")
 # Relative size of differences, and of their distance from derivatives, in the check of functions of NumPy.
 STEP, WRONG = 1e-6, 1e-3
+# What functions of NumPy return, in numbers n of states and m of guards.
+SHAPES = {
+    "flow": ("n",),
+    "functions": ("m",),
+    "jacobian": ("m", "n"),
+    "back": ("m",),
+    "back_jacobian": ("m", "n"),
+    "flow_jacobian": ("n", "n"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +191,9 @@ class EventSelectedSystem(Described):
         """Return a state as a vector (n_x,); derivatives that are given have to be those of the functions there."""
         state = finite(x, what, self.n_x)
         if not self.symbolic:
-            self._check_derivatives(state, self.p_default if p is None else np.asarray(p, dtype=float))
+            parameters = self.p_default if p is None else finite(p, "p", self.n_p)
+            self._check_results(state, parameters, defined=True)
+            self._check_derivatives(state, parameters)
         return state
 
     def _check_derivatives(self, x: np.ndarray, p: np.ndarray) -> None:
@@ -275,33 +286,45 @@ class EventSelectedSystem(Described):
                 f"EventSelectedSystem: {', '.join(missing)}: expected a function of (x, p), as the flow is one; or "
                 "write the system in CasADi, which differentiates it."
             )
-        self._check_results()
+        self._check_signatures()
+        p = np.zeros(self.p.shape[0]) if self.p_default is None else self.p_default
+        p = finite(p, "EventSelectedSystem: p_default", self.p.shape[0])
+        self._check_results(np.zeros(self.n_x), p, defined=False)  # it need not be defined at zero
 
-    def _check_results(self) -> None:
-        """Every function is called once, to see what comes back."""
-        n, m = self.x.shape[0], len(self.guards)
-        x, p = np.zeros(n), np.zeros(self.p.shape[0])
-        if self.p_default is not None:
-            p = finite(self.p_default, "EventSelectedSystem: p_default", p.size)
-        shapes = {"flow": (n,), "functions": (m,), "jacobian": (m, n), "back": (m,), "back_jacobian": (m, n)}
-        shapes["flow_jacobian"] = (n, n)
-        for name, shape in shapes.items():
+    def _check_signatures(self) -> None:
+        for name in SHAPES:
+            function = getattr(self, name)
+            if callable(function) and arity(function) not in ((2, 3) if name.startswith("flow") else (1, 2)):
+                expected = "(x, mode) or (x, mode, p)" if name.startswith("flow") else "(x) or (x, p)"
+                raise ModelError(f"EventSelectedSystem: {name}: expected a function of {expected}.")
+
+    def _check_results(self, x: np.ndarray, p: np.ndarray, *, defined: bool) -> None:
+        """Every function is called once, to see what comes back; `defined` says that it has to be something."""
+        n, m = x.size, len(self.guards)
+        sizes = {"n": n, "m": m}
+        for name, shape in SHAPES.items():
             function = getattr(self, name)
             if not callable(function):
                 continue
             arguments = (x, np.zeros(m), p) if name.startswith("flow") else (x, p)
-            count = arity(function)
-            if count not in (len(arguments) - 1, len(arguments)):
-                expected = "(x, mode) or (x, mode, p)" if len(arguments) == 3 else "(x) or (x, p)"
-                raise ModelError(f"EventSelectedSystem: {name}: expected a function of {expected}.")
-            with np.errstate(all="ignore"):  # it may not be defined at zero
-                found = function(*arguments[:count])
+            with np.errstate(all="ignore"):
+                try:
+                    found = function(*arguments[: arity(function)])
+                except Exception as error:
+                    if not defined:
+                        continue
+                    raise ModelError(
+                        f"EventSelectedSystem: {name}: at x = {x} it raised {type(error).__name__}: {error}."
+                    ) from error
+            expected = tuple(sizes[axis] for axis in shape)
             if not isinstance(found, np.ndarray) or found.dtype != float:
-                kind = found.dtype if isinstance(found, np.ndarray) else type(found).__name__
-                raise ModelError(f"EventSelectedSystem: {name}: expected an array of floats, given {kind}.")
-            if found.shape != shape:
+                kind = f"{found.dtype} numbers" if isinstance(found, np.ndarray) else type(found).__name__
                 raise ModelError(
-                    f"EventSelectedSystem: {name}: expected an array of shape {shape}, given one of shape "
+                    f"EventSelectedSystem: {name}: expected an array of floats of shape {expected}, given {kind}."
+                )
+            if found.shape != expected:
+                raise ModelError(
+                    f"EventSelectedSystem: {name}: expected an array of shape {expected}, given one of shape "
                     f"{found.shape}."
                 )
 
@@ -315,5 +338,8 @@ def check_kinds(given: Any, what: str) -> tuple[str, str]:
 
 
 def arity(function: Callable[..., Any]) -> int:
-    """Number of arguments of a function, compiled or not."""
-    return len(inspect.signature(getattr(function, "py_func", function)).parameters)
+    """Number of arguments that a function needs, compiled or not; none (0) for one of any number of them."""
+    found = inspect.signature(getattr(function, "py_func", function)).parameters.values()
+    if any(each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY) for each in found):
+        return 0
+    return sum(each.default is each.empty for each in found)

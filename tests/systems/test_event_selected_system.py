@@ -141,8 +141,8 @@ def test_mistakes_in_casadi(changes, said):
         (dict(functions=lambda x: np.zeros(3)), r"shape \(2,\), given one of shape \(3,\)"),
         (dict(jacobian=lambda x: np.zeros((2, 3))), r"shape \(2, 2\), given one of shape \(2, 3\)"),
         (dict(flow_jacobian=lambda x, mode: np.zeros(2)), "flow_jacobian: expected an array of shape"),
-        (dict(flow=lambda x, mode: [0.0, 0.0]), "flow: expected an array of floats, given list"),
-        (dict(functions=lambda x: np.zeros(2, dtype=int)), "functions: expected an array of floats, given int64"),
+        (dict(flow=lambda x, mode: [0.0, 0.0]), r"flow: expected an array of floats of shape \(2,\), given list"),
+        (dict(functions=lambda x: np.zeros(2, dtype=int)), r"functions: expected an array of floats of shape \(2,\), given int64"),
         (dict(guards=["a", "a"]), "two guards are named a"),
         (dict(guards=[]), "one or more"),
     ],
@@ -199,3 +199,19 @@ def test_kinds_of_events_are_known_ones(kinds):
 def test_guards_in_numpy_are_names():
     with pytest.raises(ModelError, match="expected names"):
         numeric(guards=[Guard("foot", X[0]), Guard("wall", X[1])])
+
+
+def test_functions_need_not_be_defined_at_zero():
+    matrix = lambda x: np.diag([x[0], 1.0])  # noqa: E731
+    system = numeric(flow=lambda x, mode: np.linalg.solve(matrix(x), x), p=0)
+    system.check_state([1.0, 2.0])
+    with pytest.raises(ModelError, match=r"flow: at x = .* it raised LinAlgError"):
+        system.check_state([0.0, 2.0])
+    float(numeric(flow=lambda x, mode: np.array([1 / float(x[0]), 1.0]), p=0).check_state([1.0, 2.0])[0])
+
+
+def test_arguments_with_defaults_are_not_parameters():
+    system = numeric(flow=lambda x, mode, k=2.0: k * np.ones(2), p_default=[5.0])
+    np.testing.assert_array_equal(fields_of(system).flow(np.zeros(2), np.zeros(2), np.array([5.0])), [2.0, 2.0])
+    with pytest.raises(ModelError, match=r"flow: expected a function of \(x, mode\)"):
+        numeric(flow=lambda *arguments: np.zeros(2))
