@@ -171,16 +171,17 @@ def _names(count: int) -> list[str]:
 
 
 def _flow(x: Array, mode: Array, p: Array) -> Array:
-    _, z, _, v_x, v_z, omega = x.tolist()  # numbers of Python are faster than those of NumPy
+    x_0, z, theta, v_x, v_z, omega = x.tolist()  # numbers of Python are faster than those of NumPy
     mass, inertia, gravity, length, stiffness, damping = p[:FIXED].tolist()
-    tangent = np.tan(x[2])
+    tangent = float(np.tan(theta))
     square = 1.0 + tangent * tangent
-    lever = p[FIXED:] - x[0]
-    # h and h' are affine in the lever; of both only what the force needs is formed for every spring
+    # A force is affine in the lever, so sums of forces and torques are those of the bits and of their first two moments
+    lever = p[FIXED:] - x_0
+    loaded = mode * lever
+    count, first, second = float(mode.dot(mode)), float(loaded.dot(mode)), float(loaded.dot(lever))
     middle = stiffness * (length - z) + damping * (tangent * v_x - v_z)
     slope = -(stiffness * tangent + damping * square * omega)
-    force = (middle + slope * lever) * mode
-    total, torque = force.sum(), square * force.dot(lever)
+    total, torque = middle * count + slope * first, square * (middle * first + slope * second)
     return np.array([v_x, v_z, omega, -tangent * total / mass, total / mass - gravity, torque / inertia])
 
 

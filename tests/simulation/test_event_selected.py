@@ -12,8 +12,10 @@ from scipy.linalg import expm
 import nosnoc_py as ns
 from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.simulation.event_selected.functions import fields_of
 from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.event_selected.run import run
+from nosnoc_py.simulation.event_selected.segments import root_of
 from nosnoc_py.simulation.event_selected.tableaus import dense_states, dopri5
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
@@ -343,6 +345,84 @@ def test_wrong_sign_of_a_guard_ends_with_a_status():
     assert "'foot' falls below zero again" in found.message
     # The spring is there from the start, and pulls: z - 1 = (1 + g/k) cos(10 t) - g/k.
     assert found.t[-1] == pytest.approx(math.acos(0.0981 / 1.0981) / 10, abs=0.01)
+
+
+def test_a_crossing_costs_one_more_step():
+    """A body that falls freely: the guard is quadratic in time, so the cubic through the first trial has its root."""
+    system = plate(1, 100.0)
+    calls = []
+
+    def flow(x, mode):
+        calls.append(1)
+        return system.flow(x, mode)
+
+    counted = EventSelectedSystem(
+        x=4, flow=flow, functions=system.functions, jacobian=system.jacobian, back="negative", guards=["a"]
+    )
+    calls.clear()
+    found = run(counted, x0=[2, 0, 0, 0], duration=0.6, method=EventSelected(step=0.02))
+    assert len(found.events) == 1
+    assert found.events[0].time == pytest.approx(TOUCHDOWN, abs=1e-14)
+    segments, stages = len(found.t) - 1, 6
+    assert len(calls) <= stages * (segments + 1) + 3  # at the start, after the crossing, at most one at its node
+    newton = run(counted, x0=[2, 0, 0, 0], duration=0.6, method=EventSelected(step=0.02, corrections=1))
+    assert 1e-12 < abs(newton.events[0].time - TOUCHDOWN) < 1e-6
+
+
+def test_the_root_of_a_cubic_by_its_values_and_slopes():
+    # (s + 1) (s^2 + 3) - 8 = 0 at s = 1, with the interval from 0 to 1.2
+    cubic, slope = np.poly1d([1, 1, 3, -5]), np.poly1d([3, 2, 3])
+    shift = root_of(1.2, cubic(0), cubic(1.2), slope(0), slope(1.2))
+    assert 1.2 + shift == pytest.approx(1, abs=1e-9)
+    assert abs(1.2 - cubic(1.2) / slope(1.2) - 1) > 1e-3  # Newton's
+    assert root_of(1.0, -1.0, 5.0, 6.0, 6.0) == -5.0 / 6.0  # too far off: Newton's
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_one_row_of_guards_stands_for_two(fast):
+    """Bits that are cleared by the negative functions, said in two ways."""
+    if fast:
+        pytest.importorskip("numba")
+    springs = np.array([-1.0, 0.2, 1.0])
+
+    def flow(x, mode):
+        force = mode * (130.0 * (1 - x[0] - springs * x[1]))
+        return np.array([x[2], x[3], force.sum() - 9.81, 3 * (force * springs).sum()])
+
+    def functions(x):
+        return 1 - x[0] - springs * x[1]
+
+    def jacobian(x):
+        rows = np.zeros((3, 4))
+        rows[:, 0] = -1.0
+        rows[:, 1] = -springs
+        return rows
+
+    given = dict(x=4, flow=flow, functions=functions, jacobian=jacobian, guards=["a", "b", "c"])
+    one = EventSelectedSystem(**given, back="negative")
+    two = EventSelectedSystem(**given, back=lambda x: -functions(x), back_jacobian=lambda x: -jacobian(x))
+    if fast:
+        two = EventSelectedSystem(**given, back=lambda x: springs * x[1] + x[0] - 1, back_jacobian=negative_of(springs))
+    method = EventSelected(step=2e-3, compiled=fast)
+    start = [1.4, 0.07, 0, 0]
+    left, right = (run(system, x0=start, duration=1.2, method=method) for system in (one, two))
+    assert [fields_of(system, fast).rows(np.zeros(4), np.zeros(0)).shape[0] for system in (one, two)] == [1, 2]
+    assert left.success
+    assert len(left.events) >= 6
+    assert [(e.name, e.kind) for e in left.events] == [(e.name, e.kind) for e in right.events]
+    assert np.abs(left.x - right.x).max() < 1e-12
+
+
+def negative_of(springs):
+    """The derivative of springs x_1 + x_0 - 1, in numba's part of Python."""
+
+    def jacobian(x):
+        rows = np.zeros((3, 4))
+        rows[:, 0] = 1.0
+        rows[:, 1] = springs
+        return rows
+
+    return jacobian
 
 
 # --- an independent integrator -------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def line_to(
     guard: int,
     ahead: float,
 ) -> tuple[bool, Point, Array]:
-    """A step of Euler's to a guard, whether the guard is as fast at its end, or the step far too long, and gradients."""
+    """A step of Euler's to a guard: whether the guard is as fast at its end, or the step far too long; gradients."""
     point = end_at(system, state.mode, ahead, state.x + ahead * state.slope)
     gradients = system.row_gradients(point.x, system.p)
     rate = rate_of(gradients, state.mode, point.slope, guard)
@@ -231,16 +231,16 @@ def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
     """The guard in its band that straight lines reach first, and when; or -1."""
     first, ahead = -1, np.inf
     if loops:
-        for k in range(len(state.live)):
-            tau = wait_for(rules, state, k)
+        for guard in range(len(state.live)):
+            tau = wait_for(rules, state, guard)
             if tau < ahead:
-                first, ahead = k, tau
+                first, ahead = guard, tau
         return first, ahead
     edges = (
         np.full(len(state.live), -rules.eps * (1.0 + 1e-9)) if rules.eps >= 0.0 else -SAFETY * rules.step * state.rates
     )
     for k in np.flatnonzero((state.rates > rules.liveness) & (state.live >= edges)):
-        tau = wait_for(rules, state, k)
+        tau = wait_for(rules, state, int(k))
         if tau < ahead:
             first, ahead = int(k), tau
     return first, ahead
@@ -319,15 +319,15 @@ def top_before(
 ) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
-    candidates = np.flatnonzero(doubtful(before, after, length * state.rates, noise, system.loops))
-    if not len(candidates):
+    rates = state.rates
+    if not any_doubtful(before, after, length, rates, noise, system.loops):
         return length
     falls = rates_at(system, point.x, mode, point.slope)
     first, stages = length, given.copy()
-    for k in candidates:
-        if falls[k] >= 0.0:
+    for k in range(len(before)):
+        if not (doubtful(before[k], after[k], length * rates[k], noise) and falls[k] < 0.0):
             continue
-        fraction, height = top_of(before[k], after[k], length * state.rates[k], length * falls[k])
+        fraction, height = top_of(before[k], after[k], length * rates[k], length * falls[k])
         if height > 0.0 and 0.0 < fraction * length < first:
             trial = point_at(system, x, mode, stages, scheme, fraction * length)
             if trial.live[k] > noise:
@@ -336,18 +336,22 @@ def top_before(
 
 
 @jitable
-def doubtful(before: Array, after: Array, rise: Array, noise: float, loops: bool) -> Array:
-    """Which guards (m,) may have been above zero in between, by their values at both ends and their rise at the first.
+def doubtful(before: Any, after: Any, rise: Any, noise: float) -> Any:
+    """Whether a guard, or each of many, may have been above zero in between, by its values and its rise at the start.
 
     A parabola through what is known falls at the end with 2 (after - before) - rise; another one at most so much less.
     """
+    return (before < -noise) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
+
+
+@jitable
+def any_doubtful(before: Array, after: Array, length: float, rates: Array, noise: float, loops: bool) -> bool:
+    """Whether one of many guards is."""
     if not loops:
-        return (before < -noise) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
-    found = np.zeros(len(before), dtype=np.bool_)
+        return bool(np.any(doubtful(before, after, length * rates, noise)))
+    found = False
     for k in range(len(before)):
-        found[k] = (
-            before[k] < -noise and after[k] < 0.0 and rise[k] > max(-0.5 * before[k], (after[k] - before[k]) / 0.75)
-        )
+        found = found or doubtful(before[k], after[k], length * rates[k], noise)
     return found
 
 
@@ -377,11 +381,12 @@ def cross(
     hit = (speeds > rules.liveness) & (state.live >= -AT_ONCE * max(1.0, abs(state.t)) * speeds)
     hit[guard] = True
     crossed = np.flatnonzero(hit)
-    mode[crossed] = 1.0 - mode[crossed]
+    for k in crossed:
+        mode[k] = 1.0 - mode[k]
     slope = system.flow(x, mode, system.p).copy()
     live = live_of(state.values, mode, system.loops)
     for i, k in enumerate(crossed):
-        beyond = rate_of(gradients, state.mode, slope, k)
+        beyond = rate_of(gradients, state.mode, slope, int(k))
         # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
         turns = not system.once[k] and live[k] < -abs(state.live[k]) - FALLEN
         if not (speeds[k] > rules.liveness and (beyond > rules.liveness or turns)):

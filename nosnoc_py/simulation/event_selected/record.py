@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -76,27 +75,28 @@ def record_of(
     chunks : list of (t, x, h, slopes, euler)
         Of segments; t and x at their ends.
     rows : list of (count, 3)
-        Of every chunk: node, guard, and the number of the crossing in the chunk.
+        Of every chunk: node, guard, and the number of the crossing.
     """
     none = (np.zeros(0), np.zeros((0, len(x))), np.zeros(0), np.zeros((0, stages, len(x))), np.zeros(0, dtype=bool))
     t, states, h, slopes, euler = (np.concatenate(parts) for parts in zip(none, *chunks, strict=True))
-    bits, crossings, flips = np.array(mode), [], np.zeros((len(t) + 1, len(mode)), dtype=np.int8)
-    for part in rows:
-        cuts = [0, *(np.flatnonzero(np.diff(part[:, 2])) + 1).tolist(), len(part)] if len(part) else []
-        for first, end in pairwise(cuts):
-            guards, before = part[first:end, 1], bits
-            bits = before.copy()
-            bits[guards] = 1.0 - bits[guards]
-            crossings.append(Crossing(node=int(part[first, 0]), guards=guards, before=before, after=bits))
-        np.bitwise_xor.at(flips, (part[:, 0], part[:, 1]), 1)
-    modes = np.array(mode, dtype=np.int8) ^ np.bitwise_xor.accumulate(flips, axis=0)
+    crossed = np.concatenate([np.zeros((0, 3), dtype=np.int64), *rows])
+    cuts = np.flatnonzero(np.diff(crossed[:, 2], prepend=-1))
+    nodes = crossed[cuts, 0]
+    flips = np.zeros((len(cuts) + 1, len(mode)), dtype=np.int8)
+    flips[0] = mode
+    flips[np.searchsorted(cuts, np.arange(len(crossed)), side="right"), crossed[:, 1]] = 1
+    bits = np.bitwise_xor.accumulate(flips, axis=0)  # before the first crossing, and after every one
+    guards, levels = np.split(crossed[:, 1], cuts[1:]), list(bits.astype(float))
     return Record(
         t=np.concatenate([[0.0], t]),
         x=np.concatenate([x[None], states]),
-        mode=modes,
+        mode=bits[np.searchsorted(nodes, np.arange(len(t) + 1), side="right")],
         h=h,
         slopes=slopes,
         euler=euler,
-        crossings=tuple(crossings),
-        first=np.array(mode, dtype=np.int8),
+        crossings=tuple(
+            Crossing(node=node, guards=some, before=before, after=after)
+            for node, some, before, after in zip(nodes.tolist(), guards, levels, levels[1:], strict=False)
+        ),
+        first=bits[0],
     )

@@ -29,7 +29,7 @@ from nosnoc_py.systems.symbols import numbers
 
 Array = np.ndarray
 
-CHUNK = 1000  # segments between two looks at the clock
+CHUNK = 2000  # segments between two looks at the clock
 STATUS = {
     kernel.FINISHED: Status.SOLVED,
     kernel.NOT_LIVE: Status.NOT_EVENT_SELECTED,
@@ -189,7 +189,7 @@ def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
         h=np.zeros(room),
         slopes=np.zeros((room, n_s, n_x)),
         euler=np.zeros(room, dtype=bool),
-        crossings=np.zeros((max(2 * m, 100), 3), dtype=np.int64),
+        crossings=np.zeros((room + m, 3), dtype=np.int64),
         report=np.zeros(3),
     )
 
@@ -229,7 +229,7 @@ class _Walk:
         state: State = start(*given, x, mode, f.compiled)
         self.start, self.initial, self.end = state, mode, state
         buffers = self._buffers(seconds)
-        nodes, code = 0, kernel.FULL
+        nodes, sweeps, code = 0, 0, kernel.FULL
         while code == kernel.FULL:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
@@ -241,8 +241,9 @@ class _Walk:
                     for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
                 )
             )
-            self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, 0]))
+            self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + segments, state
+            sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
             if code == kernel.FULL and self.callback is not None:
                 stopped = asked_to_stop(self.callback, self._state(state))
                 if stopped is not None:
@@ -252,7 +253,7 @@ class _Walk:
         self.message = self._message(code, state, buffers.report)
 
     def _buffers(self, seconds: float) -> Buffers:
-        expected = int(min(seconds / self.rules.step + 50, CHUNK))
+        expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing makes one more
         room = 1 if self.callback is not None else expected
         return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
 
@@ -287,11 +288,11 @@ class _Walk:
         """What there is of it."""
         system = self.system
         record = record_of(self.start.x, self.initial, self.tableau.stages, self.chunks, self.crossed)
-        events, kinds = [], system.event_kinds
+        events, kinds, times = [], system.event_kinds, record.t.tolist()
         for crossing in record.crossings:
-            at = float(record.t[crossing.node])
             for k in crossing.guards.tolist():
-                events.append(Event(at, system.guard_names[k], kinds[k][int(crossing.before[k])]))
+                kind = kinds[k][int(crossing.before[k])]
+                events.append(Event(times[crossing.node], system.guard_names[k], kind))
         sensitivity = None
         if sensitivities:
             from nosnoc_py.simulation.event_selected.sensitivity import sensitivity_of

@@ -19,6 +19,9 @@ MOST = 60
 ROUNDING = 2.2e-16
 # Products of value and length so much smaller than the rate: the error of a secant is below rounding.
 NEAR = 1e-17
+# The last correction of a time [s] below this, relative to times above one second, is made along the slope at the end:
+# another step of the scheme would give the same.
+TINY = 1e-13
 
 
 class Scheme(NamedTuple):
@@ -78,11 +81,8 @@ def live_of(values: Array, mode: Array, loops: bool) -> Array:
             else:
                 live[k] = -values[0, k] if len(values) == 1 else values[1, k]
         return live
-    if len(values) == 1:
-        live = values[0] * (1.0 - 2.0 * mode)
-    else:
-        live = np.where(mode > 0.5, values[1], values[0])
-    return live
+    chosen: Array = values[0] * (1.0 - 2.0 * mode) if len(values) == 1 else np.where(mode > 0.5, values[1], values[0])
+    return chosen
 
 
 @jitable
@@ -225,12 +225,13 @@ def located(
             return True, point
         secant = (excess - last) / (length - old) if length != old else 0.0
         known = counted >= 1 and abs(excess * (length - old)) <= NEAR * secant
-        if known:
-            speed = secant  # as good as the gradient, which costs more
-        else:
-            speed = rate_of(system.row_gradients(point.x, system.p), mode, point.slope, guard)
+        # where it is known, a secant is as good as the gradient, which costs more
+        speed = secant if known else rate_of(system.row_gradients(point.x, system.p), mode, point.slope, guard)
         if abs(excess) <= ROUNDING * max(abs(t), length) * speed:
             return True, point
+        if known and abs(excess) <= TINY * max(1.0, abs(t)) * speed:
+            shift = -excess / speed
+            return True, end_at(system, mode, length + shift, point.x + shift * point.slope)
         following = length - excess / speed if speed > 0.0 else -1.0
         if old == 0.0 and corrections > 1 and rise > 0.0 and speed > 0.0:
             following = length + root_of(length, below, excess, rise, speed)
