@@ -17,7 +17,7 @@ from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Box, Ellipsoid, Shape, Union
 
 CASES = ("I", "II", "III", "IV")
-NAMES = {"I": "ellipsoid", "II": "ellipsoid, tilted plane", "III": "union of ellipsoids", "IV": "cube"}
+NAMES = {"I": "ellipsoid", "II": "ellipsoid, plane tilted by 2°", "III": "union of ellipsoids", "IV": "cube"}
 GRAVITY = 9.80665
 TILT = math.radians(2.0)
 SKIN = 1e-13  # of the cube [m]

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 
 METHOD = ns.EventSelected(step=0.002)
 LIMIT = 1e-8  # of the errors of the better projection [m, rad, m/s, rad/s]
+TIME_LIMIT = 1e-8  # of the errors of the times of its events [s]
 FLAT_SPRINGS, FLAT_DURATION = (2, 10, 100), 2.0
 QUICK = {"contacts": (2, 10), "starts": 4}
 
@@ -73,8 +74,9 @@ class Bed:
 
     @property
     def success(self) -> bool:
-        """Whether all starts were solved within the limit."""
-        return all(status.success for status in self.statuses) and bool(self.errors.max() < LIMIT)
+        """Whether all starts were solved within the limits, with all events; a time error that is NaN is not."""
+        exact = bool(self.errors.max() < LIMIT) and bool(self.time_errors.max() < TIME_LIMIT)
+        return exact and all(status.success for status in self.statuses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the largest and median errors."""

@@ -22,11 +22,13 @@ from rich.table import Table
 
 import nosnoc_py as ns
 from nosnoc_py.errors import NosnocError
+from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
 from nosnoc_py.solution.trajectory import jsonable
 from problems.settings import Settings, parse
 
 FIGURES = Path("figures")
+MOST = 8  # parts of a default in the help
 WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
 
@@ -164,11 +166,31 @@ def _draw(report: Report, folder: Path | None) -> list[Path]:
     return paths
 
 
+def _keys_text(settings: Settings) -> str:
+    """The keys of --set with their defaults, for the help; without those that are options or mappings themselves."""
+    told = (
+        name if isinstance(value, (Options, Mapping)) else f"{name}={_written(value)}"
+        for name, value in settings.defaults.items()
+    )
+    return f"Keys of --set with their defaults: {', '.join(told)}.".replace("%", "%%")
+
+
+def _written(value: Any) -> str:
+    """A value as one would type it behind `--set key=`."""
+    if isinstance(value, (bool, type(None))):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)) and all(isinstance(part, (int, float, str)) for part in value):
+        return ",".join(map(_written, value[:MOST])) + (",..." if len(value) > MOST else "")
+    if callable(getattr(value, "tolist", None)) or not isinstance(value, (int, float, str)):
+        return getattr(value, "name", type(value).__name__)
+    return str(value)
+
+
 def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m problems.{program.name}",
         description=program.about,
-        epilog=f"Keys of --set: {', '.join(program.settings.keys)}.",
+        epilog=_keys_text(program.settings),
     )
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
     parser.add_argument("--quick", action="store_true", help="a smaller version that ends in seconds")

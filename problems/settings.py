@@ -46,6 +46,15 @@ class Settings:
     def _choices(self) -> dict[str, Mapping[str, Any]]:
         return {"method": self.methods, "solver": self.solvers}
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Values by key, of a choice its name."""
+        inner = getattr(self.method, "fesd", None)
+        known = {choice: _chosen(getattr(self, choice), named) for choice, named in self._choices.items()}
+        options = [dict(options) for options in (self.solver, inner, self.method) if options is not None]
+        found = {key: value for values in (*options, known, dict(self.arguments)) for key, value in values.items()}
+        return {key: found[key] for key in self.keys}
+
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values replaced.
 
@@ -73,6 +82,11 @@ class Settings:
         return replace(
             self, arguments=arguments, method=_replaced(self.method, method), solver=self.solver.replace(**solver)
         )
+
+
+def _chosen(value: Any, known: Mapping[str, Any]) -> str:
+    """Under which name a choice has this value."""
+    return next((name for name, other in known.items() if other == value), type(value).__name__)
 
 
 def _options_of(method: Any) -> tuple[str, ...]:
@@ -139,7 +153,8 @@ def _fitting(key: str, value: Any, default: Any) -> Any:
     else:
         fits = _same_kind(value, default)
     if not fits:
-        raise OptionError(f"{key}: expected a value such as {default!r}, given {value!r}.")
+        expected = "true or false" if isinstance(default, bool) else f"a value such as {default!r}"
+        raise OptionError(f"{key}: expected {expected}, given {value!r}.")
     return float(value) if isinstance(default, float) else value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +17,21 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.figures import COLOURS
+from nosnoc_py.plotting.floors import floors_of, shadows_of
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
+from nosnoc_py.plotting.scenes import FLOOR, View, scene
 from nosnoc_py.rotations import quaternion_of
 from nosnoc_py.solution.trajectory import Trajectory
-from nosnoc_py.systems.rigid_body import Plane, RigidBody
+from nosnoc_py.systems.rigid_body import RigidBody
 
 Array = npt.NDArray[np.float64]
 
 PARTS = (COLOURS[5], COLOURS[4], COLOURS[2], COLOURS[3])  # of a body, one after the other
 MARK = COLOURS[1]  # impacts
-FLOOR = "#DDE1E5"
 SHADOW = "#B3B8BD"
 LIGHT = np.array([0.35, -0.45, 0.82])
 SHADE = 0.45  # brightness of what turns away from the light
 DARK = 0.72
-SLICES = 12  # a plane is cut into so many strips each way, because matplotlib sorts by the centres of polygons
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """From where a scene is seen.
-
-    Parameters
-    ----------
-    elevation, azimuth : float
-        Of the eye [degrees].
-    zoom : float
-        1 fits the box of the axes into the picture.
-    """
-
-    elevation: float = 16.0
-    azimuth: float = -60.0
-    zoom: float = 1.25
 
 
 def animate_body(
@@ -76,25 +58,25 @@ def animate_body(
     frames_per_second, speed
         Seconds of the motion per second of the film.
     view, size, dots_per_inch
-        From where, and how large: `size` in inches.
+        From where, by default from where all planes can be seen, and how large: `size` in inches.
     resolution
         Of curved surfaces.
 
     Raises
     ------
     OptionError
-        For another kind of file, a speed that is not positive, states that are not those of a body, or if ffmpeg is
+        For another kind of file, a number that does not fit, states that are not those of a body, or if ffmpeg is
         missing.
     """
     check_motion(trajectory)
-    if not speed > 0 or not frames_per_second > 0:
-        raise OptionError(f"expected positive numbers, given speed={speed} and frames_per_second={frames_per_second}.")
+    _check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
+    _check_integer("resolution", resolution, 3, 1000)
     path = Path(path)
     writer = _writer(path, frames_per_second)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)
-    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view or View())
+    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
     axes.set_axis_off()
     meshes = meshes_of(body.shape, resolution)
     places = impact_places(body, trajectory)
@@ -107,48 +89,11 @@ def animate_body(
             drawn += axes.plot(
                 *trajectory.x[trajectory.t <= t, :3].T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False
             )
-            clock.set_text(f"t = {t:.2f} s, impacts: {struck}")
+            clock.set_text(f"t = {t:.2f} s, impacts (×): {struck}")
             writer.grab_frame()
             for artist in drawn:
                 artist.remove()
     return path
-
-
-def scene(axes: Any, body: RigidBody, trajectories: Sequence[Trajectory], view: View) -> Any:
-    """Prepare axes in space: the planes below the motions, equal scales, the view; return the axes."""
-    axes.computed_zorder = False
-    axes.set_proj_type("ortho")
-    axes.view_init(elev=view.elevation, azim=view.azimuth)
-    reach = max(np.linalg.norm(mesh.points, axis=1).max() for mesh in meshes_of(body.shape, 4))
-    places = np.vstack([trajectory.x[:, :3] for trajectory in trajectories])
-    low, high = places.min(axis=0) - reach, places.max(axis=0) + reach
-    for plane in body.planes:
-        strips = floor_of(plane, places, reach)
-        low, high = np.minimum(low, strips.min(axis=(0, 1))), np.maximum(high, strips.max(axis=(0, 1)))
-        axes.add_collection3d(
-            Poly3DCollection(strips, facecolors=FLOOR, edgecolors="white", lw=0.4, zorder=0, clip_on=False)
-        )
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-    axes.set_box_aspect(high - low, zoom=view.zoom)
-    return axes
-
-
-def floor_of(plane: Plane, places: Array, reach: float) -> Array:
-    """Return squares (count, 4, 3) of the plane that lie below places (n, 3), with a margin."""
-    normal = np.asarray(plane.normal)
-    first = np.cross((0.0, 1.0, 0.0) if abs(normal[1]) < 0.9 else (0.0, 0.0, 1.0), normal)
-    first /= np.linalg.norm(first)
-    frame = np.stack([first, np.cross(normal, first)])
-    flat = places @ frame.T
-    low, high = flat.min(axis=0) - reach, flat.max(axis=0) + reach
-    a, b = (np.linspace(low[i], high[i], SLICES + 1) for i in range(2))
-    corners = [
-        [(a[i], b[j]), (a[i + 1], b[j]), (a[i + 1], b[j + 1]), (a[i], b[j + 1])]
-        for i in range(SLICES)
-        for j in range(SLICES)
-    ]
-    squares: Array = np.array(corners) @ frame + plane.offset * normal
-    return squares
 
 
 def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, opacity: float = 1.0) -> list[Any]:
@@ -168,11 +113,9 @@ def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, o
 
 
 def _shadow(axes: Any, body: RigidBody, polygons: Sequence[Array]) -> list[Any]:
-    """What the body covers of the plane that carries most, seen along its normal."""
-    plane = min(body.planes, key=lambda plane: plane.normal @ body.gravity, default=None)
-    if plane is None:
+    fallen = shadows_of(body.planes, body.gravity, polygons)
+    if not fallen:
         return []
-    fallen = [points - np.outer(points @ plane.normal - plane.offset, plane.normal) for points in polygons]
     shadow = Poly3DCollection(fallen, facecolors=SHADOW, edgecolors=SHADOW, lw=0.5, zorder=1, clip_on=False)
     axes.add_collection3d(shadow)
     return [shadow]
@@ -209,9 +152,12 @@ def show_body(
     Raises
     ------
     OptionError
-        Without the package viser, or for states that are not those of a body.
+        Without the package viser, for numbers that do not fit, or for states that are not those of a body.
     """
     check_motion(trajectory)
+    _check_integer("port", port, 1, 65535)
+    _check_integer("resolution", resolution, 3, 1000)
+    _check_positive(frames_per_second=frames_per_second)
     try:
         import viser
     except ImportError:
@@ -220,16 +166,40 @@ def show_body(
         ) from None
     server = viser.ViserServer(port=port)
     handles = _add_meshes(server, meshes_of(body.shape, resolution))
-    for plane in body.planes:
-        squares = floor_of(plane, trajectory.x[:, :3], 2.0).reshape(-1, 3)
-        faces = np.arange(len(squares)).reshape(-1, 4)[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
-        server.scene.add_mesh_simple(f"/{plane.name}", squares, faces, color=_bytes(FLOOR), side="double")
+    for plane, polygons in zip(body.planes, floors_of(body.planes, trajectory.x[:, :3], 2.0), strict=True):
+        points, faces = _triangles(polygons)
+        server.scene.add_mesh_simple(f"/{plane.name}", points, faces, color=_bytes(FLOOR), side="double")
     places = impact_places(body, trajectory)
     server.scene.add_point_cloud(
         "/impacts", places, np.tile(np.array(_bytes(MARK), np.uint8), (len(places), 1)), point_size=0.15
     )
     _add_clock(server, trajectory, handles, frames_per_second)
     return server
+
+
+def _triangles(polygons: Sequence[Array]) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Corners (n, 3) of polygons, and the triangles (m, 3) that they are cut into."""
+    starts = np.cumsum([0, *map(len, polygons)])
+    fans = [
+        (at, at + k, at + k + 1)
+        for at, polygon in zip(starts, polygons, strict=False)
+        for k in range(1, len(polygon) - 1)
+    ]
+    return np.vstack([np.zeros((0, 3)), *polygons]), np.array(fans, dtype=np.int64).reshape(-1, 3)
+
+
+def _check_positive(**values: Any) -> None:
+    """Raise `OptionError` for what is no positive number."""
+    for name, value in values.items():
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not number or not 0.0 < value < np.inf:
+            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
+
+
+def _check_integer(name: str, value: Any, low: int, high: int) -> None:
+    """Raise `OptionError` for what is no whole number between two."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not low <= value <= high:
+        raise OptionError(f"{name}: expected a whole number from {low} to {high}, given {value!r}.")
 
 
 def _add_meshes(server: Any, meshes: Sequence[Mesh]) -> list[Any]:

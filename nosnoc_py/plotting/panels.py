@@ -20,6 +20,8 @@ _QUANTITIES = {
     "rad": "angle",
     "m/s": "velocity",
     "rad/s": "angular velocity",
+    "kg m/s": "momentum",
+    "kg m^2/s": "angular momentum",
 }
 _UNITS = {"force": "N", "impulse": "N s"}
 
@@ -88,7 +90,13 @@ def _panel(trajectory: Trajectory, names: Sequence[str]) -> Panel:
     captions = [_caption(trajectory, name) for name in names]
     title, unit = captions[0]
     same = all(unit == other for _, other in captions)
-    return Panel(title, unit if same else "", tuple(names))
+    return Panel(_stem(names) if title == "state" and unit else title, unit if same else "", tuple(names))
+
+
+def _stem(names: Sequence[str]) -> str:
+    """What names such as R_00, R_01 share before their indices; "state" if that is nothing."""
+    stems = {name.rstrip("0123456789").rstrip("_") for name in names}
+    return (stems.pop() if len(stems) == 1 else "") or "state"
 
 
 def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:

@@ -9,53 +9,103 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from models import bouncing_bodies
-from nosnoc_py.plotting.bodies import View, animate_body, draw_body, impact_places, mark, scene
+from nosnoc_py.plotting.bodies import animate_body, draw_body, impact_places, mark
 from nosnoc_py.plotting.meshes import meshes_of
+from nosnoc_py.plotting.scenes import View, scene
+from nosnoc_py.systems.rigid_body import Plane
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 Array = NDArray[np.float64]
 Motion = tuple[Any, ns.Trajectory]  # a body and what it does
 
 CELL = (4.6, 3.0)  # inches of a picture
-ASIDE = View(elevation=12.0, azimuth=-45.0, zoom=1.6)  # across the way that the bodies take
-FILM = View(zoom=1.5)
+ASIDE = View(elevation=12.0, azimuth=-45.0, zoom=0.95)  # across the way that the bodies take
+ALONG = View(elevation=10.0, azimuth=-90.0, zoom=0.95)  # along the level lines of the tilted plane
+TILTED = 1e-3  # sine of an angle that is worth a line
+FOOT = 0.3  # inches below the pictures, of the legend
+CENTRED = {"ha": "center", "va": "top"}
+LEGEND = (
+    Line2D([], [], color="black", lw=0.8, label="path of the centre of mass"),
+    Line2D(
+        [],
+        [],
+        ls="none",
+        marker="x",
+        ms=4,
+        mew=1.2,
+        color=COLOURS[1],
+        label="impact (with its time where no body is drawn)",
+    ),
+)
 SPACING = {"impact": 0.55, "flight": 0.75}  # of neighbouring snapshots at least, in diameters of the body
 NAMES = {"total": "total", "both": "translational + potential", "rotational": "rotational"}
 
 
 def film(motion: Motion, path: Path) -> None:
     """Write a GIF in real time."""
-    animate_body(*motion, path, frames_per_second=15, view=FILM, size=(4.8, 3.0), dots_per_inch=90)
+    animate_body(*motion, path, frames_per_second=15, size=(4.8, 3.0), dots_per_inch=90)
 
 
 def snapshots(motions: Mapping[str, Motion], path: Path) -> None:
     """Draw bodies at some moments, impacts among them (Fig. 4)."""
     rows, columns = (len(motions) + 1) // 2, min(2, len(motions))
-    made = figure(CELL[0] * columns, CELL[1] * rows)
+    made = figure(CELL[0] * columns, CELL[1] * rows + FOOT)
     made.set_layout_engine("none")  # axes in space draw beyond their frame
+    foot = FOOT / (CELL[1] * rows + FOOT)
     for k, (case, motion) in enumerate(motions.items()):
         row, column = divmod(k, columns)
-        box = (column / columns, 1.0 - (row + 1) / rows, 1.0 / columns, 1.0 / rows)
+        high = (1.0 - foot) / rows
+        box = (column / columns, 1.0 - (row + 1) * high, 1.0 / columns, high)
         axes = made.add_axes(box, projection="3d")
         _snapshots(axes, *motion)
-        axes.set_title(f"{case}: {bouncing_bodies.NAMES[case]}", fontsize=9, y=0.93)
+        middle = (0.5 + column) / columns
+        made.text(middle, 1.0 - (row + 0.03) * high, f"{case}: {bouncing_bodies.NAMES[case]}", fontsize=9, **CENTRED)
+    made.legend(handles=LEGEND, loc="lower center", ncols=len(LEGEND), frameon=False, fontsize=7)
     save(made, path)
 
 
 def _snapshots(axes: Any, body: Any, trajectory: ns.Trajectory) -> None:
-    scene(axes, body, [trajectory], ASIDE).set_axis_off()
+    tilted = bool(_tilt(body.planes[0], body.gravity) > TILTED)
+    scene(axes, body, [trajectory], ALONG if tilted else ASIDE).set_axis_off()
+    if tilted:
+        _draw_horizontal(axes, body, trajectory)
     meshes = meshes_of(body.shape, 24)
     axes.plot(*trajectory.x[:, :3].T, color="black", lw=0.8, alpha=0.7, zorder=2, clip_on=False)
-    mark(axes, impact_places(body, trajectory))
-    for t in moments_of(body, trajectory):
+    places, moments = impact_places(body, trajectory), moments_of(body, trajectory)
+    mark(axes, places)
+    for event, place in zip(trajectory.impacts, places, strict=True):
+        if event.time not in moments:
+            text = f"\n{event.time:.2f} s"  # a line below the cross
+            axes.text(*place, text, fontsize=6, color=COLOURS[1], ha="center", va="top", zorder=5, clip_on=False)
+    for t in moments:
         x = trajectory(t)
         draw_body(axes, body, meshes, x)
         top = max((mesh.points @ x[9:12]).max() for mesh in meshes) + x[2]
         axes.text(x[0], x[1], top + 0.8, f"{t:.2f} s", fontsize=7, ha="center", zorder=5, clip_on=False)
+
+
+def _tilt(plane: Plane, gravity: Array) -> float:
+    """Sine of the angle between a plane and the horizontal."""
+    return float(np.linalg.norm(np.cross(plane.normal, gravity)) / np.linalg.norm(gravity))
+
+
+def _draw_horizontal(axes: Any, body: Any, trajectory: ns.Trajectory) -> None:
+    """Draw a horizontal line from where the plane is highest below the motion, beside which its tilt can be seen."""
+    plane, down = body.planes[0], body.gravity / np.linalg.norm(body.gravity)
+    fall = down - (down @ plane.normal) * plane.normal
+    level = fall - (fall @ down) * down
+    level /= np.linalg.norm(level)
+    places = trajectory.x[:, :3]
+    feet = places - np.outer(places @ plane.normal - plane.offset, plane.normal)
+    top = feet[np.argmin(feet @ level)]
+    ends = np.array([top, top + np.ptp(feet @ level) * level])
+    axes.plot(*ends.T, color=GREY, lw=1.0, ls="--", zorder=1, clip_on=False)
+    axes.text(*ends[1], " horizontal", fontsize=7, color="#555555", va="center", zorder=5, clip_on=False)
 
 
 def moments_of(body: Any, trajectory: ns.Trajectory) -> list[float]:
@@ -112,6 +162,10 @@ def energy_errors(motions: Mapping[str, Motion], path: Path, *, lines: Sequence[
         axes.set_title(f"{case}: {len(trajectory.impacts)} impacts", fontsize=9)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
         tidy(axes)
+    if lines:
+        shown = "impact" if set(lines) == set(motions) else f"impact (drawn for {' and '.join(lines)})"
+        line = Line2D([], [], color=COLOURS[1], lw=0.8, ls="--", label=shown)
+        made.legend(handles=[line], loc="outside lower center", frameon=False, fontsize=8)
     save(made, path)
 
 
@@ -137,9 +191,10 @@ def divergence(
             high.annotate(
                 "8th impact", (event.time, 1.02), xycoords=high.get_xaxis_transform(), fontsize=7, ha="center"
             )
+    high.plot([], [], color=GREY, lw=0.6, alpha=0.6, label="impact of the original")
     high.set(ylabel="height of the centre [m]", xlim=(t[0], t[-1]))
     low.set(xlabel="$t$ [s]", ylabel="$|x_{per} - x| + |R_{per} - R|$ [m, 1]")
-    high.legend(loc="upper right", bbox_to_anchor=(1.0, 1.24), ncols=3, frameon=False, fontsize=8)
+    high.legend(loc="upper right", bbox_to_anchor=(1.0, 1.24), ncols=4, frameon=False, fontsize=8)
     for axes in (high, low):
         tidy(axes)
     save(made, path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 import nosnoc_py as ns
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
@@ -68,6 +69,8 @@ def hopper(found: Calibration, path: Path) -> None:
     for axes in panels.flat:
         tidy(axes)
     panels[0, 0].axhline(1.0, color=GREY, lw=0.6, ls=":")
+    panels[0, 0].plot([], [], color=GREY, lw=0.6, label="touchdown, lift-off")
+    panels[0, 0].plot([], [], color=GREY, lw=0.6, ls=":", label="rest length")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     made.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8, frameon=False)
     save(made, path)
@@ -85,12 +88,15 @@ def plate(trajectory: ns.Trajectory, constants: Constants, path: Path, frames: i
         axes.set_title(f"$t$ = {t:.2f} s", fontsize=9)
         axes.set_xlabel("$x$ [m]")
     panels[0].set_ylabel("$z$ [m]")
+    pairs = (("plate", "black", 3.0), ("spring in flight", GREY, 0.8), ("in stance", COLOURS[1], 0.8))
+    lines = [Line2D([], [], color=colour, lw=width, label=label) for label, colour, width in pairs]
+    top.legend(handles=lines, loc="outside upper center", ncols=len(lines), fontsize=8, frameon=False)
     left, right = bottom.subplots(1, 2)
     for spring in range(constants.contacts):
         series = trajectory.series[f"mode[spring_{spring + 1}]"]
         on = np.where(series.values > 0.5, spring + 1.0, np.nan)
         left.plot(series.t, on, color=COLOURS[0], lw=2.5, solid_capstyle="butt")
-    left.set_ylabel("springs in stance")
+    left.set_ylabel("springs in stance, by number")
     left.set_ylim(0.0, constants.contacts + 1.0)
     t = np.linspace(trajectory.t0, trajectory.t[-1], 600)
     right.plot(t, np.rad2deg(trajectory(t)[:, 2]), color=COLOURS[1], lw=1.4)
@@ -132,8 +138,11 @@ def plate_errors(beds: Sequence[Bed], limit: float, path: Path) -> None:
             axes.semilogy(across, values, ls="", marker=MARKERS[i], ms=2.5, alpha=0.6, color=COLOURS[i])
         axes.plot([], [], ls="", marker=MARKERS[i], ms=4, color=COLOURS[i], label=label)
     axes.axhline(limit, color=GREY, lw=0.9, ls="--", label="limit of RK-Newton")
+    axes.set_xlim(-0.5, len(beds) - 0.5)
     axes.set_xticks(places, [str(bed.contacts) for bed in beds])
-    axes.set_xlabel("number of springs")
+    axes.set_xlabel(
+        "number of springs\n(every start a point; shifted sideways at random, so that they can be told apart)"
+    )
     axes.set_ylabel("largest error at the end [m, rad, m/s, rad/s]")
     tidy(axes)
     made.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)

@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.proj3d import proj_transform
 from PIL import Image
 
 import nosnoc_py as ns
 from models import bouncing_bodies
 from nosnoc_py.errors import OptionError
-from nosnoc_py.plotting.bodies import animate_body, floor_of, impact_places, show_body
+from nosnoc_py.plotting.bodies import animate_body, draw_body, impact_places, show_body
+from nosnoc_py.plotting.floors import clipped, floor_of, floors_of, shadows_of
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
+from nosnoc_py.plotting.scenes import SEEN, View, scene, view_of
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Shape, Sphere, Union
 
@@ -114,6 +119,113 @@ def test_a_floor_lies_below_the_motion() -> None:
     assert np.abs(wall[..., 1]).max() < 1e-12
 
 
+def valley(angle: float = 0.5, shift: float = 0.0) -> tuple[Plane, Plane]:
+    """Two slopes that meet in a line along the second axis, through (shift, ., shift)."""
+    made = []
+    for name, sign in (("left", 1.0), ("right", -1.0)):
+        normal = np.array([sign * np.sin(angle), 0.0, np.cos(angle)])
+        made.append(Plane(name, normal=tuple(normal), offset=float(normal @ [shift, 0.0, shift])))
+    return made[0], made[1]
+
+
+def test_planes_of_a_valley_end_where_they_meet() -> None:
+    planes = valley(shift=0.7)
+    places = np.random.default_rng(2).normal((0.7, 0.0, 6.0), 2.0, size=(30, 3))
+    for plane, other, polygons in zip(planes, planes[::-1], floors_of(planes, places, 1.0), strict=True):
+        corners = np.vstack(polygons)
+        assert np.abs(corners @ plane.normal - plane.offset).max() < 1e-12
+        gaps = corners @ other.normal - other.offset
+        assert gaps.min() > -1e-12
+        bottom = corners[gaps < 1e-12]
+        assert np.ptp(bottom[:, 1]) > np.ptp(places[:, 1])  # the line where they meet is there, below all places
+        assert np.abs(bottom[:, [0, 2]] - 0.7).max() < 1e-12
+        alone = floor_of(plane, places, 1.0).reshape(-1, 3)  # what only lies below the places ends before, or beyond
+        assert abs((alone @ other.normal - other.offset).min()) > 0.1
+
+
+def test_planes_that_meet_far_away_or_nowhere_are_drawn_below_the_motion() -> None:
+    floor, roof = Plane("floor"), Plane("roof", normal=(1e-4, 0.0, -1.0), offset=-50.0)
+    places = np.random.default_rng(3).normal((0.0, 0.0, 5.0), size=(10, 3))
+    for polygons in floors_of((floor, roof), places, 1.0):
+        assert np.abs(np.vstack(polygons)[:, :2]).max() < 10.0
+    slope = Plane("slope", normal=(0.1, 0.0, 1.0), offset=-100.0)
+    assert all(np.abs(np.vstack(polygons)[:, :2]).max() < 30.0 for polygons in floors_of((floor,), places, 1.0))
+    assert not floors_of((floor, slope), places, 1.0)[1]  # all of it lies under the floor here
+
+
+def test_clipping_of_a_square() -> None:
+    square = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    corner = clipped(square, [Plane("diagonal", normal=(1.0, 1.0, 0.0), offset=1.5 / np.sqrt(2.0))])
+    assert sorted(map(tuple, corner.round(12).tolist())) == [(0.5, 1.0, 0.0), (1.0, 0.5, 0.0), (1.0, 1.0, 0.0)]
+    assert np.array_equal(clipped(square, [Plane("left", normal=(1.0, 0.0, 0.0), offset=-1.0)]), square)
+    assert not len(clipped(square, [Plane("right", normal=(1.0, 0.0, 0.0), offset=2.0)]))
+
+
+def test_the_view_shows_the_free_side_of_all_planes() -> None:
+    usual = View()
+    assert view_of([Plane("floor")]) == view_of([]) == usual
+    planes = valley()
+    assert min(usual.eye @ plane.normal for plane in planes) < SEEN  # one of them would be seen edge-on
+    assert min(view_of(planes).eye @ plane.normal for plane in planes) > SEEN
+    walls = [Plane("left", normal=(1.0, 0.0, 0.0), offset=-5.0), Plane("right", normal=(-1.0, 0.0, 0.0), offset=-5.0)]
+    cosines = np.array([view_of([Plane("floor"), *walls]).eye @ plane.normal for plane in [Plane("floor"), *walls]])
+    assert (np.abs(cosines) > SEEN).all()  # of two that face each other one is seen from behind, none edge-on
+    assert (cosines > SEEN).sum() == 2
+
+
+def fall_apart(duration: float = 3.0) -> tuple[RigidBody, ns.Trajectory]:
+    """A body without planes."""
+    body = RigidBody(shape=Ellipsoid((2.0, 3.0, 4.0)), planes=[], inertia=(5.0, 4.0, 2.6))
+    x0 = body.state((0.0, 0.0, 10.0), (2.0, 2.0, 10.0), (4.0, -4.0, 4.0))
+    return body, ns.simulate(body, x0=x0, duration=duration, method=ns.LieGroupVariational())
+
+
+def slide(duration: float = 1.0) -> tuple[RigidBody, ns.Trajectory]:
+    """A box over a valley."""
+    body = RigidBody.uniform(shape=Box((1.0, 2.0, 3.0)), planes=valley(), mass=1.0)
+    x0 = body.state((1.0, 0.0, 6.0), (1.0, 1.0, 0.0), (0.3, 0.2, 0.1))
+    return body, ns.simulate(body, x0=x0, duration=duration, method=ns.LieGroupVariational())
+
+
+@pytest.mark.parametrize("motion", [simulate, fall_apart, slide])
+@pytest.mark.parametrize("size", [(4.8, 3.6), (3.0, 6.0)])
+def test_everything_is_in_the_picture_and_the_bar_is_as_long_as_it_says(motion: Any, size: tuple[float, float]) -> None:
+    body, trajectory = motion()
+    figure = Figure(figsize=size)
+    FigureCanvasAgg(figure)
+    axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory])
+    for x in trajectory(np.linspace(trajectory.t0, trajectory.t[-1], 5)):
+        draw_body(axes, body, meshes_of(body.shape, 6), x)
+    figure.canvas.draw()
+    across, up = figure.bbox.size
+    drawn = np.vstack([path.vertices for surface in axes.collections for path in surface.get_paths()])
+    dots = axes.transData.transform(drawn[~np.isnan(drawn).any(axis=1)])  # paths are closed with a NaN
+    assert dots.min() >= 0.0
+    assert (dots <= [across, up]).all()
+    assert max(np.ptp(dots, axis=0) / [across, up]) > 0.75  # less than .92, because there is room to turn
+    (line,), (text,) = figure.artists, figure.texts
+    metres = float(text.get_text().removesuffix(" m"))
+    x, y, _ = proj_transform(*np.stack([np.zeros(3), view_of(body.planes).sides[0]], axis=1), axes.get_proj())
+    ends = axes.transData.transform(np.column_stack([x, y]))
+    assert np.ptp(line.get_xdata()) * across / metres == pytest.approx(ends[1, 0] - ends[0, 0], rel=1e-9)
+    assert 0.05 < np.ptp(line.get_xdata()) < 0.2
+
+
+def test_shadows_lie_on_the_planes_that_carry() -> None:
+    body, trajectory = slide()
+    (mesh,), x = meshes_of(body.shape), trajectory.x[0]
+    polygons = [mesh.points[list(face)] + x[:3] for face in mesh.faces]
+    corners = np.vstack(shadows_of(body.planes, body.gravity, polygons))
+    gaps = np.stack([corners @ plane.normal - plane.offset for plane in body.planes])
+    assert gaps.min() > -1e-12
+    assert np.abs(gaps.min(axis=0)).max() < 1e-12  # every corner lies on one of them
+    low, high = np.vstack(polygons).min(axis=0), np.vstack(polygons).max(axis=0)
+    assert corners[:, :2].min(axis=0) == pytest.approx(low[:2])
+    assert corners[:, :2].max(axis=0) == pytest.approx(high[:2])
+    assert not shadows_of([Plane("wall", normal=(1.0, 0.0, 0.0))], body.gravity, polygons)
+    assert not shadows_of(body.planes, np.zeros(3), polygons)
+
+
 @pytest.mark.parametrize("case", ["III", "IV"])
 def test_a_film_has_its_frames_and_moves(case: str, tmp_path: Path) -> None:
     body, trajectory = simulate(case)
@@ -141,6 +253,25 @@ def test_bad_films_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(OptionError, match=r"method=ns\.LieGroupVariational"):
         animate_body(body, other, tmp_path / "film.gif")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("port", "x", "whole number from 1 to 65535, given 'x'"),
+        ("port", 0, "whole number"),
+        ("port", True, "whole number"),
+        ("frames_per_second", 0, "frames_per_second: expected a positive number"),
+        ("frames_per_second", "30", "expected a positive number"),
+        ("resolution", 1, "whole number from 3"),
+    ],
+)
+def test_bad_arguments_are_refused_before_a_page_is_served(
+    option: str, value: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "viser", None)  # the arguments come first: it does not matter
+    with pytest.raises(OptionError, match=says):
+        show_body(*simulate(duration=0.1), **{option: value})
 
 
 def test_without_viser_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

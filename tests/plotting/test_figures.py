@@ -101,6 +101,15 @@ def test_states_of_one_unit_share_a_panel() -> None:
     assert [a.get_ylabel() for a in plot(Trajectory(**common)).axes] == ["state", "velocity"]
 
 
+def test_momenta_are_told_by_their_units_and_other_states_by_what_their_names_share() -> None:
+    names = ("R_00", "R_01", "gamma_0", "gamma_1", "Pi_0", "Pi_1", "a_0", "b_0")
+    units = dict(zip(names, ["1", "1", "kg m/s", "kg m/s", "kg m^2/s", "kg m^2/s", "K", "K"], strict=True))
+    common = {"u_grid": [0, 1], "u": np.zeros((1, 0)), "control_names": ()}
+    trajectory = Trajectory(t=[0.0, 1.0], x=np.ones((2, 8)), state_names=names, units=units, **common)
+    labels = [a.get_ylabel() for a in plot(trajectory).axes]
+    assert labels == ["R [1]", "momentum [kg m/s]", "angular momentum\n[kg m^2/s]", "state [K]"]
+
+
 def test_names_choose_and_group(ball: Trajectory) -> None:
     axes = plot(ball, ["v", ("q", "thrust")]).axes
     assert [a.get_ylabel() for a in axes] == ["v [m/s]", "position"]

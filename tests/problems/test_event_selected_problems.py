@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nosnoc_py as ns
 from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
 from problems import event_selected_hopper, event_selected_mujoco, event_selected_order, mujoco_models
@@ -128,6 +130,24 @@ def test_plates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert results["flat_errors"].keys() == {"2", "10", "100"}
     assert results["beds"][0]["event_times_max"] < 1e-9
     check_figures(results, "plate_on_springs.png", "plate_on_springs_errors.png")
+
+
+def test_a_bed_with_wrong_events_is_no_success() -> None:
+    fine = plate_problem.Bed(
+        contacts=2,
+        errors=np.full(3, 1e-10),
+        euler_errors=np.full(3, np.nan),
+        time_errors=np.full(3, 1e-10),
+        events=np.ones(3),
+        slowest=1.0,
+        statuses=(ns.Status.SOLVED,) * 3,
+        failures=3,
+    )
+    assert fine.success
+    for wrong in (np.inf, np.nan, 1e-6):
+        assert not replace(fine, time_errors=np.array([0.0, wrong, 0.0])).success
+        assert not replace(fine, errors=np.array([0.0, wrong, 0.0])).success
+    assert not replace(fine, statuses=(ns.Status.SOLVED, ns.Status.ZENO)).success
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
+from problems.runner import Program, _parser
 from problems.settings import Settings, defaults_of, literal, parse
 
 SETTINGS = Settings(
@@ -55,7 +57,7 @@ def test_every_kind_of_setting_can_be_changed() -> None:
         ("scheme=radau_iia", "unknown key 'scheme'"),
         ("horizon=long", "horizon: expected a value such as 4.0, given 'long'"),
         ("count=1.5", "count: expected a value such as 3"),
-        ("fast=1", "fast: expected a value such as False"),
+        ("fast=1", "fast: expected true or false, given 1"),
         ("steps=a,b", "steps: expected a value such as"),
         ("rk_stages=0", "rk_stages"),
         ("kappa=2", "kappa"),
@@ -67,6 +69,25 @@ def test_what_does_not_fit_is_refused(change: str, says: str) -> None:
     with pytest.raises(OptionError) as caught:
         SETTINGS.changed(parse([change]))
     assert says in str(caught.value)
+
+
+def test_every_key_has_a_default() -> None:
+    defaults = SETTINGS.defaults
+    assert tuple(defaults) == SETTINGS.keys
+    expected = {"drag": "printed", "fast": False, "rk_stages": ns.FESDJ().rk_stages, "kappa": ns.Homotopy().kappa}
+    assert {key: defaults[key] for key in expected} == expected
+    chosen = Settings(method=ns.FESD(), methods={"fesdj": ns.FESDJ(), "fesd": ns.FESD()})
+    assert chosen.defaults["method"] == "fesd"
+    assert chosen.changed({"method": "fesdj"}).defaults["method"] == "fesdj"
+
+
+def test_the_help_tells_the_defaults() -> None:
+    settings = replace(SETTINGS, arguments={**SETTINGS.arguments, "many": tuple(range(20)), "share": "50 %"})
+    program = Program(name="some", about="", settings=settings, quick={}, run=lambda *_: None)  # type: ignore[arg-type, return-value]
+    text = " ".join(_parser(program).format_help().split())
+    for part in ("drag=printed", "steps=100,200", "fast=false", "rk_stages=2", "50 %", "6,7,..."):
+        assert part in text
+    assert "ipopt=" not in text
 
 
 def test_defaults_of_a_builder() -> None:
