@@ -30,6 +30,7 @@ class Status(Enum):
     NO_DESCENT = "no further descent"
     NOT_AN_OPTIMUM = "not an optimum"
     NOT_EVENT_SELECTED = "not event-selected"
+    INACCURATE = "steps too long"
 
     @property
     def success(self) -> bool:
@@ -114,6 +115,10 @@ _REMEDIES = {
         "A guard is not crossed with speed from both sides (the message says which and where), so the system is not "
         "event-selected there: turn the sign of a guard round that falls where it is crossed, or use ns.EventDriven or "
         "ns.FESD with an ns.PSS, which can slide."
+    ),
+    Status.INACCURATE: (
+        "The estimated error of a step is above the tolerance (the message says where, how large it is, and proposes a "
+        "length): use shorter steps; the trajectory is kept, but is not to be believed from there on."
     ),
 }
 

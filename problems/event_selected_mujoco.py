@@ -29,7 +29,7 @@ from models.plate_on_springs import Constants
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.event_selected.functions import fields_of
-from nosnoc_py.simulation.event_selected.run import _Walk, initial_mode
+from nosnoc_py.simulation.event_selected.run import Walk, initial_mode
 from problems import mujoco_models
 from problems.event_selected_common import results_of
 from problems.plate_references import Geometry, linear, normal, reference, vertical
@@ -119,7 +119,7 @@ def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelec
     fields, p = fields_of(system, True), np.asarray(system.p_default)
 
     def call(x0: Array) -> Array:
-        walk = _Walk(system, fields, method, p, method.step, None, np.inf)
+        walk = Walk(system, fields, method, p, method.step, None, np.inf)
         walk.go(x0, initial_mode(system, fields, method, x0, p), duration)
         return np.asarray(walk.end.x)
 

@@ -56,7 +56,8 @@ class Event:
         _require(self.kind, EVENT_KINDS, "kind of event")
         for name in ("time", "impulse", "v_before", "v_after", "energy_gain"):
             value = getattr(self, name)
-            assign(self, **{name: None if value is None else float(value)})
+            if value is not None and type(value) is not float:
+                assign(self, **{name: float(value)})
 
     def to_dict(self) -> dict[str, float | str | None]:
         """Return the fields by name."""

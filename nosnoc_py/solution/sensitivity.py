@@ -14,7 +14,7 @@ from nosnoc_py.solution.arrays import Array, assign, read_only
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sensitivity:
-    """Derivatives of the state at the end and of the times of events.
+    """Derivatives of the state at the end, or all along the motion, and of the times of events.
 
     Where contacts are closed at the start, x0 has to stay on their constraints: perturbations are put back onto them,
     by impulses of these contacts, before anything moves. So `x0 @ d` is the derivative in every direction d that keeps
@@ -31,6 +31,10 @@ class Sensitivity:
         By `EventDriven` and `EventSelected` only.
     u : (N, n_x, n_u), optional
         d x(T) / d u of every control stage of the trajectory. By finite elements only.
+    orbital : (nodes, n_x, n_x), optional
+        d x(t) / d x0 at the nodes of the trajectory: the orbital derivative along it, at the node of a crossing the one
+        behind the crossing. The last one is `x0`; from the first time in `flags` on they are NaN. By `EventSelected`
+        only.
     flags : tuple of str
         Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
         events from the first such time on.
@@ -49,6 +53,7 @@ class Sensitivity:
     event_times_x0: Array | None = None
     event_times_p: Array | None = None
     u: Array | None = None
+    orbital: Array | None = None
     flags: tuple[str, ...] = ()
     directions: Callable[[Array], Array] | None = field(default=None, repr=False)
 
@@ -65,6 +70,9 @@ class Sensitivity:
             assign(self, event_times_x0=times, event_times_p=times_p)
         if self.u is not None:
             assign(self, u=read_only(self.u, "u of a sensitivity (N, n_x, n_u)", "N", len(x0), "n_u"))
+        if self.orbital is not None:
+            shape = "nodes", len(x0), len(x0)
+            assign(self, orbital=read_only(self.orbital, "orbital (nodes, n_x, n_x)", *shape))
 
     @property
     def smooth(self) -> bool:
@@ -98,4 +106,5 @@ class Sensitivity:
         shapes = f"{len(self.x0)} states by {len(self.x0)} + {self.p.shape[1]} data"
         shapes += "" if self.u is None else f" and {len(self.u)} controls"
         shapes += "" if self.event_times_x0 is None else f", {len(self.event_times_x0)} events"
+        shapes += "" if self.orbital is None else f", along {len(self.orbital)} nodes"
         return f"Sensitivity: {shapes}" + (f"; not smooth: {'; '.join(self.flags)}" if self.flags else "")

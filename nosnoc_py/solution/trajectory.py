@@ -127,6 +127,10 @@ class Trajectory:
                 "sensitivity: numbers of events, states, parameters, control stages and controls are "
                 f"{', '.join(map(str, given))}, expected {', '.join(map(str, expected))}."
             )
+        if found.orbital is not None and len(found.orbital) != len(self.t):
+            raise TranscriptionError(
+                f"sensitivity: orbital has {len(found.orbital)} nodes, expected those of the trajectory, {len(self.t)}."
+            )
 
     def __getitem__(self, name: str) -> Any:
         """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""

@@ -7,9 +7,9 @@ import casadi as ca
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.linalg import expm
 
 import nosnoc_py as ns
+from models import affine_guards
 from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.simulation.event_selected.functions import fields_of
@@ -22,77 +22,14 @@ from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 
 # --- the affine order test of ESS, Table 1 -------------------------------------------------------------------------
 
-START, END = np.array([-0.4, -0.15, 0.3]), 0.5
-# Rows of x' and y' over (x, y, z, 1) by the bits of x and y; those of z' by the bit of z
-PLANE = {
-    (0, 0): [[0, -1, 0, 1], [1, 0, 0, 1]],
-    (1, 0): [[0, -2, 0, 1], [0.5, 0, 0, 2]],
-    (0, 1): [[0, 1, 0, 1], [-1, 0, 0, 1]],
-    (1, 1): [[10, 0, 0, 1], [0, 1, 0, 1]],
-}
-HEIGHT = {0: [0, 0, -1, -1], 1: [0, 0, 3, -1]}
-RADIUS = math.hypot(1.15, 0.6)
-T_Y = math.acos(1 / RADIUS) - math.atan2(0.6, 1.15)
-T_Z = math.log(1.3)
-
-
-def order_system() -> EventSelectedSystem:
-    x, mode = ca.SX.sym("x", 3), ca.SX.sym("mode", 3)
-    one = ca.vertcat(x, 1)
-    flow = ca.SX.zeros(2)
-    for (i, j), rows in PLANE.items():
-        weight = (mode[0] if i else 1 - mode[0]) * (mode[1] if j else 1 - mode[1])
-        flow += weight * (ca.DM(rows) @ one)
-    z = (1 - mode[2]) * (ca.DM(HEIGHT[0]).T @ one) + mode[2] * (ca.DM(HEIGHT[1]).T @ one)
-    guards = [Guard("x", x[0]), Guard("y", x[1]), Guard("z", -x[2])]
-    return EventSelectedSystem(x=x, mode=mode, flow=ca.vertcat(flow, z), guards=guards, names=dict(x=["x", "y", "z"]))
-
-
-def order_functions() -> EventSelectedSystem:
-    """The same in NumPy, in numba's part of it."""
-
-    def flow(x, mode):
-        a, b, c = mode[0], mode[1], mode[2]
-        out = np.empty(3)
-        out[0] = (1 - b) * (1 - x[1] - a * x[1]) + b * ((1 - a) * (1 + x[1]) + a * (1 + 10 * x[0]))
-        out[1] = (1 - b) * ((1 - a) * (1 + x[0]) + a * (0.5 * x[0] + 2)) + b * ((1 - a) * (1 - x[0]) + a * (1 + x[1]))
-        out[2] = c * (3 * x[2] - 1) + (1 - c) * (-x[2] - 1)
-        return out
-
-    return EventSelectedSystem(
-        x=3,
-        flow=flow,
-        functions=lambda x: np.array([x[0], x[1], -x[2]]),
-        jacobian=lambda x: np.diag(np.array([1.0, 1.0, -1.0])),
-        guards=["x", "y", "z"],
-    )
-
-
-def affine(mode) -> np.ndarray:
-    return np.array([*PLANE[mode[0], mode[1]], HEIGHT[mode[2]], [0, 0, 0, 0]], dtype=float)
-
-
-def exact_times() -> dict[str, float]:
-    before = expm(affine((0, 1, 0)) * 0.0) @ expm(affine((0, 0, 0)) * T_Y) @ np.append(START, 1)
-    low, high = 0.0, 0.3  # x rises between
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        x = (expm(affine((0, 1, 0)) * middle) @ before)[0]
-        low, high = (middle, high) if x < 0 else (low, middle)
-    return {"y": T_Y, "z": T_Z, "x": T_Y + low}
-
-
-TIMES = exact_times()
+START, END = np.array(affine_guards.START), affine_guards.DURATION
+TIMES = affine_guards.crossing_times()  # and `exact`: held against matrix exponentials in tests/models
+T_Y = TIMES["y"]
+order_system, order_functions = affine_guards.build, affine_guards.build_numeric
 
 
 def exact(t: float) -> np.ndarray:
-    """The solution by matrix exponentials."""
-    state, mode, now = np.append(START, 1.0), [0, 0, 0], 0.0
-    for name, index in (("y", 1), ("z", 2), ("x", 0)):
-        then = min(t, TIMES[name])
-        state, now = expm(affine(tuple(mode)) * (then - now)) @ state, then
-        mode[index] = int(t >= TIMES[name])
-    return (expm(affine(tuple(mode)) * (t - now)) @ state)[:3]
+    return affine_guards.exact(t)[0]
 
 
 def order_run(system=None, **options) -> ns.Trajectory:

@@ -11,7 +11,6 @@ from scipy.linalg import expm
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, TranscriptionError
-from nosnoc_py.simulation.event_selected.corner import Corner, LiveGuard
 from nosnoc_py.simulation.event_selected.functions import fields_of
 from nosnoc_py.simulation.event_selected.record import Record
 from nosnoc_py.simulation.event_selected.transports import transports, variations_of
@@ -154,6 +153,23 @@ def test_affine_order_test_against_finite_differences():
         return np.array([event.time for event in simulated(system, x0, ORDER_END).events])
 
     assert np.abs(found.event_times_x0 - differences(times, ORDER_START)).max() < 1e-8
+
+
+def test_the_orbital_derivative_is_known_at_every_node():
+    """Behind the crossings at their nodes: there it jumps by the saltation matrix."""
+    fields, crossings = order_fields(), order_crossings()
+    motion = simulated(affine_system(*fields), ORDER_START, ORDER_END, sensitivities=True, step=1e-3)
+    orbital = motion.sensitivity.orbital
+    assert orbital.shape == (len(motion.t), 3, 3)
+    expected = []
+    for t in motion.t:
+        passed = [(time, guard) for time, guard in crossings if time <= t + 1e-9]
+        expected.append(exact_product(fields, ORDER_START, t, passed)[1])
+    assert np.abs(orbital - expected).max() < 1e-10
+    assert np.array_equal(orbital[-1], motion.sensitivity.x0)
+    at = int(np.flatnonzero(np.abs(motion.t - crossings[0][0]) < 1e-9)[0])
+    before = exact_product(fields, ORDER_START, crossings[0][0], [])[1]
+    assert np.abs(orbital[at] - before).max() > 0.1
 
 
 def test_projection_of_euler_has_a_derivative_of_its_order():
@@ -344,6 +360,61 @@ def test_guards_that_are_nearly_crossed_at_once(distance, smooth):
         assert found.x0 == pytest.approx(product_of_saltations(TWO, (0, 1)), abs=1e-10)
 
 
+def test_crossings_within_rounding_of_a_step():
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode", 2)
+    flow = ca.vertcat(1 + 2 * mode[1], 1 + mode[0] + mode[0] * mode[1])
+    guards = [ns.Guard("first", x[0]), ns.Guard("second", x[1] - 5e-10)]
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=flow, guards=guards)
+    assert not derivative(system, [-0.5, -0.5], 1.0).smooth
+    assert derivative(system, [-0.5, -0.5], 1.0, step=1e-3).smooth  # a part of the step, not so many seconds
+
+
+@pytest.mark.parametrize("speed", [1e-6, 1.0, 1e4, 1e9])
+def test_motions_are_smooth_at_all_scales_of_time(speed):
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode")
+    system = ns.EventSelectedSystem(
+        x=x, mode=mode, flow=speed * ca.vertcat(1, 1 + 2 * mode), guards=[ns.Guard("g", x[0] - 0.5)]
+    )
+    found = derivative(system, [0.0, 0.0], 1.0 / speed, step=0.01 / speed)
+    assert found.smooth
+    assert np.abs(found.x0 - [[1.0, 0.0], [2.0, 1.0]]).max() < 1e-9
+
+
+def test_crossings_late_in_a_long_motion_are_apart():
+    """1 ms, after a million seconds."""
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode", 2)
+    flow = ca.vertcat(1 + 2 * mode[1], 1 + mode[0] + mode[0] * mode[1])
+    guards = [ns.Guard("first", x[0] - 1e6), ns.Guard("second", x[1] - 1e6 - 1e-3)]
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=flow, guards=guards)
+    found = derivative(system, [0.0, 0.0], 1e6 + 1.0, step=1e3)
+    assert found.smooth
+    expected = np.array([[1.0, 0.0], [0.0, 1.0]])
+    for row, before, after in (([1, 0], [1, 1], [1, 2]), ([0, 1], [1, 2], [3, 3])):
+        jump = np.eye(2) + np.outer(np.subtract(after, before), row) / np.dot(row, before)
+        expected = jump @ expected
+    assert np.abs(found.x0 - expected).max() < 1e-9
+
+
+CURVED = [{"projection": "euler"}, {"corrections": 1}, {"corrections": 0}]
+
+
+@pytest.mark.parametrize("options", CURVED)
+def test_projections_that_separate_what_is_crossed_at_once(options):
+    """The gap that the projection makes is no order of the guards."""
+    random = np.random.default_rng(11)
+    for _ in range(4):
+        fields = random_fields(random)
+        system, x0 = affine_system(*fields), start_of(fields, 0.4)
+        motion = simulated(system, x0, 0.8, sensitivities=True, **options)
+        found, exact = motion.sensitivity, derivative(system, x0, 0.8)
+        assert {"guards g0, g1 are", "guards g1, g0 are"} & {found.flags[0].split(" crossed")[0]}
+        assert motion.events[0].name != motion.events[1].name
+        for v in random.standard_normal((4, 4)):
+            assert np.abs(found.directional(v) - exact.directional(v)).max() < 1e-2
+        apart = derivative(system, x0 + 0.01 * np.eye(4)[0], 0.8, **options)
+        assert apart.smooth
+
+
 def test_three_guards_at_once_in_all_six_orders():
     random = np.random.default_rng(5)
     fields = {b: 0.5 + random.random(3) for b in product((0, 1), repeat=3)}
@@ -433,6 +504,65 @@ def test_a_start_on_a_guard_counts_on_one_side_only():
     assert found.directional([-1.0, 0.0]) == pytest.approx([-2.0, -3.0], abs=1e-12)
 
 
+def test_a_start_within_rounding_of_a_guard():
+    fields = {(0,): np.array([1.0, 0.0]), (1,): np.array([2.0, 3.0])}
+    found = derivative(affine_system(*one_guard(fields)), [-1e-11, 0.0], 0.5)
+    assert found.flags[0].startswith("guard g0 is crossed at the start, t = 1e-11: ")
+
+
+def test_an_end_within_rounding_behind_a_guard():
+    fields = {(0,): np.array([1.0, 0.0]), (1,): np.array([2.0, 3.0])}
+    motion = simulated(affine_system(*one_guard(fields)), [-0.5 + 1e-11, 0.0], 0.5, sensitivities=True)
+    assert len(motion.events) == 1
+    assert motion.sensitivity.flags[0].startswith("guard g0 is crossed at the end, t = 0.49999999999: ")
+
+
+def test_an_end_on_a_guard_that_rises_slowly():
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode")
+    flow = ca.vertcat(1, 1 + 2 * mode)
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=flow, guards=[ns.Guard("slow", 1e-3 * (x[0] - 0.5))])
+    assert derivative(system, [0.0, 0.0], 0.5).flags[0].startswith("guard slow is crossed at the end, t = 0.5")
+
+
+def test_a_start_on_a_contact_that_opens():
+    """A state that begins below the ground is pushed by spring and damper until it leaves."""
+    system, x0 = hopper(damping=5.0), np.array([1.0, 3.0])
+    motion = simulated(system, x0, 0.1, sensitivities=True)
+    found = motion.sensitivity
+    assert found.flags == (
+        "guard foot is left at the start, t = 0: the flow is piecewise linear there, ask sensitivity.directional(v)",
+    )
+    assert not motion.events
+    assert found.event_times_x0.shape == (0, 2)
+    for v in ([1.0, 0.0], [-1.0, 0.0], [-0.7, 0.4]):
+        slope = one_sided(lambda start: simulated(system, start, 0.1).final_state, x0, v, 1e-5)
+        assert found.directional(v) == pytest.approx(slope, abs=1e-6)
+    assert found.directional([1.0, 0.0]) == pytest.approx([1.0, 0.0], abs=1e-12)
+    assert found.directional([-1.0, 0.0]) == pytest.approx([-1.5, -5.0], abs=1e-12)
+
+
+def test_a_start_on_a_contact_that_opens_with_a_continuous_field():
+    """Smooth, and the events of the motion keep their derivatives: it falls down again."""
+    system, x0 = hopper(), np.array([1.0, 3.0])
+    motion = simulated(system, x0, 0.8, sensitivities=True)
+    found = motion.sensitivity
+    assert found.smooth
+    assert [event.kind for event in motion.events] == ["contact"]
+    for v in ([1.0, 0.5], [-1.0, 0.5]):
+        slope = one_sided(lambda start: simulated(system, start, 0.8).final_state, x0, v, 1e-5)
+        assert found.x0 @ v == pytest.approx(slope, abs=1e-5)
+    assert found.event_times_x0 == pytest.approx(np.array([[1.0 / 3.0, 2.0 / GRAVITY]]), abs=1e-9)
+
+
+def test_a_start_where_a_guard_with_hysteresis_falls_keeps_the_bit():
+    x, mode = ca.SX.sym("x", 2), ca.SX.sym("mode")
+    guard = ns.Guard("relay", x[0], -x[0] - 1.0)
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=ca.vertcat(-1, 1 + mode), guards=[guard])
+    found = derivative(system, [0.0, 0.0], 0.5, initial_mode=(1,))
+    assert found.smooth
+    assert found.x0 == pytest.approx(np.eye(2), abs=1e-14)
+
+
 def test_a_continuous_field_is_smooth_at_the_end():
     motion = simulated(hopper(), [2.0, 0.0], np.sqrt(2.0 / GRAVITY), sensitivities=True)
     assert len(motion.sensitivity.event_times_x0) == len(motion.events) <= 1  # rounding decides whether it is reached
@@ -445,64 +575,25 @@ def one_guard(fields):
     return {b: np.zeros((2, 2)) for b in fields}, fields, np.array([[1.0, 0.0]]), np.zeros(1)
 
 
-# The corner itself.
+# Crossings that are one within rounding, and steps.
 
 
-def corner(fields, crossings, gradients, mode=(0,), **more):
-    def flow(bits):
-        return np.array(fields[tuple(int(bit) for bit in bits)])
-
-    live = tuple(LiveGuard(*crossing) for crossing in crossings)
-    return Corner(t=0.0, crossings=live, gradients=np.array(gradients), mode=np.array(mode), flow=flow, **more)
-
-
-def test_a_guard_that_is_set_and_cleared_at_once():
-    """Bit 1 between x = 0 and y = 0, which it brings about: a direction stays there for a time, or not."""
-    made = corner({(0,): [1.0, 1.0], (1,): [1.0, 3.0]}, [(0, 0), (0, 1)], np.eye(2))
-    behind = made(np.array([0.2, -0.4]))  # x crosses .2 before, y = -.6 then, and crosses .2 later
-    assert behind.delays == pytest.approx([-0.2, 0.0], abs=1e-15)
-    assert behind.w == pytest.approx([0.2, 0.0], abs=1e-15)
-    ahead = made(np.array([0.2, 0.3]))  # y is beyond zero already when it becomes live: out at once
-    assert ahead.delays == pytest.approx([-0.2, -0.2], abs=1e-15)
-    assert ahead.w == pytest.approx([0.2, 0.3], abs=1e-15)
-    assert made.linear() is None
-
-
-def test_kinks_that_no_axis_shows():
-    """w moves by -tau_1 + 2 tau_2 - tau_3, sorted: like -(v_1 + v_2 + v_3) along all axes, but not between them."""
-    rates = {b: [1.0, 1.0, 1.0, (0.0, 1.0, -1.0, 0.0)[sum(b)]] for b in product((0, 1), repeat=3)}
-    made = corner(rates, [(0, 0), (1, 0), (2, 0)], np.eye(4)[:3], (0, 0, 0))
-    columns = np.array([made(axis).w for axis in np.eye(4)]).T
-    backwards = np.array([made(-axis).w for axis in np.eye(4)]).T
-    assert np.abs(columns + backwards).max() < 1e-15
-    v = np.array([3.0, 1.0, 0.5, 0.0])
-    assert np.abs(made(v).w - columns @ v).max() > 0.5
-    assert made.linear() is None
-
-
-def test_a_start_on_two_guards():
-    """Directions that begin beyond a guard begin with its bit, whichever field drives them there."""
-    fields = {(0, 0): [1.0, 1.0], (1, 0): [2.0, -1.0], (0, 1): [3.0, 1.0], (1, 1): [4.0, 5.0]}
-    made = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0), starts=True)
-    assert made(np.array([1.0, 2.0])).w == pytest.approx([1.0, 2.0], abs=1e-15)
-    assert made(np.array([-1.5, 2.0])).w == pytest.approx([0.0 - 2.0, 2.5 - 2.5], abs=1e-15)  # for .5 s in mode (0, 1)
-    amid = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0))
-    assert np.abs(amid(np.array([-1.5, 2.0])).w - [-2.0, 0.0]).max() > 0.1
-
-
-def test_an_end_on_two_guards():
-    """What would be crossed later than the end is not crossed, even if it never would be."""
-    fields = {(0, 0): [1.0, 1.0], (1, 0): [2.0, 1.0], (0, 1): [3.0, 1.0], (1, 1): [4.0, 5.0]}
-    made = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0), ends=True)
-    assert made(np.array([-1.0, -2.0])).w == pytest.approx([-1.0, -2.0], abs=1e-15)
-    assert made(np.array([-8.0, 2.0])).w == pytest.approx([-10.0 + 2 * 3.0, 2.0], abs=1e-14)  # y only, 2 s before
-    later = 2.0 - 3.5 / 3.0  # both: y 2 s before, x so long before
-    assert made(np.array([-1.5, 2.0])).w == pytest.approx([4.0 * later, 2.0 - later + 5.0 * later], abs=1e-14)
-    receding = corner({**fields, (0, 1): [-1.0, 1.0]}, [(0, 0), (1, 0)], np.eye(2), (0, 0), ends=True)
-    found = receding(np.array([0.0, 1.0]))
-    assert found.stuck == -1
-    assert found.w == pytest.approx([-2.0, 1.0], abs=1e-15)
-    assert made.linear() is receding.linear() is None
+def test_a_bit_that_is_set_and_cleared_within_rounding():
+    """In a simulation: each crossing has the row of its own function, and z counts the time in contact."""
+    x, mode = ca.SX.sym("x", 3), ca.SX.sym("mode", 2)
+    guards = [ns.Guard.contact("wall", x[0]), ns.Guard("turn", x[1] - 1e-10)]
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=ca.vertcat(1 - 2 * mode[1], 1, mode[0]), guards=guards)
+    x0, v = np.array([-0.5, -0.5, 0.0]), np.array([0.2, -0.4, 0.0])
+    motion = simulated(system, x0, 1.0, sensitivities=True)
+    assert [event.name for event in motion.events] == ["wall", "turn", "wall"]
+    found = motion.sensitivity
+    assert found.flags[0].startswith("guards wall, turn are crossed there and back at once at t = 0.5")
+    assert found.directional(v) == pytest.approx([1.0, -0.4, 1.2], abs=1e-9)
+    slope = one_sided(lambda start: simulated(system, start, 1.0).final_state, x0, v)
+    assert found.directional(v) == pytest.approx(slope, abs=1e-5)
+    at = int(np.flatnonzero(np.abs(motion.t - 0.5) < 1e-9)[0])
+    assert np.isfinite(found.orbital[:at]).all()  # up to the corner, and no further
+    assert np.isnan(found.orbital[at:]).all()
 
 
 def test_transports_are_derivatives_of_the_steps():
@@ -539,12 +630,14 @@ def test_transports_are_derivatives_of_the_steps():
     assert np.abs(step - tangent).max() > 1e-2
 
 
-def test_a_corner_that_turns_the_motion_back_in_one_order():
-    fields = {(0, 0): [1.0, 1.0], (1, 0): [1.0, 1.0], (0, 1): [-1.0, 1.0], (1, 1): [1.0, 1.0]}
-    made = corner(fields, [(0, 0), (1, 0)], np.eye(2), (0, 0))
-    assert made(np.array([1.0, 0.0])).w == pytest.approx([1.0, 0.0], abs=1e-15)
-    assert made(np.array([0.0, 1.0])).stuck == 0
-    assert made.linear() is None
+def test_steps_of_euler_need_no_other_stages():
+    """Where they would be, beyond the guard, the flow is not defined."""
+    x, mode = ca.SX.sym("x"), ca.SX.sym("mode")
+    flow = ca.if_else(mode > 0.5, 1.0, 0.5 + ca.sqrt(0.52 - x))
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=flow, guards=[ns.Guard("g", x - 0.5)])
+    found = derivative(system, [0.44], 0.2, step=0.05, projection="euler", eps=0.1)
+    assert np.isfinite(found.x0).all()
+    assert found.x0[0, 0] == pytest.approx(1.0 / (0.5 + np.sqrt(0.08)), abs=0.1)  # f+ / f- of a short way
 
 
 def test_a_direction_that_is_no_event_selected_motion_is_refused():
@@ -552,6 +645,35 @@ def test_a_direction_that_is_no_event_selected_motion_is_refused():
     found = derivative(affine_system(*constant_fields(fields)), [-0.5, -0.5], 1.0)
     with pytest.raises(TranscriptionError, match=r"guard 'g0' is not crossed at t = 0\.5"):
         found.directional([0.0, 1.0])
+
+
+def test_a_direction_that_turns_back_behind_a_guard_is_refused():
+    fields = {(0, 0): np.array([1.0, 1.0]), (1, 0): np.array([-1.0, 1.0]), (0, 1): np.array([1.0, 2.0])}
+    fields[1, 1], x0 = np.array([1.0, 1.0]), np.array([-0.5, -0.5])
+    system = affine_system(*constant_fields(fields))
+    found = derivative(system, x0, 1.0)
+    with pytest.raises(TranscriptionError, match=r"guard 'g0' is not crossed at t = 0\.5 with speed"):
+        found.directional([1.0, 0.0])
+    method = ns.EventSelected(step=1e-2)
+    motion = ns.simulate(system, x0=[-0.4999, -0.5], duration=1.0, method=method)
+    assert motion.status == ns.Status.NOT_EVENT_SELECTED
+    v = np.array([0.0, 1.0])
+    slope = one_sided(lambda start: simulated(system, start, 1.0).final_state, x0, v)
+    assert found.directional(v) == pytest.approx(slope, abs=1e-8)
+
+
+def test_a_relay_may_turn_the_motion_back():
+    """Its bit is cleared elsewhere; z counts the time between the relay and the other guard."""
+    x, mode = ca.SX.sym("x", 3), ca.SX.sym("mode", 2)
+    guards = [ns.Guard("relay", x[0], -x[0] - 1.0), ns.Guard("other", x[1])]
+    flow = ca.vertcat(1 - 2 * mode[0], 1, 2 * mode[0] * (1 - mode[1]))
+    system = ns.EventSelectedSystem(x=x, mode=mode, flow=flow, guards=guards)
+    x0 = np.array([-0.5, -0.5, 0.0])
+    found = derivative(system, x0, 1.0)
+    for v, expected in (([1.0, 0.0, 0.0], [-1.0, 0.0, 2.0]), ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])):
+        slope = one_sided(lambda start: simulated(system, start, 1.0).final_state, x0, v)
+        assert slope == pytest.approx(expected, abs=1e-8)
+        assert found.directional(v) == pytest.approx(expected, abs=1e-12)
 
 
 # Functions of NumPy, and what is refused.

@@ -12,7 +12,8 @@ import pytest
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution import Sensitivity, Solution, Trajectory, load
 
-FIELDS = ("x0", "p", "event_times_x0", "event_times_p")
+NODES = 4
+FIELDS = ("x0", "p", "event_times_x0", "event_times_p", "orbital")
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def sensitivity() -> Sensitivity:
         p=[[5e-324], [-np.inf]],
         event_times_x0=[[0.1 + 0.2, 1.0], [np.nan, np.nan]],
         event_times_p=[[1.0], [2.0]],
+        orbital=np.linspace(-1.0, np.nextafter(1.0, 2.0), 4 * NODES).reshape(NODES, 2, 2),
     )
 
 
@@ -34,7 +36,7 @@ def test_smooth_or_flagged(sensitivity: Sensitivity) -> None:
     flagged = replace(sensitivity, flags=list(FLAGS))
     assert not flagged.smooth
     assert flagged.flags == FLAGS
-    assert repr(sensitivity) == "Sensitivity: 2 states by 2 + 1 data, 2 events"
+    assert repr(sensitivity) == "Sensitivity: 2 states by 2 + 1 data, 2 events, along 4 nodes"
     assert repr(flagged).endswith("; not smooth: t = 2: größer ≥ nothing; t = 3: an event at the end")
 
 
@@ -57,6 +59,8 @@ def test_it_does_not_change(sensitivity: Sensitivity) -> None:
         ({"x0": np.zeros(2)}, r"x0 .*\(2,\), expected \(n_x, n_x\)"),
         ({"p": np.zeros((3, 1))}, r"p .*\(3, 1\), expected \(2, n_p\)"),
         ({"event_times_x0": np.zeros((2, 1))}, r"event_times_x0 .*\(2, 1\), expected \(n_events, 2\)"),
+        ({"orbital": np.zeros((3, 2))}, r"orbital .*\(3, 2\), expected \(nodes, 2, 2\)"),
+        ({"orbital": np.zeros((3, 2, 1))}, r"orbital .*\(3, 2, 1\), expected \(nodes, 2, 2\)"),
         ({"event_times_p": np.zeros((1, 1))}, r"event_times_p .*\(1, 1\), expected \(2, 1\)"),
     ],
 )
@@ -69,10 +73,13 @@ def test_it_belongs_to_its_trajectory(trajectory: Trajectory, sensitivity: Sensi
     assert trajectory.sensitivity is None
     assert "sensitivity" not in repr(trajectory)
     with_it = replace(trajectory, sensitivity=sensitivity)
-    assert repr(with_it).splitlines()[-1] == "└── sensitivity: 2 states by 2 + 1 data, 2 events"
+    assert repr(with_it).splitlines()[-1] == "└── sensitivity: 2 states by 2 + 1 data, 2 events, along 4 nodes"
     for change in ({"events": trajectory.events[:1]}, {"parameters": {}}):
         with pytest.raises(TranscriptionError, match=r"sensitivity: numbers of events, states, .* are 2, 2, 1, "):
             replace(with_it, **change)
+    elsewhere = replace(sensitivity, orbital=sensitivity.orbital[1:])
+    with pytest.raises(TranscriptionError, match=r"sensitivity: orbital has 3 nodes, .* trajectory, 4\."):
+        replace(trajectory, sensitivity=elsewhere)
     by_controls = replace(sensitivity, u=np.zeros((len(trajectory.u) + 1, 2, trajectory.u.shape[1])))
     with pytest.raises(TranscriptionError, match="sensitivity: numbers of events"):
         replace(trajectory, sensitivity=by_controls)
@@ -104,11 +111,24 @@ def test_files_keep_it_to_the_bit(
 
 def test_files_without_parameters_or_events(tmp_path: Path) -> None:
     empty = Sensitivity(
-        x0=np.eye(1), p=np.zeros((1, 0)), event_times_x0=np.zeros((0, 1)), event_times_p=np.zeros((0, 0))
+        x0=np.eye(1),
+        p=np.zeros((1, 0)),
+        event_times_x0=np.zeros((0, 1)),
+        event_times_p=np.zeros((0, 0)),
+        orbital=np.ones((1, 1, 1)),
     )
     bare = Trajectory(
         t=[0], x=[[1.0]], state_names=["q"], u_grid=[0], u=np.zeros((0, 0)), control_names=[], sensitivity=empty
     )
     again = load(bare.save(tmp_path / "bare.nc")).sensitivity
     assert again is not None
-    assert [getattr(again, name).shape for name in FIELDS] == [(1, 1), (1, 0), (0, 1), (0, 0)]
+    assert [getattr(again, name).shape for name in FIELDS] == [(1, 1), (1, 0), (0, 1), (0, 0), (1, 1, 1)]
+
+
+def test_files_know_what_is_not_there(trajectory: Trajectory, sensitivity: Sensitivity, tmp_path: Path) -> None:
+    """As those of other simulators, and those that were written before there was an orbital derivative."""
+    without = replace(trajectory, sensitivity=replace(sensitivity, orbital=None))
+    again = load(without.save(tmp_path / "without.nc")).sensitivity
+    assert again is not None
+    assert again.orbital is None
+    assert again.event_times_x0 is not None

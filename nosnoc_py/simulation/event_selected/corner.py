@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ Array = np.ndarray
 LINEAR = 1e-10
 # A guard whose rate is so much smaller than |D h| |f| is not approached but touched.
 ALONG = 1e-12
-PROBES = 8
+PROBES = 16
 
 
 class LiveGuard(NamedTuple):
@@ -44,7 +45,8 @@ class Deviation(NamedTuple):
     delays : (crossings,)
         Change of the times of the crossings, in the order of `Corner.crossings`.
     stuck : int
-        Index of a crossing that does not happen in the order that the direction asks for; -1 if all happen.
+        Index of a crossing that does not happen in the order that the direction asks for, or is undone because the
+        field behind it leads back; -1 if all happen.
     """
 
     w: Array
@@ -81,6 +83,8 @@ class Corner:
         Bits before.
     flow : function (m,) -> (n_w,)
         The field at the corner in any mode.
+    far : (crossings,) bool
+        Whether the function that changes the bit again is far below zero, so that the flow may turn round behind.
     starts, ends : bool
         Whether the motion starts here, so that no guard can be crossed before, or ends here, so that none can after.
     """
@@ -90,6 +94,7 @@ class Corner:
     gradients: Array
     mode: Array
     flow: Callable[[Array], Array]
+    far: Array
     starts: bool = False
     ends: bool = False
     _fields: dict[bytes, Array] = field(default_factory=dict, init=False, repr=False)
@@ -98,23 +103,45 @@ class Corner:
         """The one-sided derivative of the motion over the corner in a direction v (n_w,)."""
         w, mode = np.array(v, dtype=float), np.array(self.mode, dtype=float)
         delays, ahead = np.zeros(len(self.crossings)), np.arange(len(self.crossings))
-        total, earliest, end = 0.0, -np.inf, None
+        total, earliest, end, reach = 0.0, -np.inf, None, float(np.linalg.norm(w))
         while ahead.size:
             rate = self._field(mode)
             left = self._times(w, mode, rate, ahead)
             following = int(np.argmin(left))
             tau = max(float(left[following]), earliest)
-            if self.ends and end is None and total + tau > 0.0:
+            stuck = self._returning(w, rate, ahead, min(tau, -total) if self.ends else tau, reach)
+            if stuck < 0 and self.ends and end is None and total + tau > 0.0:
                 end = w - total * rate
-            if tau == np.inf:
-                nowhere, stuck = np.full(w.shape, np.nan), int(ahead[following])
-                never = np.full(delays.shape, np.nan)
-                return Deviation(nowhere, never, stuck) if end is None else Deviation(end, never)
+            if stuck < 0 and tau == np.inf:
+                stuck = int(ahead[following])
+            if stuck >= 0:
+                return _lost(w, delays, stuck) if end is None else Deviation(end, np.full_like(delays, np.nan))
             w, total, earliest = w + tau * rate, total + tau, 0.0
             crossed, ahead = int(ahead[following]), np.delete(ahead, following)
             delays[crossed] = total
             mode[self.crossings[crossed].guard] = 1 - self.crossings[crossed].row
-        return Deviation(w - total * self._field(mode) if end is None else end, delays)
+        if end is not None:
+            return Deviation(end, delays)
+        stuck = self._returning(w, self._field(mode), ahead, -total, reach) if self.ends else -1
+        return _lost(w, delays, stuck) if stuck >= 0 else Deviation(w - total * self._field(mode), delays)
+
+    @cached_property
+    def _pairs(self) -> Array:
+        return np.array(self.crossings)
+
+    def _returning(self, w: Array, rate: Array, ahead: Array, span: float, reach: float) -> int:
+        """A crossing made already that is undone within a span of time, or -1; rounding is relative to a reach of w."""
+        behind = np.delete(np.arange(len(self.crossings)), ahead)
+        if not (behind.size and 0.0 < span < np.inf):
+            return -1
+        guards = self._pairs[:, 0]
+        values, slopes = self.gradients @ w, self.gradients @ rate
+        norms, speed = np.linalg.norm(self.gradients, axis=1), np.linalg.norm(rate)
+        size, slack = norms * speed, ALONG * norms * (reach + span * speed)
+        back = (slopes <= ALONG * size) & (values + span * slopes <= slack) & (span * size > slack)
+        once = np.bincount(guards)[guards] == 1  # else it is undone by a crossing of its own
+        found = behind[(back & once & ~np.asarray(self.far))[behind]]
+        return int(found[0]) if found.size else -1
 
     def _field(self, mode: Array) -> Array:
         key = mode.tobytes()
@@ -127,7 +154,7 @@ class Corner:
         gradients = self.gradients[ahead]
         values, slopes = gradients @ w, gradients @ rate
         size = np.linalg.norm(gradients, axis=1) * np.linalg.norm(rate)
-        guards, rows = np.array(self.crossings)[ahead].T
+        guards, rows = self._pairs[ahead].T
         live = mode[guards] == rows
         rises = live & (slopes > ALONG * size)
         times = np.full(len(ahead), np.inf)
@@ -136,9 +163,11 @@ class Corner:
         return times
 
     def linear(self) -> Linear | None:
-        """The matrices of the map, or None if it has kinks: probed on both sides of the axes and in many orders."""
+        """The matrices of the map, or None if it has kinks: probed along axes and in many orders."""
         if len(self.crossings) == 1 and not (self.starts or self.ends):
             return self._saltation()
+        if np.bincount(self._pairs[:, 0]).max() > 2:
+            return None  # it chatters
         n_w = self.gradients.shape[1]
         columns = [self(axis) for axis in np.eye(n_w)]
         jump, delays = np.array([column.w for column in columns]).T, np.array([column.delays for column in columns]).T
@@ -160,10 +189,17 @@ class Corner:
         return Linear(np.eye(rate.size) + np.outer(rate - self._field(after), delay), delay)
 
     def _probes(self) -> Array:
-        """Directions (probes, n_w): axes backwards, seeded random ones, and such as ask for random orders."""
+        """Directions (probes, n_w): axes backwards, and seeded ones that ask for delays, and so orders, at random.
+
+        There are no others to ask: what the corner adds to a direction depends on its delays only.
+        """
         random = np.random.default_rng(0)
         n_g, n_w = self.gradients.shape
         slopes = self.gradients @ self._field(np.array(self.mode, dtype=float))
         orders = random.uniform(-1.0, 1.0, (PROBES, n_g)) * slopes @ np.linalg.pinv(self.gradients, rcond=ALONG).T
         orders = orders[np.abs(orders).max(axis=1) > 0.0]
-        return np.concatenate([-np.eye(n_w), random.standard_normal((PROBES, n_w)), orders, -orders])
+        return np.concatenate([-np.eye(n_w), orders, -orders])
+
+
+def _lost(w: Array, delays: Array, stuck: int) -> Deviation:
+    return Deviation(np.full_like(w, np.nan), np.full_like(delays, np.nan), stuck)

@@ -13,10 +13,9 @@ import numpy as np
 from nosnoc_py.compiled import available, compiled, is_compiled
 from nosnoc_py.errors import OptionError
 from nosnoc_py.functions import buffered
+from nosnoc_py.simulation.event_selected.segments import NEVER
 from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
 
-# The value of a function that is never crossed; finite, so that differences of it are zero.
-NEVER = -1e300
 ROLES = ("flow", "functions", "jacobian", "back", "back_jacobian")
 
 

@@ -16,6 +16,8 @@ import numpy as np
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.simulation.event_selected.segments import (
+    NEVER,
+    ROUNDING,
     Bracket,
     Point,
     System,
@@ -23,11 +25,13 @@ from nosnoc_py.simulation.event_selected.segments import (
     is_finite,
     live_of,
     located,
+    noise_of,
     passed,
     point_at,
     rate_of,
     rates_at,
     rates_of,
+    sleeping,
     top_of,
 )
 
@@ -35,12 +39,8 @@ Array = np.ndarray
 
 FINISHED, FULL, NOT_LIVE, TOO_MANY, NOT_FINITE = range(5)
 
-# Guards whose crossings are closer than this [s], relative to times above one second, are crossed at once.
-AT_ONCE = 1e-13
-# Values of guards below this, relative to states above one, are zero.
-NOISE = 1e-14
-# A guard that can be crossed only once may be so far below zero afterwards; less is rounding.
-FALLEN = 1e-10
+# Guards whose crossings are closer than this part of a step, and so many roundings of the time, are crossed at once.
+AT_ONCE, ROUNDINGS = 1e-11, 4.0
 # With a fixed eps a single step reaches a guard from this many steps away at most.
 AHEAD = 20.0
 SAFETY = 1.1
@@ -63,7 +63,8 @@ class State(NamedTuple):
     """A node: time, state, bits, f there, guards as in `Point`, and rates (m,) of the live ones.
 
     Rates are those at the node (`exact`), or the mean ones of the last segment. `crossed` counts the guards crossed so
-    far.
+    far. A function that was above zero already when its bit began to wait for it sleeps, until it is not above zero any
+    more: its `live` value is `NEVER`.
     """
 
     t: float
@@ -161,7 +162,7 @@ def advance(
             buffers.t[segments], buffers.h[segments], buffers.euler[segments] = state.t, point.length, straight
             buffers.x[segments] = state.x
             segments += 1
-            k = fallen(once, old, state) if lasting else -1
+            k = fallen(system, old, state) if lasting else -1
             if k >= 0:
                 write_report(buffers, k, (state.values[0, k] - old.values[0, k]) / point.length, np.nan)
                 return state, segments, crossings, NOT_LIVE
@@ -182,11 +183,16 @@ def line_to(
     guard: int,
     ahead: float,
 ) -> tuple[bool, Point, Array]:
-    """A step of Euler's to a guard: whether the guard is as fast at its end, or the step far too long; gradients."""
-    point = end_at(system, state.mode, ahead, state.x + ahead * state.slope)
+    """A step of Euler's to a guard: whether it is good, its end, and gradients there.
+
+    It is not where the guard is much faster or slower at its end (then the step is far too long), and where another
+    guard is passed.
+    """
+    point = sleeping(end_at(system, state.mode, ahead, state.x + ahead * state.slope), state.live)
     gradients = system.row_gradients(point.x, system.p)
     rate = rate_of(gradients, state.mode, point.slope, guard)
-    return abs(rate - state.rates[guard]) <= ALIKE * state.rates[guard], point, gradients
+    alike = abs(rate - state.rates[guard]) <= ALIKE * state.rates[guard]
+    return alike and passed(system, state.mode, state.live, point, 0.0, guard)[0] < 0, point, gradients
 
 
 @jitable
@@ -253,8 +259,13 @@ def wait_for(rules: Any, state: State, guard: int) -> float:
     edge = -rules.eps * (1.0 + 1e-9) if rules.eps >= 0.0 else -SAFETY * rules.step * rate
     if not (rate > rules.liveness and live >= edge):
         return np.inf
-    at_once = live >= -AT_ONCE * max(1.0, abs(state.t)) * rate
-    return 0.0 if at_once else float(-live / rate)
+    return 0.0 if live >= -at_once(rules, state.t) * rate else float(-live / rate)
+
+
+@jitable
+def at_once(rules: Any, t: float) -> float:
+    """Times [s] shorter than this are none."""
+    return AT_ONCE * rules.step + ROUNDINGS * ROUNDING * abs(t)
 
 
 @jitable
@@ -269,42 +280,57 @@ def segment(
     ahead: float,
 ) -> tuple[Point, int]:
     """The next segment, with frozen bits, and the guard that it ends on; or -1."""
-    t, x, mode, live = state.t, state.x, state.mode, state.live
-    noise = NOISE * max(1.0, np.abs(x).max()) if state.exact else np.nan
+    x, mode, live = state.x, state.mode, state.live
     step = remaining if remaining < rules.step * (1.0 + 1e-9) else rules.step
     found, band = False, 0.0
     if guard >= 0 and ahead < min(remaining, AHEAD * rules.step):
         bracket = Bracket(0.0, ahead, min(remaining, 1.5 * max(ahead, rules.step)), False)
         below, rise = live[guard], state.rates[guard]
         found, point = located(
-            system, t, x, mode, stages, scheme, guard, below, rise, 0.0, bracket, rules.corrections, noise
+            system, state.t, x, mode, stages, scheme, guard, below, rise, 0.0, bracket, rules.corrections
         )
     if not found:
         guard, band = -1, max(rules.eps, 0.0)
         point = point_at(system, x, mode, stages, scheme, step)
+    point = sleeping(point, live)
     if not found and not state.exact and point.live.max() <= -band:
         return point, -1
     if not is_finite(point, system.loops):
         return point, -1
     if state.exact:
-        top = top_before(system, scheme, state, stages, point, noise)
+        top = top_before(system, scheme, state, stages, point)
         if top < point.length:
             guard = -1
-            point = point_at(system, x, mode, stages, scheme, top)
-    level = 0.0
+            point = sleeping(point_at(system, x, mode, stages, scheme, top), live)
+    return up_to_first(system, scheme, rules, state, stages, point, guard, band)
+
+
+@jitable
+def up_to_first(
+    system: Any,
+    scheme: Any,
+    rules: Any,
+    state: State,
+    stages: Array,
+    point: Point,
+    guard: int,
+    band: float,
+) -> tuple[Point, int]:
+    """The part of a segment, which ends on a guard or on none, up to the first guard or edge of a band in it."""
+    x, mode, live, level = state.x, state.mode, state.live, 0.0
     for _ in range(2 * len(live) + 4):
         if point.live.max() <= -band:
             break
-        noise = NOISE * max(1.0, np.abs(x).max())
-        k, fraction, high = passed(live, point.live, band, noise, guard)
+        k, fraction, high = passed(system, mode, live, point, band, guard)
         if k < 0:
             break
         guard, level, many = k, high, rules.corrections if high == 0.0 else max(rules.corrections, 4)
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
         rise = state.rates[k] if state.exact else np.nan
         found, point = located(
-            system, t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many, noise
+            system, state.t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many
         )
+        point = sleeping(point, live)
     return point, -1 if guard >= 0 and level < 0.0 else guard
 
 
@@ -315,17 +341,20 @@ def top_before(
     state: State,
     given: Array,
     point: Point,
-    noise: float,
 ) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
     rates = state.rates
-    if not any_doubtful(before, after, length, rates, noise, system.loops):
+    if not any_doubtful(before, after, length, rates, system.loops):
         return length
-    falls = rates_at(system, point.x, mode, point.slope)
+    gradients = system.row_gradients(point.x, system.p)
+    falls = rates_of(gradients, mode, point.slope, system.loops)
     first, stages = length, given.copy()
     for k in range(len(before)):
-        if not (doubtful(before[k], after[k], length * rates[k], noise) and falls[k] < 0.0):
+        if not (doubtful(before[k], after[k], length * rates[k]) and falls[k] < 0.0):
+            continue
+        noise = noise_of(gradients, mode, point.x, k)
+        if before[k] >= -noise:
             continue
         fraction, height = top_of(before[k], after[k], length * rates[k], length * falls[k])
         if height > 0.0 and 0.0 < fraction * length < first:
@@ -336,31 +365,36 @@ def top_before(
 
 
 @jitable
-def doubtful(before: Any, after: Any, rise: Any, noise: float) -> Any:
+def doubtful(before: Any, after: Any, rise: Any) -> Any:
     """Whether a guard, or each of many, may have been above zero in between, by its values and its rise at the start.
 
     A parabola through what is known falls at the end with 2 (after - before) - rise; another one at most so much less.
     """
-    return (before < -noise) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
+    return (before < 0.0) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
 
 
 @jitable
-def any_doubtful(before: Array, after: Array, length: float, rates: Array, noise: float, loops: bool) -> bool:
+def any_doubtful(before: Array, after: Array, length: float, rates: Array, loops: bool) -> bool:
     """Whether one of many guards is."""
     if not loops:
-        return bool(np.any(doubtful(before, after, length * rates, noise)))
+        return bool(np.any(doubtful(before, after, length * rates)))
     found = False
     for k in range(len(before)):
-        found = found or doubtful(before[k], after[k], length * rates[k], noise)
+        found = found or doubtful(before[k], after[k], length * rates[k])
     return found
 
 
 @jitable
-def fallen(once: Array, old: State, new: State) -> int:
+def fallen(system: Any, old: State, new: State) -> int:
     """A guard that falls below zero again although its bit cannot be cleared, or -1."""
-    low = once & (new.mode > 0.5) & (new.values[0] < -FALLEN) & (new.values[0] < old.values[0])
+    low = system.once & (new.mode > 0.5) & (new.values[0] < 0.0) & (new.values[0] < old.values[0])
     found = np.flatnonzero(low)
-    return found[0] if len(found) else -1
+    if len(found):
+        gradients, unset = system.row_gradients(new.x, system.p), np.zeros(len(new.mode))
+        for k in found:
+            if new.values[0, k] < -noise_of(gradients, unset, new.x, k):
+                return int(k)
+    return -1
 
 
 @jitable
@@ -378,17 +412,21 @@ def cross(
     """Cross a guard and all others that are reached at this node: the node after it, how many, whether all are live."""
     x, mode = state.x, state.mode.copy()
     speeds = rates_of(gradients, mode, state.slope, system.loops)
-    hit = (speeds > rules.liveness) & (state.live >= -AT_ONCE * max(1.0, abs(state.t)) * speeds)
+    hit = (speeds > rules.liveness) & (state.live >= -at_once(rules, state.t) * speeds)
     hit[guard] = True
     crossed = np.flatnonzero(hit)
     for k in crossed:
         mode[k] = 1.0 - mode[k]
     slope = system.flow(x, mode, system.p).copy()
-    live = live_of(state.values, mode, system.loops)
+    live = sleeping(Point(0.0, x, slope, state.values, live_of(state.values, mode, system.loops)), state.live).live
     for i, k in enumerate(crossed):
-        beyond = rate_of(gradients, state.mode, slope, int(k))
-        # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
-        turns = not system.once[k] and live[k] < -abs(state.live[k]) - FALLEN
+        beyond, turns = rate_of(gradients, state.mode, slope, int(k)), False
+        if beyond <= rules.liveness or live[k] > abs(state.live[k]):
+            far = abs(state.live[k]) + noise_of(gradients, mode, x, int(k))
+            # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
+            turns = not system.once[k] and live[k] < -far
+            if live[k] > far:
+                live[k] = NEVER
         if not (speeds[k] > rules.liveness and (beyond > rules.liveness or turns)):
             write_report(buffers, int(k), speeds[k], beyond)
             return state, 0, False

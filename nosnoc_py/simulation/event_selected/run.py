@@ -18,9 +18,10 @@ from nosnoc_py.simulation.common import seconds_of
 from nosnoc_py.simulation.event_selected import kernel, segments
 from nosnoc_py.simulation.event_selected.functions import Fields, fields_of
 from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
+from nosnoc_py.simulation.event_selected.local_error import local_error, too_long
 from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.event_selected.record import Record, record_of
-from nosnoc_py.simulation.event_selected.segments import Scheme
+from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme
 from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -36,11 +37,13 @@ STATUS = {
     kernel.TOO_MANY: Status.ZENO,
     kernel.NOT_FINITE: Status.NUMERICAL_ERROR,
 }
+ASKED = (Status.TIME_LIMIT, Status.STOPPED, Status.INTERRUPTED)
+NAMES = 3  # told in a message at most
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventSelectedState:
-    """Where a simulation stands: what a callback sees after every segment.
+    """Where a simulation stands: what a callback sees after every segment, with the status that ends it after the last.
 
     Attributes
     ----------
@@ -86,7 +89,7 @@ def run(
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
         mode = initial_mode(system, fields, method, start, parameters)
-        walk = _Walk(system, fields, method, parameters, step, callback, deadline)
+        walk = Walk(system, fields, method, parameters, step, callback, deadline)
         walk.go(np.array(start), mode, seconds)
         return walk.trajectory(seconds, sensitivities or method.sensitivities)
 
@@ -127,6 +130,7 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
         If the bits do not fit the state, or a guard is on its surface and does not rise.
     """
     values, names = fields.guards(x, p), system.guard_names
+    noise = NOISE * np.abs(fields.gradients(x, p)) @ np.abs(x)
     if method.initial_mode is not None:
         if len(method.initial_mode) != len(names):
             raise OptionError(
@@ -135,11 +139,11 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
             )
         mode = np.array(method.initial_mode, dtype=float)
     else:
-        mode = np.where(values[0] > 0.0, 1.0, 0.0)
-        _check_surfaces(system, fields, method, x, p, mode)
-    live = np.where(mode > 0.5, values[1], values[0])
-    lost = (mode > 0.5) & ~fields.returns & (values[0] < 0.0)
-    for k in np.flatnonzero(lost | (live > 0.0)):
+        mode = np.where(values[0] > noise[0], 1.0, 0.0)
+        _check_surfaces(system, fields, method, x, p, mode, np.flatnonzero(np.abs(values[0]) <= noise[0]))
+    live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
+    lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
+    for k in np.flatnonzero(lost | (live > uncertain)):
         function = "back" if mode[k] and not lost[k] else "function"
         raise ModelError(
             f"guard {names[k]!r}: its bit is {int(mode[k])} at the start, but its {function} is "
@@ -149,10 +153,14 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
 
 
 def _check_surfaces(
-    system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array, mode: Array
+    system: EventSelectedSystem,
+    fields: Fields,
+    method: EventSelected,
+    x: Array,
+    p: Array,
+    mode: Array,
+    on_surface: Array,
 ) -> None:
-    values = fields.guards(x, p)[0]
-    on_surface = np.flatnonzero(values == 0.0)
     if not on_surface.size:
         return
     speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p))
@@ -194,7 +202,7 @@ def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
     )
 
 
-class _Walk:
+class Walk:
     """One simulation, chunk by chunk."""
 
     def __init__(
@@ -244,12 +252,12 @@ class _Walk:
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + segments, state
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
-            if code == kernel.FULL and self.callback is not None:
+            self.status = STATUS.get(code, Status.SOLVED)
+            if segments and self.callback is not None:
                 stopped = asked_to_stop(self.callback, self._state(state))
-                if stopped is not None:
+                if stopped is not None and self.status.success:
                     self.status = stopped
                     return
-        self.status = STATUS[code]
         self.message = self._message(code, state, buffers.report)
 
     def _buffers(self, seconds: float) -> Buffers:
@@ -264,6 +272,7 @@ class _Walk:
             p=self.p,
             mode=np.array(state.mode),
             crossings=int(state.crossed),
+            status=self.status,
         )
 
     def _message(self, code: int, state: State, report: Array) -> str:
@@ -271,18 +280,35 @@ class _Walk:
         if code == kernel.NOT_FINITE:
             return f"the flow or a guard is not finite in the step after t = {state.t:.9g}"
         if code == kernel.TOO_MANY:
-            return f"more than {self.method.max_events} crossings until t = {state.t:.9g}"
+            return (
+                f"more than max_events = {self.method.max_events} crossings until t = {state.t:.9g}: they pile up, or "
+                "max_events has to be larger"
+            )
         return self._not_live(state, report) if code == kernel.NOT_LIVE else ""
 
     def _not_live(self, state: State, report: Array) -> str:
         k, before, after = int(report[0]), report[1], report[2]
         name, where = self.system.guard_names[k], f"at t = {state.t:.9g}"
         if np.isnan(after):
-            return f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back"
+            return (
+                f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: turn "
+                "its sign round, or give it a `back`"
+            )
         return (
             f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
-            f"crossing, both have to be above {self.method.liveness:g}"
+            f"crossing, both have to be above liveness = {self.method.liveness:g}; turn its sign round, or use an "
+            "ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
+
+    def _judged(self, errors: Series | None) -> tuple[Status, str]:
+        """Status and message: steps that are too long come before what they lead to."""
+        status, said = self.status, [self.message]
+        wrong = "" if errors is None else too_long(errors, self.method.tolerance, self.rules.step)
+        if wrong and status not in ASKED:
+            status, said = Status.INACCURATE, [wrong, *said]
+        if self.method.initial_mode is None:
+            said.append(_set_at_the_start(self.system.guard_names, self.initial))
+        return status, "; ".join(text for text in said if text)
 
     def trajectory(self, seconds: float, sensitivities: bool) -> Trajectory:
         """What there is of it."""
@@ -298,6 +324,8 @@ class _Walk:
             from nosnoc_py.simulation.event_selected.sensitivity import sensitivity_of
 
             sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
+        errors = local_error(record, self.tableau, system.nominal["x"])
+        status, message = self._judged(errors)
         return Trajectory(
             t=record.t,
             x=record.x,
@@ -307,10 +335,10 @@ class _Walk:
             control_names=system.control_names,
             interpolant=self._interpolant(record),
             events=tuple(events),
-            series=_series(system.guard_names, record),
+            series={**_series(system.guard_names, record), **({} if errors is None else {"local_error": errors})},
             parameters=dict(zip(system.parameter_names, self.p, strict=True)),
-            status=self.status,
-            message=self.message,
+            status=status,
+            message=message,
             units=system.units,
             sensitivity=sensitivity,
         )
@@ -325,6 +353,13 @@ class _Walk:
         stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)
         c = dense_nodes(self.tableau)
         return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=stages)
+
+
+def _set_at_the_start(names: tuple[str, ...], mode: Array) -> str:
+    """Which bits are set by the state at the start: a guard with the wrong sign shows there."""
+    found = [name for name, bit in zip(names, mode, strict=True) if bit]
+    more = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
+    return f"set at the start: {', '.join(found[:NAMES])}{more}" if found else ""
 
 
 def _series(names: tuple[str, ...], record: Record) -> dict[str, Series]:

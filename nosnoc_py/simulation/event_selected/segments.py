@@ -17,11 +17,15 @@ Array = np.ndarray
 # Evaluations of one crossing at most; bisection alone needs fifty.
 MOST = 60
 ROUNDING = 2.2e-16
-# Products of value and length so much smaller than the rate: the error of a secant is below rounding.
-NEAR = 1e-17
-# The last correction of a time [s] below this, relative to times above one second, is made along the slope at the end:
-# another step of the scheme would give the same.
-TINY = 1e-13
+# The value of a function that is never crossed; finite, so that differences of it are zero.
+NEVER = -1e300
+# Values of a guard so much smaller than |D h| |x| are zero: the state is known no better.
+NOISE = 1e-14
+# Products of two corrections so much smaller than the square of the length: the error of a secant is below rounding.
+NEAR = 1e-12
+# The last correction below this part of the length is made along the slope at the end: another step of the scheme would
+# give the same.
+TINY = 1e-10
 
 
 class Scheme(NamedTuple):
@@ -92,6 +96,13 @@ def rate_of(gradients: Array, mode: Array, slope: Array, guard: int) -> float:
         return float(np.dot(gradients[0, guard], slope))
     rate = np.dot(gradients[len(gradients) - 1, guard], slope)
     return float(-rate if len(gradients) == 1 else rate)
+
+
+@jitable
+def noise_of(gradients: Array, mode: Array, x: Array, guard: int) -> float:
+    """What rounding of the state makes of the value of one guard."""
+    row = 0 if mode[guard] < 0.5 else len(gradients) - 1
+    return float(NOISE * np.dot(np.abs(gradients[row, guard]), np.abs(x)))
 
 
 @jitable
@@ -195,7 +206,6 @@ def located(
     level: float,
     bracket: Any,
     corrections: int,
-    noise: float,
 ) -> tuple[bool, Point]:
     """The step that ends where a guard rises to its level, by Newton's method, by bisection where that leaves it.
 
@@ -219,22 +229,25 @@ def located(
         if better:
             counted += 1
         before = abs(excess)
-        if excess == 0.0 or counted >= corrections or (before <= noise and not better):
-            return True, point
-        if abs(excess) <= ROUNDING * max(abs(t), length) * speed:
+        rounding = ROUNDING * max(abs(t), length)
+        if excess == 0.0 or counted >= corrections or before <= rounding * speed:
             return True, point
         secant = (excess - last) / (length - old) if length != old else 0.0
-        known = counted >= 1 and abs(excess * (length - old)) <= NEAR * secant
-        # where it is known, a secant is as good as the gradient, which costs more
-        speed = secant if known else rate_of(system.row_gradients(point.x, system.p), mode, point.slope, guard)
-        if abs(excess) <= ROUNDING * max(abs(t), length) * speed:
+        known = counted >= 1 and abs(excess * (length - old)) <= NEAR * length * length * secant
+        if known:  # a secant is as good as the gradient, which costs more
+            speed = secant
+        else:
+            gradients = system.row_gradients(point.x, system.p)
+            if not better and before <= noise_of(gradients, mode, point.x, guard):
+                return True, point
+            speed = rate_of(gradients, mode, point.slope, guard)
+        if before <= rounding * speed:
             return True, point
-        if known and abs(excess) <= TINY * max(1.0, abs(t)) * speed:
+        if known and before <= TINY * length * speed:
             shift = -excess / speed
             return True, end_at(system, mode, length + shift, point.x + shift * point.slope)
-        following = length - excess / speed if speed > 0.0 else -1.0
-        if old == 0.0 and corrections > 1 and rise > 0.0 and speed > 0.0:
-            following = length + root_of(length, below, excess, rise, speed)
+        cubic = old == 0.0 and corrections > 1
+        following = length + correction_of(length, below, excess, rise if cubic else np.nan, speed)
         old, last = length, excess
         if low < following < high:
             length = following
@@ -243,6 +256,14 @@ def located(
         else:
             return False, point
     return True, point
+
+
+@jitable
+def correction_of(length: float, below: float, excess: float, rise: float, speed: float) -> float:
+    """How far from its end a segment reaches the level: by a cubic where the rise is known, else Newton's correction."""
+    if not speed > 0.0:
+        return -np.inf
+    return root_of(length, below, excess, rise, speed) if rise > 0.0 else -excess / speed
 
 
 @jitable
@@ -265,16 +286,30 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
 
 
 @jitable
-def passed(before: Array, after: Array, band: float, noise: float, but: int) -> tuple[int, float, float]:
+def sleeping(point: Point, before: Array) -> Point:
+    """The same end, where functions sleep on that slept before: they are above zero still, and rise through it later."""
+    live = point.live
+    if len(point.values) == 2:  # else one is as far below zero as the other is above
+        live[(before <= NEVER) & (live > 0.0)] = NEVER
+    return point
+
+
+@jitable
+def passed(system: Any, mode: Array, before: Array, point: Point, band: float, but: int) -> tuple[int, float, float]:
     """The guard that first rises above its level in a segment, by straight lines, the fraction, and the level; or -1.
 
     The level is where the band begins, for a guard that is below it, else zero. One that is at zero at the start,
     because its bit changed there, falls before it rises: its fraction is 1.
     """
-    first, fraction, reached = -1, 2.0, 0.0
-    for k in np.flatnonzero(after > np.maximum(-band, before) + noise):
-        level = -band if before[k] < -band * (1.0 + 1e-9) else 0.0
-        if k == but or after[k] <= level + noise:
+    first, fraction, reached, after = -1, 2.0, 0.0, point.live
+    levels = np.where(before < -band * (1.0 + 1e-9), -band, 0.0)
+    risen = np.flatnonzero((after > np.maximum(levels, before)) & (before > NEVER))
+    if len(risen) == 0 or (len(risen) == 1 and risen[0] == but):
+        return first, fraction, reached
+    gradients = system.row_gradients(point.x, system.p)
+    for k in risen:
+        level, noise = levels[k], noise_of(gradients, mode, point.x, k)
+        if k == but or after[k] <= max(level, before[k]) + noise:
             continue
         theta = 1.0 if before[k] > level - noise else (level - before[k]) / (after[k] - before[k])
         if theta < fraction:

@@ -4,13 +4,13 @@ With w = (x, p), a crossing of a guard h by the field f- before and f+ after it,
 
     dt* = -D h dw / (D h f-),    dw+ = (I + (f+ - f-) D h / (D h f-)) dw-,
 
-and in between the exact derivatives of the steps. Where several guards are crossed at once, and at the ends of the
-motion, the map is only piecewise linear (`corner`); where it happens to be linear the motion is smooth.
+and in between the exact derivatives of the steps. Where several guards are crossed at once (`instants`), and at the
+ends of the motion, the map is only piecewise linear (`corner`); where it happens to be linear the motion is smooth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,15 +20,11 @@ from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.simulation.event_selected.corner import Corner, LiveGuard
 from nosnoc_py.simulation.event_selected.functions import Fields
+from nosnoc_py.simulation.event_selected.instants import Instants
 from nosnoc_py.simulation.event_selected.record import Crossing, Record
 from nosnoc_py.simulation.event_selected.transports import Array, Variations, transports, variations_of
 from nosnoc_py.solution import Event, Sensitivity
 from nosnoc_py.systems.event_selected import EventSelectedSystem
-
-# Crossings that are no further apart [s, relative to times above 1 s] are judged as one: their order may be rounding.
-AT_ONCE = 1e-9
-# A guard that is not crossed yet at the end will be if D h f is above this.
-RISES = 1e-8
 
 
 def sensitivity_of(
@@ -41,7 +37,8 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Derivatives of the end and of the times of events of a simulation with respect to x0 and p.
 
-    The bits at the start are held, but for guards that are crossed right there. Where guards are crossed at once and
+    The bits at the start are held, but for guards that are on their surfaces there: perturbed states begin on their own
+    side. A guard with hysteresis, which is left on another surface, keeps its bit. Where guards are crossed at once and
     the end is differentiable, their times need not be: then these rows are NaN.
 
     Parameters
@@ -70,6 +67,7 @@ def sensitivity_of(
         p=end[:, n_x:],
         event_times_x0=times[:, :n_x],
         event_times_p=times[:, n_x:],
+        orbital=walk.orbital,
         flags=tuple(walk.flags),
         directions=Directions(tuple(walk.pieces), system.guard_names, n_x) if walk.flags else None,
     )
@@ -92,7 +90,7 @@ class Directions:
         Raises
         ------
         TranscriptionError
-            If a guard is not crossed in the order that v asks for: there the system is not event-selected.
+            If a guard is not crossed with speed in the order that v asks for: there the system is not event-selected.
         """
         w = np.concatenate([v, np.zeros(_size(self.pieces[0]) - self.n_x)])
         for piece in self.pieces:
@@ -104,8 +102,8 @@ class Directions:
         if found.stuck >= 0:
             name = self.guard_names[corner.crossings[found.stuck].guard]
             raise TranscriptionError(
-                f"directional: in this direction guard {name!r} is not crossed at t = {corner.t:.12g}, because those "
-                "that come before it turn the motion back (D h f <= 0): the system is not event-selected there."
+                f"directional: in this direction guard {name!r} is not crossed at t = {corner.t:.12g} with speed on "
+                "both sides (D h f > 0): the system is not event-selected there."
             )
         return found.w
 
@@ -131,37 +129,32 @@ class _Walk:
         self.guard_names = system.guard_names
         self.variations: Variations = variations_of(system, fields)
         self.segments = transports(self.variations, record, tableau, p)
+        self.instants = Instants(fields, record, p)
         self.node, self.W = 0, np.eye(self.variations.n_w)
+        self.orbital = np.empty((len(record.t), system.n_x, system.n_x))
         self.times: list[Array] = []
         self.flags: list[str] = []
         self.pieces: list[Array | Corner] = [self.W]
 
     def run(self) -> None:
-        """Through all segments and crossings; a guard that is reached at the end counts, crossed or not."""
-        for crossings in _together(self.record, self._due()):
+        """Through all segments and crossings; a guard that is reached at an end counts, crossed or not."""
+        for crossings in self.instants.groups():
             self._along(crossings[0].node)
             self._across(crossings)
         self._along(len(self.record.t) - 1)
-
-    def _due(self) -> tuple[Crossing, ...]:
-        """Guards that are on their surfaces at the end and were not crossed: rounding decides that."""
-        node, columns = len(self.record.t) - 1, np.arange(len(self.guard_names))
-        t, x, bits = self.record.t[node], self.record.x[node], self.record.bits(node)
-        rows = bits.astype(int)
-        rates = self.fields.gradients(x, self.p)[rows, columns] @ self.fields.flow(x, bits, self.p)
-        values = self.fields.guards(x, self.p)[rows, columns]
-        due = np.flatnonzero((rates > RISES) & (np.abs(values) <= AT_ONCE * max(1.0, abs(t)) * rates))
-        after = np.where(np.isin(columns, due), 1.0 - bits, bits)
-        return (Crossing(node=node, guards=due, before=bits, after=after),) if due.size else ()
+        left = self.instants.left()
+        del self.times[: 0 if left is None else left.guards.size]  # no events
 
     def _along(self, node: int) -> None:
-        for matrix in self._until(node):
+        self._store()
+        for matrix in islice(self.segments, node - self.node):
+            self.node += 1
             self._apply(matrix)
+            self._store()
 
-    def _until(self, node: int) -> Iterator[Array]:
-        """Derivatives of the segments up to a node."""
-        passed, self.node = node - self.node, node
-        return islice(self.segments, passed)
+    def _store(self) -> None:
+        n_x = self.variations.n_x
+        self.orbital[self.node] = self.W[:n_x, :n_x]
 
     def _apply(self, matrix: Array) -> None:
         self.W, last = matrix @ self.W, self.pieces[-1]
@@ -174,11 +167,10 @@ class _Walk:
         corner = self._corner(crossings)
         found = corner.linear()
         if found is None:
-            self.flags.append(_flag(corner, self.guard_names))
+            self.flags.append(_flag(corner, self.guard_names, self.record.first))
             self.pieces.append(corner)
             self.W = np.full_like(self.W, np.nan)
             self.times.extend(self.W[:1].repeat(len(corner.crossings), axis=0))
-            list(self._until(crossings[-1].node))  # passed over: no time to speak of
         elif len(crossings) == 1:
             self.times.extend(found.delays @ self.W)
             self._apply(found.jump)
@@ -192,36 +184,29 @@ class _Walk:
         t, x, mode = record.t[crossings[0].node], record.x[crossings[0].node], crossings[0].before
         live = [LiveGuard(int(k), int(crossing.before[k])) for crossing in crossings for k in crossing.guards]
         guards, rows = np.array(live).T
-        rest, near = np.zeros(self.variations.n_w - self.variations.n_x), AT_ONCE * max(1.0, abs(t))
+        rest, near = np.zeros(self.variations.n_w - self.variations.n_x), self.instants.near(t)
+        gradients = np.array(self.variations.guards_w(x, p)[rows, guards])
+        speed = np.abs(gradients[:, : len(x)] @ np.asarray(self.fields.flow(x, mode, p)))
+        below = self.fields.guards(x, p)[1 - rows, guards] < -near * speed
         return Corner(
             t=float(t),
             crossings=tuple(live),
-            gradients=np.array(self.variations.guards_w(x, p)[rows, guards]),
+            gradients=gradients,
             mode=mode,
             flow=lambda bits: np.concatenate([self.fields.flow(x, bits, p), rest]),
+            far=below & self.fields.returns[guards],
             starts=bool(t - record.t[0] <= near),
             ends=bool(record.t[-1] - record.t[crossings[-1].node] <= near),
         )
 
 
-def _together(record: Record, due: tuple[Crossing, ...]) -> list[list[Crossing]]:
-    """The crossings in groups of those that happen at once."""
-    groups: list[list[Crossing]] = []
-    for crossing in (*record.crossings, *due):
-        t = record.t[crossing.node]
-        if groups and t - record.t[groups[-1][0].node] <= AT_ONCE * max(1.0, abs(t)):
-            groups[-1].append(crossing)
-        else:
-            groups.append([crossing])
-    return groups
-
-
-def _flag(corner: Corner, guard_names: Sequence[str]) -> str:
+def _flag(corner: Corner, guard_names: Sequence[str], first: Array) -> str:
     names = list(dict.fromkeys(guard_names[live.guard] for live in corner.crossings))
     said = f"guard {names[0]} is" if len(names) == 1 else f"guards {', '.join(names)} are"
     when = "at the start, " if corner.starts else "at the end, " if corner.ends else "at once at "
     if len(corner.crossings) > len(names) and not (corner.starts or corner.ends):
         when = "there and back at once at "
+    done = "left" if corner.starts and any(first[live.guard] != live.row for live in corner.crossings) else "crossed"
     return (
-        f"{said} crossed {when}t = {corner.t:.12g}: the flow is piecewise linear there, ask sensitivity.directional(v)"
+        f"{said} {done} {when}t = {corner.t:.12g}: the flow is piecewise linear there, ask sensitivity.directional(v)"
     )

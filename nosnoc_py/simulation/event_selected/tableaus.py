@@ -38,14 +38,21 @@ def tableau_of(scheme: str | ButcherTableau) -> ButcherTableau:
     if isinstance(scheme, ButcherTableau):
         if np.triu(scheme.a).any():
             raise OptionError(
-                f"EventSelected: scheme: {scheme!r} is implicit; give an explicit one, 'dopri5' or 'explicit_rk4'."
+                f"option 'scheme': {scheme!r} is implicit; give an explicit one, 'dopri5' or 'explicit_rk4'."
             )
         return scheme
     if scheme == "dopri5":
         return dopri5()
     if scheme not in EXPLICIT:
-        raise OptionError(f"EventSelected: {unknown_name(scheme, ('dopri5', *EXPLICIT), 'scheme')}")
+        raise OptionError(unknown_name(scheme, ("dopri5", *EXPLICIT), "scheme"))
     return explicit(EXPLICIT[scheme])
+
+
+def embedded_weights(tableau: ButcherTableau) -> Array | None:
+    """Weights (n_s,) of the scheme of fourth order within Dormand and Prince's; other schemes have none."""
+    if tableau.name != "dopri5":
+        return None
+    return np.array([5179 / 57600, 0.0, 7571 / 16695, 393 / 640, -92097 / 339200, 187 / 2100, 1 / 40])
 
 
 def dense_nodes(tableau: ButcherTableau) -> Array:

@@ -81,7 +81,7 @@ def _batch(variations: Variations, record: Record, tableau: ButcherTableau, p: A
     lengths, mode, n_w = np.asarray(record.h[part]), record.mode[part], variations.n_w
     count, n_s = len(lengths), tableau.stages
     offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
-    offsets[np.asarray(record.euler[part])] = 0.0  # its other stages were not evaluated
+    offsets[np.asarray(record.euler[part])] = 0.0  # where its other stages would be, f need not be defined
     stages = record.x[part][:, None] + lengths[:, None, None] * offsets
     jacobians = variations.flow_w(stages.reshape(-1, variations.n_x), np.repeat(mode, n_s, axis=0), p)
     jacobians = jacobians.reshape(count, n_s, n_w, n_w)
@@ -110,7 +110,6 @@ def _symbolic(system: EventSelectedSystem) -> Variations:
         for start in range(0, len(x), batch):
             count = len(x[start : start + batch])
             points[:count], modes[:count] = x[start : start + batch], mode[start : start + batch]
-            points[count:], modes[count:] = points[0], modes[0]  # points where the flow is defined
             (matrices,) = flow_w(points, modes, p)
             found[start : start + count, :n_x] = matrices.reshape(n_x, batch, n_w).transpose(1, 0, 2)[:count]
         return found

@@ -23,7 +23,6 @@ from nosnoc_py.simulation.variational.vectors import (
 # lambda, impulse in the world, torque in the body, normal velocity before and after, energy gained, energy clipped.
 Strike = tuple[float, Vector, Vector, float, float, float, float]
 
-ANGLES = 24  # in which the direction of slip is searched before it is bisected
 BISECTIONS = 60
 
 
@@ -36,13 +35,13 @@ def struck(
     Frictionless, lambda = -(1 + e) v- / (1/m + chi . J^-1 chi). Restitution is Newton's, with which friction may create
     kinetic energy; tangential impulses are then made smaller until it does not.
     """
+    if plane[5] > 0.0:
+        return _with_friction(plane, restitution, body, rotation, rho, gamma, spin)
     normal = (plane[0], plane[1], plane[2])
     chi = cross(rho, transposed_times(rotation, normal))
     before = dot(normal, gamma) / body[0] + dot(chi, times(body[3], spin))
     weight = 1.0 / body[0] + dot(chi, times(body[3], chi))
     value = -(1.0 + restitution) * before / weight
-    if plane[5] > 0.0:
-        return _with_friction(plane, restitution, body, rotation, rho, gamma, spin)
     impulse = (value * normal[0], value * normal[1], value * normal[2])
     torque = (value * chi[0], value * chi[1], value * chi[2])
     lost = -0.5 * value * (1.0 - restitution) * before
@@ -98,34 +97,104 @@ def tangents(normal: Vector) -> tuple[Vector, Vector]:
 
 @jitable
 def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> Vector:
-    """Impulse (two tangents, normal) with u_n+ = -e u_n-, u+ = u + W p, that sticks or slides against u_t+."""
+    """Impulse (two tangents, normal) with u_n+ = -e u_n-, u+ = u + W p, that sticks or slides against u_t+.
+
+    Of several directions of slip the one nearest to u_t-. Where friction couples so strongly that there is none, the
+    impulse along u_t-, or one without friction.
+    """
     stick = solved(weights, determinant(weights), (-u[0], -u[1], -(1.0 + restitution) * u[2]))
-    if stick[2] >= 0.0 and math.hypot(stick[0], stick[1]) <= friction * stick[2]:
+    if math.hypot(stick[0], stick[1]) <= friction * stick[2]:
         return stick
-    start = math.atan2(u[1], u[0])
-    width = 2.0 * math.pi / ANGLES
-    best, chosen = math.inf, start
-    for k in range(ANGLES):
-        low = start + (k - ANGLES // 2) * width
-        high = low + width
-        f_low, f_high = _turn(weights, u, restitution, friction, low), _turn(weights, u, restitution, friction, high)
-        if not f_low * f_high <= 0.0:
-            continue
-        if f_low == 0.0:
-            high = low
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            f_middle = _turn(weights, u, restitution, friction, middle)
-            if f_low * f_middle <= 0.0:
-                high = middle
-            else:
-                low, f_low = middle, f_middle
-        p = _sliding(weights, u, restitution, friction, low)
-        slip = plus(u, 1.0, times(weights, p))
-        against = math.cos(low) * slip[0] + math.sin(low) * slip[1]
-        if p[2] > 0.0 and against >= 0.0 and abs(low - start) < best:
-            best, chosen = abs(low - start), low
-    return _sliding(weights, u, restitution, friction, chosen)
+    found, angle = slip_direction(weights, u, restitution, friction)
+    p = _sliding(weights, u, restitution, friction, angle)
+    if found or p[2] > 0.0:
+        return p
+    return (0.0, 0.0, -(1.0 + restitution) * u[2] / weights[8])
+
+
+@jitable
+def slip_direction(weights: Matrix, u: Vector, restitution: float, friction: float) -> tuple[bool, float]:
+    """Angle of a slip u_t+ against which its friction acts, and whether there is one; else that of u_t-.
+
+    For p slides towards (c, s) = (cos, sin), the slip across it, times W_nn - mu (W_nx c + W_ny s), is
+    A c + B s + C c^2 + D c s + E s^2, a quartic in tan(angle / 2): all its roots are found, and none is missed.
+    """
+    start, nearest, chosen = math.atan2(u[1], u[0]), math.inf, 0.0
+    value = -(1.0 + restitution) * u[2]
+    A, B = u[1] * weights[8] + value * weights[5], -u[0] * weights[8] - value * weights[2]
+    C = -friction * (u[1] * weights[6] + value * weights[3])
+    D = friction * (u[0] * weights[6] - u[1] * weights[7] + value * (weights[0] - weights[4]))
+    E = friction * (u[0] * weights[7] + value * weights[1])
+    for side in (1.0, -1.0):  # the right half of the circle, and the left one turned by pi
+        a, b = side * A, side * B
+        tangents_of_half = roots_between(
+            np.array((a + C, 2.0 * (b + D), 4.0 * E - 2.0 * C, 2.0 * (b - D), C - a)), -1.0, 1.0
+        )
+        for half in tangents_of_half:
+            angle = 2.0 * math.atan(half) + (0.0 if side > 0.0 else math.pi)
+            p = _sliding(weights, u, restitution, friction, angle)
+            slip = plus(u, 1.0, times(weights, p))
+            away = -math.cos(angle - start)
+            if p[2] > 0.0 and math.cos(angle) * slip[0] + math.sin(angle) * slip[1] >= 0.0 and away < nearest:
+                nearest, chosen = away, angle
+    return nearest < math.inf, chosen if nearest < math.inf else start
+
+
+@jitable
+def roots_between(coefficients: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Real roots in [low, high] of a polynomial, constant term first: roots of its derivatives part them.
+
+    A double root counts where the polynomial vanishes there but for rounding.
+    """
+    n = coefficients.size
+    parts = np.array((low, high))
+    found = np.zeros(0)
+    for order in range(n - 2, -1, -1):
+        derived = coefficients.copy()
+        for k in range(order):
+            for i in range(n - 1 - k):
+                derived[i] = (i + 1) * derived[i + 1]
+        derived = derived[: n - order]
+        small = 1e-15 * np.abs(derived).sum()
+        found = np.zeros(2 * n)
+        count = 0
+        for k in range(parts.size - 1):
+            left, right = parts[k], parts[k + 1]
+            f_left, f_right = polynomial(derived, left), polynomial(derived, right)
+            if abs(f_left) <= small:
+                found[count] = left
+                count += 1
+            elif f_left * f_right < 0.0 and abs(f_right) > small:
+                found[count] = bisected(derived, left, right, f_left)
+                count += 1
+        if abs(polynomial(derived, high)) <= small:
+            found[count] = high
+            count += 1
+        found = found[:count]
+        parts = np.concatenate((np.array((low,)), found, np.array((high,))))
+    return found
+
+
+@jitable
+def polynomial(coefficients: np.ndarray, x: float) -> float:
+    """Its value, constant term first."""
+    value = 0.0
+    for k in range(coefficients.size - 1, -1, -1):
+        value = value * x + coefficients[k]
+    return value
+
+
+@jitable
+def bisected(coefficients: np.ndarray, low: float, high: float, f_low: float) -> float:
+    """The root of a polynomial between two signs."""
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        f_middle = polynomial(coefficients, middle)
+        if f_low * f_middle <= 0.0:
+            high = middle
+        else:
+            low, f_low = middle, f_middle
+    return 0.5 * (low + high)
 
 
 @jitable
@@ -135,16 +204,6 @@ def _sliding(weights: Matrix, u: Vector, restitution: float, friction: float, an
     weight = weights[8] - friction * (weights[6] * c + weights[7] * s)
     value = -(1.0 + restitution) * u[2] / weight if weight > 0.0 else 0.0
     return (-friction * value * c, -friction * value * s, value)
-
-
-@jitable
-def _turn(weights: Matrix, u: Vector, restitution: float, friction: float, angle: float) -> float:
-    """Slip across an angle after the impulse that slides towards it: zero when both agree."""
-    p = _sliding(weights, u, restitution, friction, angle)
-    if p[2] <= 0.0:
-        return math.nan
-    slip = plus(u, 1.0, times(weights, p))
-    return math.cos(angle) * slip[1] - math.sin(angle) * slip[0]
 
 
 @jitable

@@ -12,7 +12,7 @@ import numpy as np
 
 from nosnoc_py.compiled import available, compiled, version_of
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.variational import collision, flight, friction, kernel, resting, segments, vectors
+from nosnoc_py.simulation.variational import collision, contacts, flight, friction, kernel, resting, segments, vectors
 from nosnoc_py.simulation.variational.collision import gap_of
 from nosnoc_py.simulation.variational.flight import parts_of
 from nosnoc_py.simulation.variational.kernel import run_steps
@@ -66,7 +66,7 @@ class LieGroupVariationalState:
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """The compiled loop; kept on disk for the next process."""
-    sources = (vectors, flight, collision, friction, segments, resting, kernel, support_kernels)
+    sources = (vectors, flight, collision, friction, contacts, segments, resting, kernel, support_kernels)
     found: Callable[..., Any] = compiled(kernel.versioned(version_of(*sources)), cache=True)
     return found
 
