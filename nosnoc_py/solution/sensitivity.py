@@ -88,7 +88,8 @@ class Sensitivity:
         Raises
         ------
         TranscriptionError
-            If v has another shape, or the motion is not smooth and nothing is known about directions.
+            If v has another shape, if the motion is not smooth and nothing is known about directions, or if guards are
+            not crossed with speed in this one.
         """
         direction = read_only(np.asarray(v, dtype=float), "v", len(self.x0))
         if not np.isfinite(direction).all():
