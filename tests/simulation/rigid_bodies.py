@@ -7,28 +7,16 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
+from models.bouncing_bodies import ANGULAR_MOMENTUM, MOMENTUM, POSITION, build
 
 G = 9.80665
 FLOOR = ns.Plane("floor")
 ELLIPSOID = ns.Ellipsoid((2, 3, 4))
-CENTROID = np.array([-0.9937128, 0.0, 0.0])
-
-
-def tilted(degrees: float) -> ns.Plane:
-    """The floor, turned about the second axis."""
-    angle = np.deg2rad(degrees)
-    return ns.Plane("floor", normal=(np.sin(angle), 0.0, np.cos(angle)))
 
 
 def case(name: str) -> ns.RigidBody:
     """A case of Table 3 of the paper."""
-    if name in ("I", "II"):
-        return ns.RigidBody(shape=ELLIPSOID, planes=tilted(2.0 * (name == "II")), inertia=(5, 4, 2.6))
-    if name == "III":
-        parts = [((3, 4, 5), (1.5, 0, 0)), ((6, 1, 1), (-4.5, 0, 0))]
-        shape = ns.Union([ns.Ellipsoid(axes, center=np.array(center) + CENTROID) for axes, center in parts])
-        return ns.RigidBody(shape=shape, planes=FLOOR, inertia=(7.5932718, 9.9326434, 8.2731252))
-    return ns.RigidBody(shape=cube(1e-13), planes=FLOOR, inertia=(2, 2, 2))
+    return build(name)
 
 
 def cube(skin: float = 0.0) -> ns.ConvexPolyhedron:
@@ -44,7 +32,7 @@ def ball(*planes: ns.Plane, **more: Any) -> ns.RigidBody:
 
 def start(body: ns.RigidBody, shift: Any = 0.0) -> np.ndarray:
     """The initial state of Table 3; a shift of nine numbers perturbs everything but the rotation."""
-    position, momentum, spin = np.add(shift, (0, 0, 10, 2, 2, 10, 4, -4, 4)).reshape(3, 3)
+    position, momentum, spin = np.add(shift, (*POSITION, *MOMENTUM, *ANGULAR_MOMENTUM)).reshape(3, 3)
     return body.state(position, momentum, spin)
 
 

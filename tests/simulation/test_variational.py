@@ -70,7 +70,7 @@ def test_invariants_over_a_hundred_thousand_steps(name: str, allowed: float) -> 
     assert len(trajectory.impacts) > 400
     assert drift(trajectory) < allowed
     R = trajectory.x[:, 3:12].reshape(-1, 3, 3)
-    assert np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max() < 1e-11
+    assert np.abs(np.swapaxes(R, 1, 2) @ R - np.eye(3)).max() < 1e-14
     assert trajectory["gap[floor]"].min() > -1e-11
     if name != "II":
         assert (trajectory.x[:, 12:14] == 2.0).all()
@@ -108,6 +108,43 @@ def test_ball_bounces_in_closed_form(h: float) -> None:
     trajectory = simulate(body, start(body), 21.0, h=h)
     expected = 2.65414794779426 + 3.26886346963267 * np.arange(6)
     np.testing.assert_allclose([event.time for event in trajectory.impacts], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("friction", [0.0, 0.4])
+def test_masses_scale(friction: float) -> None:
+    """Three times mass, inertia and momenta: the same times, three times the impulses and energies."""
+    floor = ns.Plane("floor", restitution=0.9, friction=friction)
+    x = start(case("I"))
+    runs = []
+    for mass in (1.0, 3.0):
+        body = ns.RigidBody(shape=ELLIPSOID, planes=floor, mass=mass, inertia=mass * np.array([5, 4, 2.6]))
+        runs.append(simulate(body, np.concatenate([x[:12], mass * x[12:]]), 6.0))
+    one, other = runs
+    assert len(one.impacts) == len(other.impacts) >= 2
+    for a, b in zip(one.impacts, other.impacts, strict=True):
+        assert b.time == pytest.approx(a.time, abs=1e-9)
+        assert b.v_before == pytest.approx(a.v_before, abs=1e-8)
+        assert b.impulse == pytest.approx(3 * a.impulse, abs=1e-7)
+        assert b.energy_gain == pytest.approx(3 * a.energy_gain, abs=1e-7)
+    np.testing.assert_allclose(other["energy"][-1], 3 * one["energy"][-1], rtol=1e-8)
+
+
+def test_frame_of_the_body_does_not_matter() -> None:
+    """Shape, inertia and angular momentum turned by Q, R by its inverse: the same motion."""
+    angle = np.array([0.4, -0.9, 0.7])
+    S = np.array([[0, -angle[2], angle[1]], [angle[2], 0, -angle[0]], [-angle[1], angle[0], 0]])
+    Q = np.linalg.solve(np.eye(3) - 0.5 * S, np.eye(3) + 0.5 * S)
+    body = case("I")
+    other = ns.RigidBody(
+        shape=ns.Ellipsoid((2, 3, 4), rotation=Q), planes=FLOOR, inertia=Q @ np.diag([5, 4, 2.6]) @ Q.T
+    )
+    x0 = start(body)
+    turned = other.state(x0[:3], x0[12:15], Q @ x0[15:], rotation=Q.T)
+    one, two = simulate(body, x0, 5.5), simulate(other, turned, 5.5)
+    assert len(one.impacts) == len(two.impacts) == 3
+    for a, b in zip(one.impacts, two.impacts, strict=True):
+        assert b.time == pytest.approx(a.time, abs=1e-9)
+        assert b.impulse == pytest.approx(a.impulse, abs=1e-8)
 
 
 def test_compiled_and_interpreted_agree() -> None:
@@ -155,8 +192,46 @@ def test_record_every_keeps_impacts_and_the_end() -> None:
     full, thin = (simulate(body, start(body), 12.34, record_every=every) for every in (1, 100))
     assert full.events == thin.events
     np.testing.assert_array_equal(full.final_state, thin.final_state)
-    assert len(thin.t) == 1 + 12 + 2 * len(thin.impacts) + 1
     assert set(thin.t) <= set(full.t)
+    assert set(np.arange(1.0, 13.0).tolist()) <= set(np.round(thin.t, 12).tolist())
+    assert len(thin.t) < 0.1 * len(full.t)
+
+
+def test_record_every_counts_steps() -> None:
+    """A body that does not turn: a node after every hundred steps, at impacts and at the end."""
+    body = ball(FLOOR)
+    trajectory = simulate(body, body.state((0, 0, 10), (2, 2, 10)), 12.34, record_every=100)
+    assert len(trajectory.impacts) == 3
+    assert len(trajectory.t) == 1 + 12 + 2 * 3 + 1
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_record_every_goes_on_after_a_full_buffer(watched: bool) -> None:
+    """Impacts fill the buffers; nodes stay at multiples of ten seconds, and a callback changes nothing."""
+    walls = (
+        ns.Plane("left", (1, 0, 0), restitution=0.999),
+        ns.Plane("right", (-1, 0, 0), offset=-4.1, restitution=0.999),
+    )
+    body = ball(*walls, gravity=0.0)
+    callback = {"callback": lambda state: None} if watched else {}
+    trajectory = simulate(body, body.state((2.05, 0, 0), (30.0, 0, 0)), 100.0, record_every=1000, **callback)
+    times = np.array([event.time for event in trajectory.impacts])
+    assert len(times) > 3000
+    others = trajectory.t[~np.isin(trajectory.t, times)]
+    np.testing.assert_allclose(others, 10.0 * np.arange(11), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("every", [1, 200])
+def test_nodes_are_closer_than_half_a_turn(every: int) -> None:
+    """A ball that turns by asin(h |Pi| / j) = 0.3 rad in a step: the angle between nodes, also many steps apart."""
+    body = ball()
+    x0 = body.state((0, 0, 10), angular_momentum=(0, 0, 1.6 * np.sin(0.3) / 0.01))
+    trajectory = simulate(body, x0, 1.0, record_every=every)
+    times = np.linspace(0.0, 1.0, 301)
+    R = trajectory(times)[:, 3:12].reshape(-1, 3, 3)
+    angle = np.unwrap(np.arctan2(R[:, 1, 0], R[:, 0, 0]))
+    np.testing.assert_allclose(angle, 30.0 * times, rtol=0, atol=1e-9)
+    assert (len(trajectory.t) == 101) is (every == 1)
 
 
 def test_callback_sees_every_step_and_changes_nothing() -> None:
@@ -183,6 +258,24 @@ def test_time_limit() -> None:
     trajectory = simulate(body, start(body), 6.0, time_limit=0.0)
     assert trajectory.status is ns.Status.TIME_LIMIT
     assert trajectory.t.tolist() == [0.0]
+
+
+def test_time_limit_of_a_slow_shape() -> None:
+    """An interpreted run looks at the clock every few steps, and keeps how far it came."""
+
+    def slow(direction: np.ndarray) -> np.ndarray:
+        time.sleep(0.002)
+        return ELLIPSOID.support(direction)
+
+    body = ns.RigidBody(shape=ns.SupportFunction(slow), planes=FLOOR, inertia=(5, 4, 2.6))
+    x0, before = start(body), time.perf_counter()
+    trajectory = simulate(body, x0, 100.0, time_limit=0.2, record_every=1000)
+    assert time.perf_counter() - before < 1.0
+    assert trajectory.status is ns.Status.TIME_LIMIT
+    assert trajectory.t[-1] > 0.15
+    assert trajectory.t[-1] == pytest.approx(0.2 * round(trajectory.t[-1] / 0.2), abs=1e-12)
+    known = simulate(case("I"), x0, float(trajectory.t[-1]))
+    np.testing.assert_allclose(trajectory.final_state, known.final_state, rtol=0, atol=1e-12)
 
 
 def test_steps_and_durations() -> None:
@@ -266,3 +359,38 @@ class TestRefuses:
         with pytest.raises(ns.OptionError, match=r"may be at most 0\.008 s"):
             simulate(body, x0, 1.0)
         assert simulate(body, x0, 1.0, h=0.0079).success
+
+    def test_too_fast_for_parts_of_a_step(self) -> None:
+        """What was given already is not advised again; the limit is 4096 j / (1.01 |Pi|)."""
+        body = ball(FLOOR)
+        x0 = body.state((0, 0, 10), angular_momentum=(0, 0, 1e7))
+        with pytest.raises(ns.OptionError, match=r"at most 0\.0006489 s, given 0\.01 s.*in 4096 parts") as raised:
+            simulate(body, x0, 1.0, rotation_limit="substep")
+        assert "rotation_limit" not in str(raised.value)
+
+    def test_support_function_that_fails(self) -> None:
+        known: list[bool] = []
+
+        def support(direction: np.ndarray) -> np.ndarray:
+            if known and 0.05 < direction[0] < 0.06:
+                raise KeyError("no such direction")
+            return ELLIPSOID.support(direction)
+
+        body = ns.RigidBody(shape=ns.SupportFunction(support), planes=FLOOR, inertia=(5, 4, 2.6))
+        known.append(True)
+        with pytest.raises(ns.ModelError, match=r"SupportFunction: function: .*KeyError.*no such direction"):
+            simulate(body, body.state((0, 0, 10), angular_momentum=(0, 0.8, 0)), 1.0)
+
+    def test_support_that_is_not_a_number(self) -> None:
+        class Holed(ns.SupportFunction):
+            def support(self, direction: np.ndarray) -> np.ndarray:
+                point = super().support(direction)
+                return point * np.nan if 0.05 < direction[0] < 0.06 else point
+
+        body = ns.RigidBody(shape=Holed(ELLIPSOID.support), planes=FLOOR, inertia=(5, 4, 2.6))
+        x0 = body.state((0, 0, 10), angular_momentum=(0, 0.8, 0))
+        trajectory = simulate(body, x0, 1.0)
+        assert trajectory.status is ns.Status.NUMERICAL_ERROR
+        assert trajectory.message.startswith("look at the support function")
+        assert 0.2 < trajectory.t[-1] < 0.3
+        assert np.isfinite(trajectory.x).all()

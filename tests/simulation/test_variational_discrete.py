@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -156,12 +157,58 @@ def test_slow_impacts_of_5_1_are_counted() -> None:
     """
     body = ball(ns.Plane("wall", (1, 0, 0)))
     slow = simulate(body, body.state((2 + 0.00225, 0, 0), (-0.05, 0, 0)), 0.05, h=0.05, algorithm="5.1")
-    assert "1 slow impacts" in slow.message
+    assert "1 slow impact has" in slow.message
     assert slow.impacts[0].v_after == pytest.approx(0.05, abs=1e-12)
     fast = simulate(body, body.state((2 + 0.225, 0, 0), (-5, 0, 0)), 0.05, h=0.05, algorithm="5.1")
     assert fast.message == ""
     lost = 9.80665**2 / 8 * (0.045**2 - 0.005**2)
     assert fast.impacts[0].v_after == pytest.approx(np.sqrt(25 - 2 * lost), abs=1e-12)
+
+
+def test_discrete_energy_is_kept_through_all_impacts_of_a_step() -> None:
+    """E_d of each of the four segments of one step of 0.2 s, from the implicit equation for F in NumPy."""
+    body, x = between_plates()
+    trajectory = simulate(body, x, 0.2, h=0.2, algorithm="5.1")
+    times = [0.0, *(event.time for event in trajectory.impacts), 0.2]
+    assert len(times) == 5
+    inertia = np.asarray(body.inertia)
+    weights = 0.5 * np.trace(inertia) * np.eye(3) - inertia
+    levels = []
+    for begin, end in itertools.pairwise(times):
+        s, state, after = end - begin, trajectory(begin, "+"), trajectory(end, "-")
+        F = state[3:12].reshape(3, 3).T @ after[3:12].reshape(3, 3)
+        translational, potential, _ = body.energies(state)
+        action = np.trace((np.eye(3) - F) @ weights)
+        levels.append(translational + potential - 9.80665**2 * s * s / 8 + action / s**2)
+    np.testing.assert_allclose(levels, levels[0], rtol=0, atol=1e-9)
+    energies = [body.energies(trajectory(t, "+")).sum() for t in times[:-1]]
+    assert np.ptp(energies) > 1e-2
+
+
+def test_discrete_energy_of_the_step_outlives_an_impact_that_could_not_keep_it() -> None:
+    """At 0.02 s slowly into a wall, which misses it; at 0.025 s into another one, behind which E_d is the first one."""
+    body = ball(ns.Plane("slow", (1, 0, 0)), ns.Plane("fast", (0, 1, 0)))
+    x = body.state((2 + 0.001, 2 + 0.025, 0), (-0.05, -1.0, 0))
+    trajectory = simulate(body, x, 0.05, h=0.05, algorithm="5.1")
+    assert "1 slow impact has" in trajectory.message
+    slow, fast = trajectory.impacts
+    assert (slow.time, fast.time) == pytest.approx((0.02, 0.025), abs=1e-13)
+    assert slow.v_after == pytest.approx(0.05, abs=1e-12)
+    gained = 9.80665**2 / 8 * (0.025**2 - 0.02**2)
+    assert fast.v_after == pytest.approx(np.sqrt(1 + 2 * gained), abs=1e-12)
+
+
+def test_masses_scale_5_1() -> None:
+    """Three times mass, inertia and momenta: the same motion."""
+    body, heavy = case("I"), ns.RigidBody(shape=ELLIPSOID, planes=FLOOR, mass=3.0, inertia=(15, 12, 7.8))
+    x = start(body)
+    heavier = np.concatenate([x[:12], 3 * x[12:]])
+    one, other = (simulate(b, y, 5.4, algorithm="5.1", h=0.02) for b, y in ((body, x), (heavy, heavier)))
+    assert len(one.impacts) == len(other.impacts) == 3
+    for a, b in zip(one.impacts, other.impacts, strict=True):
+        assert b.time == pytest.approx(a.time, abs=1e-10)
+        assert b.impulse == pytest.approx(3 * a.impulse, abs=1e-9)
+        assert b.energy_gain == pytest.approx(3 * a.energy_gain, abs=1e-9)
 
 
 def test_algorithms_converge_to_each_other() -> None:

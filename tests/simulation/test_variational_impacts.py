@@ -252,6 +252,124 @@ class TestPlanes:
         assert [event.time for event in down.impacts] == pytest.approx([0.0, 6 / G], abs=1e-12)
         still = simulate(body, body.state((0, 0, 2)), 1.0)
         assert (still.status, still.t[-1]) == (ns.Status.ZENO, 0.0)
+        assert "it lies still on plane 'floor' from t = 0 s" in still.message
+        assert simulate(body, body.state((0, 0, 2)), 1.0, zeno="settle").success
+
+    @pytest.mark.parametrize("normal", [(0, 0, 1), (1, 2, 3), (-0.3, 0.5, 0.1)])
+    def test_without_gravity_it_slides(self, normal: Any) -> None:
+        """Touching, along the plane: nothing presses it on, so it moves on for ever and never hits."""
+        body = ball(ns.Plane("floor", normal), gravity=0.0)
+        n = np.asarray(body.planes[0].normal)
+        along = np.cross(n, (0.6, 0, 0.8))
+        x0 = body.state(2 * n, 5 * along, (1, 2, 3))
+        trajectory = simulate(body, x0, 100.0)
+        assert trajectory.success
+        assert not trajectory.events
+        np.testing.assert_allclose(trajectory.final_state[:3], 2 * n + 500 * along, rtol=0, atol=1e-11)
+        assert np.abs(trajectory["gap[floor]"]).max() < 1e-12
+
+    def test_beside_a_wall_it_falls(self) -> None:
+        body = ball(ns.Plane("wall", (1, 0, 0)))
+        trajectory = simulate(body, body.state((2, 0, 50), (0, 1, 0), (1, 2, 3)), 3.0)
+        assert trajectory.success
+        assert not trajectory.events
+        np.testing.assert_allclose(trajectory.final_state[:3], (2, 3, 50 - 4.5 * G), rtol=0, atol=1e-12)
+
+    def test_apex_on_the_plane(self) -> None:
+        """Gravity upwards: it touches the plane without speed at the end of a step, and rises again."""
+        body = ball(FLOOR, gravity=(0, 0, 8.0))
+        trajectory = simulate(body, body.state((0, 0, 6), (0, 0, -8)), 2.0, h=0.125)
+        assert trajectory.success
+        assert not trajectory.events
+        assert trajectory["x_2"].min() == 2.0
+        assert trajectory["x_2"][-1] == pytest.approx(6.0, abs=1e-12)
+
+    def test_penetration_that_is_allowed_at_the_start(self) -> None:
+        """0.9 nm: no impact at once, shown to a callback; once the gap was open its zero is that of the plane."""
+        body, deepest = ball(FLOOR), []
+        x0 = body.state((0, 0, 2 - 9e-10), (0, 0, 3))
+        trajectory = simulate(body, x0, 0.9, h=1e-4, callback=lambda state: deepest.append(state.infeasibility))
+        expected = (3 + np.sqrt(9 - 2 * G * 9e-10)) / G
+        assert [event.time for event in trajectory.impacts] == pytest.approx([expected], abs=1e-12)
+        still = ball(FLOOR, gravity=0.0)
+        simulate(
+            still,
+            still.state((0, 0, 2 - 9e-10), (1, 0, 0)),
+            0.1,
+            callback=lambda state: deepest.append(-state.infeasibility),
+        )
+        np.testing.assert_allclose(deepest[-10:], -9e-10, rtol=0, atol=1e-15)
+        assert max(deepest) < 1e-15
+
+    @pytest.mark.parametrize("x", [0.71, 0.42])
+    @pytest.mark.parametrize("algorithm", ["5.2", "5.1"])
+    def test_impact_at_the_end_of_a_step(self, x: float, algorithm: str) -> None:
+        """It falls into the last rounding error of a step: times stay in their order."""
+        wall = ns.Plane("wall", (-1, 0, 0), offset=-2.0)
+        body = ns.RigidBody(shape=ns.Sphere(1.0), planes=wall, inertia=(0.4,) * 3, gravity=0.0)
+        trajectory = simulate(body, body.state((x, 0, 0), (1, 0, 0)), 1.5, algorithm=algorithm)
+        assert [event.time for event in trajectory.impacts] == pytest.approx([1 - x], abs=1e-14)
+        assert (np.diff(trajectory.t) >= 0.0).all()
+        assert trajectory["x_0"][-1] == pytest.approx(2 - x - 1.5, abs=1e-13)
+
+    @pytest.mark.parametrize("parts", [20, 50, 7, 10, 100])
+    def test_fall_of_a_whole_number_of_steps(self, parts: int) -> None:
+        body, fall = ball(FLOOR), np.sqrt(2 * 8 / G)
+        trajectory = simulate(body, body.state((0, 0, 10)), 1.5 * fall, h=fall / parts)
+        assert [event.time for event in trajectory.impacts] == pytest.approx([fall], abs=1e-13)
+        assert (np.diff(trajectory.t) >= 0.0).all()
+
+    @pytest.mark.parametrize(("offset", "tilt"), [(0.0, 0.0), (1e6, 1e-9)])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_edge_strikes_with_its_faster_end(self, offset: float, tilt: float, seed: int) -> None:
+        """A cube lands on an edge that is level but for rounding (1e-10 m at 1e6 m), and spins.
+
+        Both ends are lowest then, and the one that approaches faster is struck, whatever frame the body has.
+        """
+        Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))
+        Q *= np.linalg.det(Q)
+        c = np.sqrt(0.5)
+        turn = np.array([[1, 0, 0], [0, 1, -tilt], [0, tilt, 1]]) @ [[c, 0, c], [0, 1, 0], [-c, 0, c]] @ Q.T
+        shape = ns.ConvexPolyhedron(np.asarray(cube().vertices) @ Q.T)
+        body = ns.RigidBody(shape=shape, planes=ns.Plane("floor", offset=offset), inertia=(2, 2, 2))
+        for rate in (0.4, -0.4):
+            x0 = body.state((0, 0, offset + np.sqrt(6.0)), (0, 0, -1), turn.T @ (2 * rate, 0, 0), rotation=turn)
+            first = simulate(body, x0, 0.01).impacts[0]
+            assert first.time == pytest.approx(0.0, abs=1e-8)
+            assert first.v_before == pytest.approx(-1 - 0.4 * np.sqrt(3.0), abs=1e-7)
+
+    def test_light_body_whose_point_moves_up_in_it(self) -> None:
+        """0.1 kg, the centre at -1 m/s, the point by its spin 0.5 m/s slower: it approaches, and is struck."""
+        body = ns.RigidBody(shape=ns.Sphere(1.0, (2, 0, 0)), planes=FLOOR, mass=0.1, inertia=(0.4,) * 3)
+        trajectory = simulate(body, body.state((0, 0, 1), (0, 0, -0.1), (0, 0.4 * -0.25, 0)), 0.01)
+        assert trajectory.success
+        assert trajectory.impacts[0].v_before == pytest.approx(-0.5, abs=1e-12)
+        assert trajectory.impacts[0].impulse == pytest.approx(2 * 0.5 / (1 / 0.1 + 4 / 0.4), abs=1e-12)
+
+    def test_max_impacts_are_allowed(self) -> None:
+        """Three impacts in a step: a limit of three lets them pass, one of two does not and says so."""
+        body = ball(ns.Plane("left", (1, 0, 0)), ns.Plane("right", (-1, 0, 0), offset=-4.1), gravity=0.0)
+        x0 = body.state((2.05, 0, 0), (30.0, 0, 0))
+        assert len(simulate(body, x0, 0.01, max_impacts=3).impacts) == 3
+        few = simulate(body, x0, 0.01, max_impacts=2)
+        assert few.status is ns.Status.ZENO
+        assert few.message.startswith("raise max_impacts or lower h: more than max_impacts = 2 impacts")
+        assert few.t[-1] == pytest.approx(0.25 / 30, abs=1e-12)
+
+    def test_fast_impacts_do_not_settle(self) -> None:
+        """Elastic, 30 m/s, 300 impacts in a step: gluing the ball to a wall would lose its energy."""
+        planes = (ns.Plane("left", (1, 0, 0)), ns.Plane("right", (-1, 0, 0), offset=-4.001))
+        body = ball(*planes)
+        x0 = body.state((2.0005, 0, 5), (30, 0, 0))
+        settled = simulate(body, x0, 0.1, zeno="settle")
+        assert settled.status is ns.Status.ZENO
+        assert "raise max_impacts or lower h" in settled.message
+        assert drift(settled) < 1e-11
+        whole = simulate(body, x0, 0.1, zeno="settle", max_impacts=400)
+        assert whole.success
+        assert len(whole.impacts) == 3000
+        lossy = tuple(ns.Plane(q.name, q.normal, q.offset, 0.999) for q in planes)
+        assert simulate(ball(*lossy), x0, 0.1, zeno="settle").status is ns.Status.ZENO
 
 
 class TestShapes:
@@ -367,6 +485,16 @@ class TestSubsteps:
         angle = 100 * 4 * np.arcsin(400.0 * 0.0025 / 1.6)
         R = trajectory.final_state[3:12].reshape(3, 3)
         assert np.arctan2(R[1, 0], R[0, 0]) == pytest.approx((angle + np.pi) % (2 * np.pi) - np.pi, abs=1e-9)
+
+    def test_dense_output_between_parts(self) -> None:
+        """A ball that turns by 8 asin(1/2) in a step: at the middle of each, half of that."""
+        body = ball()
+        x0 = body.state((0, 0, 10), angular_momentum=(0, 0, 640.0))
+        trajectory = simulate(body, x0, 0.1, rotation_limit="substep")
+        times = np.linspace(0.0, 0.1, 201)
+        R = trajectory(times)[:, 3:12].reshape(-1, 3, 3)
+        angle = np.unwrap(np.arctan2(R[:, 1, 0], R[:, 0, 0]))
+        np.testing.assert_allclose(angle, 8 * np.pi / 6 / 0.01 * times, rtol=0, atol=1e-9)
 
     def test_without_them_an_impact_ends_it(self) -> None:
         """The impulse of a fast rod makes its spin too large for the step: a status, and what to do."""

@@ -91,7 +91,7 @@ class TestTipping:
             y = y + h / 6 * (a + 2 * b + 2 * c + rate(y + h * c))
         return float(y[0])
 
-    @pytest.mark.parametrize(("friction", "allowed"), [(0.0, 2e-3), (3.0, 2e-2)])
+    @pytest.mark.parametrize(("friction", "allowed"), [(0.0, 1e-4), (3.0, 1e-3)])
     def test_motion_of_the_fall(self, friction: float, allowed: float) -> None:
         """It converges to the motion on a smooth edge, or about a fixed one, at least with the first order."""
         body, x0 = tilted_box(SLENDER, 0.3, friction)
@@ -218,8 +218,10 @@ class TestWedge:
         assert len(impacts) == 3
         ends = step_ends(trajectory)
         t, energy = trajectory.t[ends], trajectory["energy"][ends] - 2 * G
-        expected = 8.0 * 0.25 ** np.searchsorted([0.25 + 1e-9, 1.25 + 1e-9, 3.25 + 1e-9], t)
-        np.testing.assert_allclose(energy[t > 0.0], expected[t > 0.0], rtol=0, atol=1e-10)
+        hits = np.array([0.25, 1.25, 3.25])
+        expected = 8.0 * 0.25 ** np.searchsorted(hits, t)
+        apart = np.abs(t[:, None] - hits).min(axis=1) > 1e-3
+        np.testing.assert_allclose(energy[apart], expected[apart], rtol=0, atol=1e-10)
 
     def test_walls_are_hit_in_the_step_of_settling(self) -> None:
         """Many impacts on the floor within a step do not make one on a wall the last one of that."""
@@ -324,7 +326,7 @@ class TestOneImpact:
         return angle[:-1][(across[:-1] * across[1:] <= 0) & ahead[:-1] & ahead[1:]]
 
     def test_nearest_root(self) -> None:
-        slides, several = 0, 0
+        slides = 0
         for seed in range(300):
             weights, u, restitution, friction = self.problem(seed)
             flat, velocity = tuple(weights.ravel()), tuple(u)
@@ -340,7 +342,6 @@ class TestOneImpact:
             found, angle = slip_direction(flat, velocity, restitution, friction)
             roots = self.scanned(weights, u, restitution, friction)
             assert found
-            several += len(roots) > 1
             nearest = roots[np.argmax(np.cos(roots - np.arctan2(u[1], u[0])))]
             assert np.cos(angle - nearest) > np.cos(1e-3)
         assert slides > 100

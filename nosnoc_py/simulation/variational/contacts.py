@@ -21,13 +21,13 @@ from nosnoc_py.simulation.variational.vectors import Matrix, Vector, cross, dot,
 
 # epsilon, relative to the weight 1/m + chi . J^-1 chi of a point: at first, for good, and in a second attempt. A large
 # one keeps Newton's method close to the solution without impulses, a small one needs few updates.
-FIRST, SOFTNESS, SOFTER = 1.0, 1e-5, 1e-1
+FIRST, SOFTNESS, SOFTER = 1.0, 1e-4, 1e-1
 # Updates of the impulses, steps of Newton's method for each, halvings of such a step.
 MOST_UPDATES, MOST_STEPS, MOST_HALVINGS = 40, 30, 12
 # Violations and changes, relative to the velocities at hand, that are rounding.
 ROUNDING = 1e-14
 # Rounding errors of J w are divided by epsilon; a residual so much larger than the above need not become smaller.
-NOISE = 1e5
+NOISE = 1e3
 
 
 @jitable
@@ -253,7 +253,7 @@ def updated(
             for r in range(3):
                 change = max(change, softness[i] * abs(fresh[i, r] - impulses[i, r]))
                 impulses[i, r] = fresh[i, r]
-        if change <= 100.0 * ROUNDING * scale and smaller <= soft:
+        if change <= 10.0 * ROUNDING * scale and smaller <= soft:
             return True
         if smaller > soft:
             smaller *= 0.1

@@ -54,29 +54,31 @@ def cayley(f: Vector) -> Matrix:
 
 
 @jitable
+def cayley_slope(inertia: Matrix, p: Vector, f: Vector) -> Matrix:
+    """dG = S(p) + (p . f) I + f p^T - 2 J"""
+    pf = dot(p, f)
+    return (
+        pf + f[0] * p[0] - 2.0 * inertia[0],
+        -p[2] + f[0] * p[1] - 2.0 * inertia[1],
+        p[1] + f[0] * p[2] - 2.0 * inertia[2],
+        p[2] + f[1] * p[0] - 2.0 * inertia[3],
+        pf + f[1] * p[1] - 2.0 * inertia[4],
+        -p[0] + f[1] * p[2] - 2.0 * inertia[5],
+        -p[1] + f[2] * p[0] - 2.0 * inertia[6],
+        p[0] + f[2] * p[1] - 2.0 * inertia[7],
+        pf + f[2] * p[2] - 2.0 * inertia[8],
+    )
+
+
+@jitable
 def cayley_rotation(inertia: Matrix, inverse: Matrix, p: Vector) -> tuple[bool, Matrix, float]:
     """Solve G(f) = p + p x f + (p . f) f - 2 J f = 0 for p = h Pi; return found, F and tr((I - F) J_d)."""
     f = times(inverse, p)
     f = (0.5 * f[0], 0.5 * f[1], 0.5 * f[2])
     found = False
     for _ in range(MOST_ITERATIONS):
-        pf, turned, swept = dot(p, f), times(inertia, f), cross(p, f)
-        residual = (
-            p[0] + swept[0] + pf * f[0] - 2.0 * turned[0],
-            p[1] + swept[1] + pf * f[1] - 2.0 * turned[1],
-            p[2] + swept[2] + pf * f[2] - 2.0 * turned[2],
-        )
-        slope = (
-            pf + f[0] * p[0] - 2.0 * inertia[0],
-            -p[2] + f[0] * p[1] - 2.0 * inertia[1],
-            p[1] + f[0] * p[2] - 2.0 * inertia[2],
-            p[2] + f[1] * p[0] - 2.0 * inertia[3],
-            pf + f[1] * p[1] - 2.0 * inertia[4],
-            -p[0] + f[1] * p[2] - 2.0 * inertia[5],
-            -p[1] + f[2] * p[0] - 2.0 * inertia[6],
-            p[0] + f[2] * p[1] - 2.0 * inertia[7],
-            pf + f[2] * p[2] - 2.0 * inertia[8],
-        )
+        residual = plus(plus(plus(p, 1.0, cross(p, f)), dot(p, f), f), -2.0, times(inertia, f))
+        slope = cayley_slope(inertia, p, f)
         det = determinant(slope)
         # it is negative from f = 0 (where it is -8 det J) to the end of the branch
         if not det < 0.0:
@@ -106,48 +108,34 @@ def series_of(square: float) -> tuple[float, float, float, float]:
 
 
 @jitable
-def exponential_rotation(inertia: Matrix, inverse: Matrix, p: Vector) -> tuple[bool, Matrix, float]:
-    """Solve sin(w)/w J w + (1 - cos(w))/w^2 w x J w = p for F = exp(S(w)); return found, F and tr((I - F) J_d)."""
-    w = times(inverse, p)
-    found = False
-    for _ in range(MOST_ITERATIONS):
-        sine, versine, d_sine, d_versine = series_of(dot(w, w))
-        turned = times(inertia, w)
-        swept = cross(w, turned)
-        residual = (
-            sine * turned[0] + versine * swept[0] - p[0],
-            sine * turned[1] + versine * swept[1] - p[1],
-            sine * turned[2] + versine * swept[2] - p[2],
-        )
-        # d swept = (S(w) J - S(J w)) dw, column by column
-        one = cross(w, (inertia[0], inertia[3], inertia[6]))
-        two = cross(w, (inertia[1], inertia[4], inertia[7]))
-        three = cross(w, (inertia[2], inertia[5], inertia[8]))
-        along = plus((0.0, 0.0, 0.0), 2.0 * d_sine, turned)
-        along = plus(along, 2.0 * d_versine, swept)
-        slope = (
-            sine * inertia[0] + versine * one[0] + along[0] * w[0],
-            sine * inertia[1] + versine * (two[0] + turned[2]) + along[0] * w[1],
-            sine * inertia[2] + versine * (three[0] - turned[1]) + along[0] * w[2],
-            sine * inertia[3] + versine * (one[1] - turned[2]) + along[1] * w[0],
-            sine * inertia[4] + versine * two[1] + along[1] * w[1],
-            sine * inertia[5] + versine * (three[1] + turned[0]) + along[1] * w[2],
-            sine * inertia[6] + versine * (one[2] + turned[1]) + along[2] * w[0],
-            sine * inertia[7] + versine * (two[2] - turned[0]) + along[2] * w[1],
-            sine * inertia[8] + versine * three[2] + along[2] * w[2],
-        )
-        det = determinant(slope)
-        if not det > 0.0:
-            break
-        step = solved(slope, det, residual)
-        w = plus(w, -1.0, step)
-        if dot(step, step) <= SETTLED:
-            found = True
-            break
-    square = dot(w, w)
-    sine, versine, _, _ = series_of(square)
+def exponential_slope(inertia: Matrix, w: Vector, turned: Vector, swept: Vector) -> Matrix:
+    """Derivative of a(|w|^2) J w + b(|w|^2) w x J w by w, given turned = J w and swept = w x J w."""
+    sine, versine, d_sine, d_versine = series_of(dot(w, w))
+    # d swept = (S(w) J - S(J w)) dw, column by column
+    one = cross(w, (inertia[0], inertia[3], inertia[6]))
+    two = cross(w, (inertia[1], inertia[4], inertia[7]))
+    three = cross(w, (inertia[2], inertia[5], inertia[8]))
+    along = plus((0.0, 0.0, 0.0), 2.0 * d_sine, turned)
+    along = plus(along, 2.0 * d_versine, swept)
+    return (
+        sine * inertia[0] + versine * one[0] + along[0] * w[0],
+        sine * inertia[1] + versine * (two[0] + turned[2]) + along[0] * w[1],
+        sine * inertia[2] + versine * (three[0] - turned[1]) + along[0] * w[2],
+        sine * inertia[3] + versine * (one[1] - turned[2]) + along[1] * w[0],
+        sine * inertia[4] + versine * two[1] + along[1] * w[1],
+        sine * inertia[5] + versine * (three[1] + turned[0]) + along[1] * w[2],
+        sine * inertia[6] + versine * (one[2] + turned[1]) + along[2] * w[0],
+        sine * inertia[7] + versine * (two[2] - turned[0]) + along[2] * w[1],
+        sine * inertia[8] + versine * three[2] + along[2] * w[2],
+    )
+
+
+@jitable
+def exponential(w: Vector) -> Matrix:
+    """exp(S(w)) = I + a S(w) + b S(w)^2"""
+    sine, versine, _, _ = series_of(dot(w, w))
     a, b, c = versine * w[0], versine * w[1], versine * w[2]
-    rotation = (
+    return (
         1.0 - b * w[1] - c * w[2],
         a * w[1] - sine * w[2],
         a * w[2] + sine * w[1],
@@ -158,7 +146,28 @@ def exponential_rotation(inertia: Matrix, inverse: Matrix, p: Vector) -> tuple[b
         b * w[2] + sine * w[0],
         1.0 - a * w[0] - b * w[1],
     )
-    return found, rotation, versine * dot(w, times(inertia, w))
+
+
+@jitable
+def exponential_rotation(inertia: Matrix, inverse: Matrix, p: Vector) -> tuple[bool, Matrix, float]:
+    """Solve a J w + b w x J w = p for F = exp(S(w)), with a and b of `series_of`; return found, F, tr((I - F) J_d)."""
+    w = times(inverse, p)
+    found = False
+    for _ in range(MOST_ITERATIONS):
+        sine, versine, _, _ = series_of(dot(w, w))
+        turned = times(inertia, w)
+        swept = cross(w, turned)
+        residual = plus(plus((-p[0], -p[1], -p[2]), sine, turned), versine, swept)
+        slope = exponential_slope(inertia, w, turned, swept)
+        det = determinant(slope)
+        if not det > 0.0:
+            break
+        step = solved(slope, det, residual)
+        w = plus(w, -1.0, step)
+        if dot(step, step) <= SETTLED:
+            found = True
+            break
+    return found, exponential(w), series_of(dot(w, w))[1] * dot(w, times(inertia, w))
 
 
 @jitable
@@ -170,8 +179,8 @@ def rotation_over(body: Body, exponential: bool, p: Vector) -> tuple[bool, Matri
 
 
 @jitable
-def flown(body: Body, exponential: bool, parts: int, segment: Segment, s: float) -> State:
-    """The state after s seconds of a segment: found, x, gamma, R, Pi; the rotation in so many equal parts.
+def flown(body: Body, exponential: bool, segment: Segment, s: float) -> State:
+    """The state after s seconds of a segment: found, x, gamma, R, Pi.
 
     The translation is that of its base in closed form, which is what the discrete equations add up to: without it
     rounding errors of the energy would add up over the steps.
@@ -180,12 +189,8 @@ def flown(body: Body, exponential: bool, parts: int, segment: Segment, s: float)
     tau = since + s
     x = plus(plus(base, tau / body[0], momentum), 0.5 * tau * tau, body[1])
     gamma = plus(momentum, body[0] * tau, body[1])
-    part = s / parts
-    found = True
-    for _ in range(parts):
-        found, turn, _ = rotation_over(body, exponential, (part * spin[0], part * spin[1], part * spin[2]))
-        if not found:
-            break
+    found, turn, _ = rotation_over(body, exponential, (s * spin[0], s * spin[1], s * spin[2]))
+    if found:
         rotation = orthonormal(product(rotation, turn))
         before, spin = dot(spin, spin), transposed_times(turn, spin)
         # F keeps |Pi|; where it is the same in every step, its rounding error would add up
@@ -196,10 +201,13 @@ def flown(body: Body, exponential: bool, parts: int, segment: Segment, s: float)
 
 @jitable
 def parts_of(body: Body, exponential: bool, most: int, spin: Vector, s: float) -> int:
-    """The smallest power of two (up to `most`) of equal parts in which s seconds can be flown, 0 if there is none."""
+    """The smallest power of two (up to `most`) of equal parts in which s seconds can be flown, 0 if there is none.
+
+    More than one part is flown with a margin: at the very end of the branch rounding decides whether the next one is.
+    """
     parts = 1
     while parts <= most:
-        part = s / parts
+        part = s if parts == 1 else 1.01 * s / parts
         if rotation_over(body, exponential, (part * spin[0], part * spin[1], part * spin[2]))[0]:
             return parts
         parts *= 2

@@ -2,6 +2,7 @@
 
 A step of length h consists of segments between impacts. Each segment is flown from its start to the end of the step; if
 a gap is closed there (or at one of the equal parts of it that `samples` asks for), its root is the end of the segment.
+Where the rotation is too fast for that, the rest of the step is divided into equal parts, one segment each.
 
 Algorithm 5.2: at an impact the momenta jump by v+ = -e v-, with which H is kept for e = 1. Algorithm 5.1: see
 `segments`.
@@ -16,203 +17,258 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.simulation.variational.collision import Shape, Support, approach, gap_of
-from nosnoc_py.simulation.variational.flight import (
-    Body,
-    Segment,
-    State,
-    discrete_energy,
-    energy_of,
-    flown,
-    parts_of,
+from nosnoc_py.simulation.variational.book import (
+    Book,
+    pack,
+    put_event,
+    put_node,
+    put_row,
+    turned_far,
+    unpacked,
 )
+from nosnoc_py.simulation.variational.collision import approach, gap_of
+from nosnoc_py.simulation.variational.flight import Segment, State, discrete_energy, energy_of, flown, parts_of
 from nosnoc_py.simulation.variational.friction import struck
-from nosnoc_py.simulation.variational.resting import REST, rested
-from nosnoc_py.simulation.variational.segments import FINISHED, FULL, ROTATION, ZENO, Pending, Rule, first_hit
-from nosnoc_py.simulation.variational.vectors import cross, dot, plus, times, transposed_times
+from nosnoc_py.simulation.variational.resting import rested
+from nosnoc_py.simulation.variational.scene import (
+    CROWDED,
+    FINISHED,
+    FULL,
+    INSTANT,
+    RESTS,
+    ZENO,
+    Contacts,
+    Scene,
+    quiet_of,
+)
+from nosnoc_py.simulation.variational.segments import Pending, Trial, first_hit, opens
+from nosnoc_py.simulation.variational.vectors import Matrix, Vector, cross, dot, plus, times, transposed_times
 
 # Points of a body that are as low as the lowest one, but for rounding, take part in an impact.
 TIE = 1e-12
 # A gap that was seen open by so much starts to be measured anew, without the rounding error at its last impact.
 OPEN = 1e-9
+# Position, rotation and energy to which a body that rests may be put back.
+Anchor = tuple[bool, Vector, Matrix, float]
+# Code, the segment from here, what is pending, and the anchor.
+Hit = tuple[int, Segment, Pending, Anchor]
+# Code, plane of the last impact, time used, when the last segment began (-1 without an impact), it, its end, anchor.
+Step = tuple[int, int, float, float, Segment, State, Anchor]
 
 
 @jitable
-def put_node(nodes: np.ndarray, rows: int, t: float, state: State, planes: np.ndarray, gaps: np.ndarray) -> int:
-    """Write t, x, R, gamma, Pi and the gaps into the next row."""
-    row = nodes[rows]
-    row[0] = t
-    for i in range(3):
-        row[1 + i] = state[1][i]
-        row[13 + i] = state[2][i]
-        row[16 + i] = state[4][i]
-    for i in range(9):
-        row[4 + i] = state[3][i]
-    for k in range(planes.shape[0]):
-        row[19 + k] = gaps[k]
-    return rows + 1
+def nothing() -> Pending:
+    """No pending impulse."""
+    return (False, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.0, 0.0)
 
 
 @jitable
-def put_event(
-    events: np.ndarray, count: int, t: float, plane: int, kind: int, strike: tuple[float, float, float, float, float]
-) -> int:
-    """Write time, plane, kind (0 an impact, 1 a contact that rests from here), lambda, v-, v+, gain, clipped."""
-    row = events[count]
-    row[0], row[1], row[2] = t, plane, kind
-    row[3], row[4], row[5], row[6], row[7] = strike
-    return count + 1
+def rests_on(settled: np.ndarray) -> bool:
+    """Whether there is a plane on which the body rests."""
+    resting = False
+    for k in range(settled.shape[0]):
+        resting = resting or settled[k] != 0.0
+    return resting
+
+
+@jitable
+def anchored(scene: Scene, contacts: Contacts, segment: Segment) -> Anchor:
+    """Whether a body rests, and where and with what energy it does at the start of a segment."""
+    if not rests_on(contacts.settled):
+        return False, segment[0], segment[3], 0.0
+    _, x, gamma, rotation, spin = flown(scene.body, scene.rule.exponential, segment, 0.0)
+    return True, x, rotation, energy_of(scene.body, x, gamma, spin)
+
+
+@jitable
+def fixed(scene: Scene, contacts: Contacts, book: Book, pending: Pending, found: Trial) -> Segment:
+    """Write down the last impact of algorithm 5.1, now that the length of its segment is known."""
+    solved, value, segment, _ = found
+    x, gamma, _, rotation, spin = segment
+    velocity = dot(pending[1], gamma) / scene.body[0] + dot(pending[2], times(scene.body[3], spin))
+    row = book.events[book.counts[1] - 1]
+    row[3], row[5], row[6] = value, velocity, 0.5 * value * (row[4] + velocity)
+    book.counts[2] += 0 if solved else 1
+    put_node(book, row[0], (True, x, gamma, rotation, spin), contacts)
+    return segment
+
+
+@jitable
+def settles(
+    scene: Scene, contacts: Contacts, book: Book, t: float, k: int, speed: float, rests: bool, state: State,
+    anchor: Anchor,
+) -> Hit:  # fmt: skip
+    """A contact where impacts have no end: it rests from here if the option says so, and if it is slow.
+
+    Impacts accumulate when those that follow within a step approach with no more than |g| h, and lose speed.
+    """
+    _, x, gamma, rotation, spin = state
+    segment = (x, gamma, 0.0, rotation, spin)
+    slow = scene.planes[k, 4] < 1.0 and -speed * scene.rule.h <= scene.rule.closed
+    if not scene.rule.settle or not (rests or slow):
+        return (RESTS if rests else ZENO if slow else CROWDED), segment, nothing(), anchor
+    contacts.settled[k], contacts.slack[k] = 1.0, 0.0
+    put_event(book, t, k, 1, (0.0, speed, speed, 0.0, 0.0))
+    return FINISHED, segment, nothing(), anchor if anchor[0] else anchored(scene, contacts, segment)
+
+
+@jitable
+def strikes(
+    scene: Scene, book: Book, contacts: Contacts, t: float, k: int, rho: Vector, energy: float, state: State,
+    anchor: Anchor,
+) -> Hit:  # fmt: skip
+    """An impact: the momenta jump, or their jump is pending."""
+    _, x, gamma, rotation, spin = state
+    plane = scene.planes[k]
+    value, impulse, torque, before, after, gain, clipped = struck(
+        plane, plane[4], scene.body, rotation, rho, gamma, spin
+    )
+    put_event(book, t, k, 0, (value, before, after, gain, clipped))
+    anchor = (anchor[0], anchor[1], anchor[2], anchor[3] + gain)
+    if scene.rule.variational:
+        normal = (plane[0], plane[1], plane[2])
+        chi = cross(rho, transposed_times(rotation, normal))
+        return FINISHED, (x, gamma, 0.0, rotation, spin), (True, normal, chi, value, energy), anchor
+    gamma, spin = plus(gamma, 1.0, impulse), plus(spin, 1.0, torque)
+    put_node(book, t, (True, x, gamma, rotation, spin), contacts)
+    return FINISHED, (x, gamma, 0.0, rotation, spin), nothing(), anchor
+
+
+@jitable
+def hits(
+    scene: Scene, contacts: Contacts, book: Book, t: float, k: int, s: float, impacts: int, energy: float,
+    state: State, anchor: Anchor,
+) -> Hit:  # fmt: skip
+    """Plane k is met: an impact, a touch, or a contact that rests."""
+    _, x, gamma, rotation, spin = state
+    plane = scene.planes[k]
+    contacts.left[:] = contacts.ends
+    contacts.slack[k] = gap_of(plane, scene.shape, scene.support, x, rotation)
+    contacts.left[k] = 0.0
+    if t != book.last[0]:
+        put_node(book, t, state, contacts)
+    size = 1.0 + abs(plane[3]) + math.sqrt(dot(x, x))
+    speed, rho = approach(plane, scene.body, scene.shape, scene.support, TIE * size, rotation, gamma, spin)
+    touches = speed >= -quiet_of(scene.body, gamma)
+    rests = touches and s <= INSTANT * scene.rule.h
+    if rests or impacts > scene.rule.most:
+        return settles(scene, contacts, book, t, k, speed, rests, state, anchor)
+    if touches:  # the exact velocity opens the gap again
+        return FINISHED, (x, gamma, 0.0, rotation, spin), nothing(), anchor
+    return strikes(scene, book, contacts, t, k, rho, energy, state, anchor)
+
+
+@jitable
+def stepped(scene: Scene, contacts: Contacts, book: Book, step: int, segment: Segment) -> Step:
+    """One step: flights and impacts until it is over, or as far as it goes."""
+    rule, body = scene.rule, scene.body
+    pending, energy, impacts, parts = nothing(), 0.0, 0, 0
+    used, base, where = 0.0, -1.0, -1
+    state = (True, segment[0], segment[1], segment[3], segment[4])
+    anchor = anchored(scene, contacts, segment)
+    while True:
+        if parts == 0:
+            parts = parts_of(body, rule.exponential, rule.finest, segment[4], rule.h - used) if rule.finest > 1 else 1
+        code, k, s, found = first_hit(scene, contacts, segment, pending, (rule.h - used) / max(parts, 1))
+        if code != FINISHED:
+            break
+        if pending[0]:
+            segment = fixed(scene, contacts, book, pending, found)
+        state = found[3]
+        used += s
+        if k < 0:
+            parts -= 1
+            if parts == 0:
+                break
+            segment, pending = (segment[0], segment[1], segment[2] + s, state[3], state[4]), nothing()
+            renewed(contacts.slack, contacts.settled, contacts.left, contacts.ends)
+            if turned_far(book.last, state[3]):
+                put_node(book, step * rule.h + used, state, contacts)
+            continue
+        # algorithm 5.1 keeps the discrete energy of the first segment of the step through all of it
+        if rule.variational and not pending[0]:
+            _, x, gamma, _, spin = flown(body, rule.exponential, segment, 0.0)
+            _, energy = discrete_energy(body, rule.exponential, x, gamma, spin, s)
+        where, base, parts, impacts = k, used, 0, impacts + 1
+        # its rounding error must not reach into the next step
+        t = min(step * rule.h + used, (step + 1) * rule.h)
+        code, segment, pending, anchor = hits(scene, contacts, book, t, k, s, impacts, energy, state, anchor)
+        if code != FINISHED:
+            break
+        if contacts.settled[k] != 0.0:
+            impacts = 0
+    return code, where, used, base, segment, state, anchor
+
+
+@jitable
+def renewed(slack: np.ndarray, settled: np.ndarray, left: np.ndarray, ends: np.ndarray) -> None:
+    """Let the gaps at the end of a segment be those at the start of the next one."""
+    for k in range(ends.shape[0]):
+        left[k] = ends[k]
+        if ends[k] > OPEN:
+            left[k], slack[k] = ends[k] + slack[k], 0.0
+        elif ends[k] < 0.0 and settled[k] == 0.0:  # by rounding: it slides
+            left[k], slack[k] = 0.0, ends[k] + slack[k]
+
+
+@jitable
+def put_back(scene: Scene, contacts: Contacts, state: State, anchor: Anchor) -> tuple[Segment, State]:
+    """The state of a body that rests, and the segment that begins there."""
+    rule, body, shape, support, planes = scene
+    _, x, rotation, energy = anchor
+    state = rested(rule, body, shape, support, planes, contacts.settled, contacts.ends, state, (x, rotation, energy))
+    for k in range(planes.shape[0]):  # these are gaps without slack
+        contacts.ends[k] -= contacts.slack[k]
+    return (state[1], state[2], 0.0, state[3], state[4]), state
 
 
 @jitable
 def run_steps(
-    rule: Rule,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    planes: np.ndarray,
-    memory: np.ndarray,
-    work: np.ndarray,
-    start: int,
-    stop: int,
-    every: int,
-    nodes: np.ndarray,
-    events: np.ndarray,
-) -> tuple[int, int, int, int, int, int]:
-    """Steps `start` to `stop`; buffers are filled with nodes (19 + planes columns) and events (8 columns).
+    scene: Scene, contacts: Contacts, book: Book, memory: np.ndarray, start: int, stop: int, count: int, every: int
+) -> tuple[int, int, int]:
+    """Steps `start` to `stop` of `count`; the book is filled from its start, `memory` and `contacts` are changed.
 
-    `memory` (21,) holds the base of the segment (3), its momentum (3), the rest of the step in which it began, R (9),
-    Pi (3), the time of the last node, and the number of whole steps since; `work` (4, planes) what is known of every
-    plane: slack, settled, gap at the left end, a workspace. Both are changed.
+    Behind the nodes there is one more row: where the motion stands.
 
     Returns
     -------
-    code, steps done, rows of nodes, of events, plane of the last impact, impacts whose lambda 5.1 could not find
+    code, steps done, plane of the last impact
     """
-    h, _, exponential, variational, _, most, finest, settle = rule
-    slack, settled, left, ends = work[0], work[1], work[2], work[3]
-    segment: Segment = (
-        (memory[0], memory[1], memory[2]),
-        (memory[3], memory[4], memory[5]),
-        memory[6] + memory[20] * h,
-        (
-            memory[7], memory[8], memory[9], memory[10], memory[11], memory[12], memory[13], memory[14], memory[15],
-        ),
-        (memory[16], memory[17], memory[18]),
-    )  # fmt: skip
-    rest, whole, written, used = memory[6], memory[20], memory[19], 0.0
-    rows, happened, missed, where, code = 0, 0, 0, -1, FINISHED
-    none: Pending = (False, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.0, 0.0)
-    step, reserve = start, 2 * (most + 2) * (planes.shape[0] + 1)
-    while step < stop and code == FINISHED:
-        if rows + reserve > nodes.shape[0] or happened + reserve > events.shape[0]:
+    rule, body, shape, support, planes = scene
+    slack, settled, left, ends = contacts
+    counts, last = book.counts, book.last
+    counts[:] = 0
+    segment, rest, whole = unpacked(memory, rule.h)
+    step, where, code, used = start, -1, FINISHED, 0.0
+    reserve = 2 * (rule.most + 2) * (planes.shape[0] + 1) + rule.finest
+    rows, events = book.nodes.shape[0] - reserve, book.events.shape[0] - reserve
+    while step < stop:
+        if counts[0] > rows or counts[1] > events:
             code = FULL
             break
-        impacts, pending, energy = 0, none, 0.0
-        resting = False
-        for j in range(planes.shape[0]):
-            resting = resting or settled[j] != 0.0
-        anchor = (segment[0], segment[3], 0.0)
-        if resting:
-            _, x, gamma, rotation, spin = flown(body, exponential, 1, segment, 0.0)
-            anchor = (x, rotation, energy_of(body, x, gamma, spin))
-        while True:
-            parts = parts_of(body, exponential, finest, segment[4], h - used)
-            if parts == 0:
-                code = ROTATION
-                break
-            code, k, s, found = first_hit(
-                rule, body, shape, support, planes, segment, pending, h - used, parts, slack, settled, left, ends
-            )
+        # most steps are free; not to count references to the arrays of the scene in them makes them twice as fast
+        state = flown(body, rule.exponential, segment, rule.h)
+        free = rule.samples == 1 and state[0] and not rests_on(settled)
+        base, resting = -1.0, False
+        if not (free and opens(body, shape, support, planes, slack, ends, segment, state, rule.h)):
+            code, plane, used, base, segment, state, anchor = stepped(scene, contacts, book, step, segment)
+            where = plane if plane >= 0 else where
             if code != FINISHED:
                 break
-            if pending[0]:  # now that the length of its segment is known, the last impact is, too
-                solved, value, fresh, _ = found
-                velocity = dot(pending[1], fresh[1]) / body[0] + dot(pending[2], times(body[3], fresh[4]))
-                row = events[happened - 1]
-                row[3], row[5], row[6] = value, velocity, 0.5 * value * (row[4] + velocity)
-                missed += 0 if solved else 1
-                rows = put_node(nodes, rows, written, (True, fresh[0], fresh[1], fresh[3], fresh[4]), planes, left)
-                segment = fresh
-            state = found[3]
-            if k < 0:
-                break
-            used += s
-            t = step * h + used
-            where = k
-            for j in range(planes.shape[0]):
-                left[j] = ends[j]
-            if t != written:
-                rows = put_node(nodes, rows, t, state, planes, left)
-                written = t
-            # algorithm 5.1 keeps the discrete energy of the first segment of the step through all of it
-            if variational and not pending[0]:
-                _, x, gamma, _, spin = flown(body, exponential, 1, segment, 0.0)
-                _, energy = discrete_energy(body, exponential, x, gamma, spin, s)
-            pending, rest, whole = none, h - used, -1.0  # the base of the next segment is here
-            _, x, gamma, rotation, spin = state
-            size = 1.0 + abs(planes[k, 3]) + math.sqrt(dot(x, x))
-            speed, rho = approach(planes[k], body, shape, support, TIE * size, rotation, gamma, spin)
-            quiet = REST * (1.0 + math.sqrt(dot(gamma, gamma)) / body[0])
-            impacts += 1
-            slack[k] = gap_of(planes[k], shape, support, x, rotation)
-            left[k] = 0.0
-            if impacts > most or (speed >= -quiet and s <= 1e-15 * h):
-                segment = (x, gamma, 0.0, rotation, spin)
-                if not settle:
-                    code = ZENO
-                    break
-                settled[k], slack[k], impacts = 1.0, 0.0, 0
-                happened = put_event(events, happened, t, k, 1, (0.0, speed, speed, 0.0, 0.0))
-                if not resting:
-                    resting, anchor = True, (x, rotation, energy_of(body, x, gamma, spin))
-                continue
-            if speed >= -quiet:  # a touch: the exact velocity opens the gap again
-                segment = (x, gamma, 0.0, rotation, spin)
-                continue
-            value, impulse, torque, before, after, gain, clipped = struck(
-                planes[k], planes[k, 4], body, rotation, rho, gamma, spin
-            )
-            happened = put_event(events, happened, t, k, 0, (value, before, after, gain, clipped))
-            anchor = (anchor[0], anchor[1], anchor[2] + gain)
-            if variational:
-                normal = (planes[k, 0], planes[k, 1], planes[k, 2])
-                chi = cross(rho, transposed_times(rotation, normal))
-                pending = (True, normal, chi, value, energy)
-                segment = (x, gamma, 0.0, rotation, spin)
-            else:
-                gamma, spin = plus(gamma, 1.0, impulse), plus(spin, 1.0, torque)
-                segment = (x, gamma, 0.0, rotation, spin)
-                rows = put_node(nodes, rows, t, (True, x, gamma, rotation, spin), planes, left)
-        if code != FINISHED:
-            break
-        step += 1
-        if resting:
-            state = rested(rule, body, shape, support, planes, settled, ends, state, anchor)
-            rest, whole = 0.0, 0.0
-            segment = (state[1], state[2], 0.0, state[3], state[4])
-        else:
-            whole += 1.0
-            # not summed up over the steps, where its rounding errors would
-            segment = (segment[0], segment[1], rest + whole * h, state[3], state[4])
-        used = 0.0
-        for j in range(planes.shape[0]):
-            left[j] = ends[j]
-            if ends[j] > OPEN:
-                left[j], slack[j] = ends[j] + slack[j], 0.0
-        if step % every == 0 or step == stop:
-            rows = put_node(nodes, rows, step * h, state, planes, left)
-            written = step * h
-    base, momentum, _, rotation, spin = segment
-    if code != FINISHED and code != FULL and step * h + used > written:
-        written = step * h + used
-        rows = put_node(nodes, rows, written, flown(body, exponential, 1, segment, 0.0), planes, left)
-    for i in range(3):
-        memory[i], memory[3 + i], memory[16 + i] = base[i], momentum[i], spin[i]
-    for i in range(9):
-        memory[7 + i] = rotation[i]
-    memory[6], memory[19], memory[20] = rest, written, whole
-    return code, step, rows, happened, where, missed
+            resting = anchor[0]
+            if resting:
+                segment, state = put_back(scene, contacts, state, anchor)
+        step, used = step + 1, 0.0
+        rest, whole = (0.0, 0.0) if resting else (rule.h - base, 0.0) if base >= 0.0 else (rest, whole + 1.0)
+        # not summed up over the steps, where its rounding errors would
+        segment = (segment[0], segment[1], rest + whole * rule.h, state[3], state[4])
+        renewed(slack, settled, left, ends)
+        if step % every == 0 or step == count or turned_far(last, state[3]):
+            put_node(book, step * rule.h, state, contacts)
+    t = min(step * rule.h + used, (step + 1) * rule.h)
+    put_row(book, t, flown(body, rule.exponential, segment, 0.0), contacts)
+    pack(memory, segment, rest, whole)
+    return code, step, where
 
 
 def versioned(version: str) -> Callable[..., Any]:

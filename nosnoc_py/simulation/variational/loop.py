@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,21 +13,46 @@ import numpy as np
 
 from nosnoc_py.compiled import available, compiled, version_of
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.variational import collision, contacts, flight, friction, kernel, resting, segments, vectors
+from nosnoc_py.simulation.variational import (
+    book,
+    collision,
+    contacts,
+    flight,
+    friction,
+    kernel,
+    resting,
+    scene,
+    segments,
+    vectors,
+)
+from nosnoc_py.simulation.variational.book import Book
 from nosnoc_py.simulation.variational.collision import gap_of
 from nosnoc_py.simulation.variational.flight import parts_of
 from nosnoc_py.simulation.variational.kernel import run_steps
 from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.simulation.variational.record import Record
-from nosnoc_py.simulation.variational.segments import FINISHED, FULL, NOT_FINITE, ROTATION, ZENO
+from nosnoc_py.simulation.variational.scene import (
+    CROWDED,
+    FINISHED,
+    FULL,
+    NOT_FINITE,
+    RESTS,
+    ROTATION,
+    ZENO,
+    Contacts,
+    Rule,
+    Scene,
+)
+from nosnoc_py.simulation.variational.vectors import Vector, dot
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.rigid_body import RigidBody
 from nosnoc_py.systems.shapes import support_kernels
 from nosnoc_py.systems.shapes.shape import Features
 
-# Steps between two looks at the clock.
+# Steps between two looks at the clock: some milliseconds.
 CHUNK = 1000
+CHUNK_INTERPRETED = 20
 # Equal parts of a step up to which rotation_limit="substep" goes.
 FINEST = 4096
 NO_FEATURES = Features.of()
@@ -66,8 +92,8 @@ class LieGroupVariationalState:
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """The compiled loop; kept on disk for the next process."""
-    sources = (vectors, flight, collision, friction, contacts, segments, resting, kernel, support_kernels)
-    found: Callable[..., Any] = compiled(kernel.versioned(version_of(*sources)), cache=True)
+    own = (vectors, flight, collision, friction, contacts, scene, segments, resting, book, kernel)
+    found: Callable[..., Any] = compiled(kernel.versioned(version_of(*own, support_kernels)), cache=True)
     return found
 
 
@@ -88,53 +114,81 @@ def tuple_of(values: Any) -> Any:
     return tuple(float(value) for value in np.ravel(values))
 
 
+def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
+    """A system and options as the kernel reads them."""
+    gravity, inverse = np.asarray(system.gravity), np.linalg.inv(system.inertia)
+    features = system.shape.features()
+    shape: Any = tuple(NO_FEATURES if features is None else features)
+    rule = Rule(
+        h=h,
+        closed=float(np.sqrt(gravity @ gravity)) * h * h + 1e-12,
+        exponential=method.map == "exponential",
+        variational=method.algorithm == "5.1",
+        samples=method.samples,
+        most=method.max_impacts,
+        finest=FINEST if method.rotation_limit == "substep" else 1,
+        settle=method.zeno == "settle",
+    )
+    return Scene(
+        rule=rule,
+        body=(float(system.mass), tuple_of(gravity), tuple_of(system.inertia), tuple_of(0.5 * (inverse + inverse.T))),
+        shape=shape,
+        support=None if features is not None else system.shape.support,
+        planes=np.array([[*q.normal, q.offset, q.restitution, q.friction] for q in system.planes]).reshape(-1, 6),
+    )
+
+
+def contacts_of(scene: Scene, x: np.ndarray) -> Contacts:
+    """What is known of the planes at the start; a penetration that was allowed there counts as none."""
+    position, rotation = tuple_of(x[0:3]), tuple_of(x[3:12])
+    gaps = np.array([gap_of(plane, scene.shape, scene.support, position, rotation) for plane in scene.planes])
+    zeros = np.zeros((2, gaps.size))
+    return Contacts(slack=np.minimum(gaps, 0.0), settled=zeros[0], left=np.maximum(gaps, 0.0), ends=zeros[1])
+
+
+def book_of(scene: Scene, chunk: int) -> Book:
+    """Buffers for so many steps without impacts, or for two with as many as there may be."""
+    reserve = 2 * (scene.rule.most + 2) * (len(scene.planes) + 1) + scene.rule.finest
+    return Book(
+        nodes=np.empty((chunk + 2 * reserve + 1, 19 + len(scene.planes))),
+        events=np.empty((2 * reserve, 8)),
+        counts=np.zeros(3, dtype=np.int64),
+        last=np.zeros(10),
+    )
+
+
 class Loop:
     """One simulation."""
 
     def __init__(self, system: RigidBody, method: LieGroupVariational, h: float, steps: Callable[..., Any]) -> None:
         self.system, self.method, self.h, self.steps = system, method, h, steps
-        self.inertia, gravity = np.asarray(system.inertia), np.asarray(system.gravity)
-        inverse = np.linalg.inv(self.inertia)
-        self.body: Any = (
-            float(system.mass),
-            tuple_of(gravity),
-            tuple_of(self.inertia),
-            tuple_of(0.5 * (inverse + inverse.T)),
-        )
-        features = system.shape.features()
-        self.shape: Any = tuple(NO_FEATURES if features is None else features)
-        self.support = None if features is not None else system.shape.support
-        self.planes = np.array([[*q.normal, q.offset, q.restitution, q.friction] for q in system.planes]).reshape(-1, 6)
-        self.exponential = method.map == "exponential"
-        self.finest = FINEST if method.rotation_limit == "substep" else 1
-        closed = float(np.sqrt(gravity @ gravity)) * h * h + 1e-12
-        self.rule = (
-            h,
-            closed,
-            self.exponential,
-            method.algorithm == "5.1",
-            method.samples,
-            method.max_impacts,
-            self.finest,
-            method.zeno == "settle",
-        )
+        self.scene = scene_of(system, method, h)
 
     def check_start(self, x: np.ndarray) -> None:
         """Raise `OptionError` if the first step cannot be flown."""
-        spin = tuple_of(x[15:18])
-        if not parts_of(self.body, self.exponential, self.finest, spin, self.h):
+        spin, rule = tuple_of(x[15:18]), self.scene.rule
+        if not parts_of(self.scene.body, rule.exponential, rule.finest, spin, self.h):
             raise OptionError(
-                f"h: with h |Pi| = {self.h * float(np.linalg.norm(spin)):.3g} kg m^2 the equation of flight has no "
-                f"solution near the identity, given h = {self.h:g} s; from this state it may be at most "
-                f"{self.largest(spin):.4g} s, or take rotation_limit='substep'."
+                f"h: from this state it may be at most {self.slower(spin)}, given {self.h:g} s: {self.too_fast(spin)}."
             )
 
-    def largest(self, spin: tuple[float, float, float]) -> float:
+    def slower(self, spin: Vector) -> str:
+        """A step that can be flown, and what else helps."""
+        substep = self.method.algorithm == "5.2" and self.scene.rule.finest == 1
+        return f"{self.largest(spin):.4g} s{', or take rotation_limit=' + repr('substep') if substep else ''}"
+
+    def too_fast(self, spin: Vector) -> str:
+        """Why a step cannot be flown."""
+        size, parts = self.h * math.sqrt(dot(spin, spin)), self.scene.rule.finest
+        within = f", in {parts} parts of a step either" if parts > 1 else ""
+        return f"with h |Pi| = {size:.3g} kg m^2 the equation of flight has no solution near the identity{within}"
+
+    def largest(self, spin: Vector) -> float:
         """The largest step [s] that can be flown with an angular momentum."""
-        low, high = 0.0, self.h
+        low, high, rule = 0.0, self.h, self.scene.rule
         for _ in range(50):
             middle = 0.5 * (low + high)
-            if parts_of(self.body, self.exponential, 1, spin, middle):
+            if parts_of(self.scene.body, rule.exponential, rule.finest, spin, middle):
                 low = middle
             else:
                 high = middle
@@ -142,91 +196,80 @@ class Loop:
 
     def run(self, start: np.ndarray, count: int, callback: Callable[[Any], Any] | None, deadline: float) -> Trajectory:
         """Chunk by chunk; what there is when it ends early."""
-        memory, work, record = self.begin(start), self.contacts(start), Record()
-        first = np.concatenate([[0.0], start, work[2]])
-        record.add(first[np.newaxis], np.empty((0, 8)))
-        every = self.method.record_every
-        chunk = 1 if callback is not None else max(CHUNK // every, 1) * every
-        reserve = 2 * (self.method.max_impacts + 2) * (len(self.planes) + 1)
-        nodes = np.empty((chunk // every + 2 + 2 * reserve, first.size))
-        events = np.empty((2 * reserve, 8))
+        contacts, memory, record = contacts_of(self.scene, start), np.zeros(20), Record()
+        memory[0:3], memory[3:6], memory[6:15], memory[15:18] = start[0:3], start[12:15], start[3:12], start[15:18]
+        here = np.concatenate([[0.0], start, contacts.left + contacts.slack])
+        record.add(here[np.newaxis], np.empty((0, 8)))
+        chunk = 1 if callback is not None else CHUNK_INTERPRETED if self.steps is run_steps else CHUNK
+        book = book_of(self.scene, chunk)
+        book.last[1:] = start[3:12]
         done, code, status, missed, plane = 0, FINISHED, Status.SOLVED, 0, -1
         while done < count and status is Status.SOLVED and code in (FINISHED, FULL):
             if time.monotonic() > deadline:
                 status = Status.TIME_LIMIT
                 break
-            stop = min(done + chunk, count)
-            code, done, rows, happened, where, more = self.steps(
-                self.rule, self.body, self.shape, self.support, self.planes, memory, work, done, stop,
-                every, nodes, events,
-            )  # fmt: skip
-            plane, missed = where if where >= 0 else plane, missed + more
-            if callback is not None and rows:
-                status = self.stopped(callback, nodes[rows - 1], happened)
-                if done % every and status is Status.SOLVED and code == FINISHED and done < count:
-                    rows -= 1  # the kernel wrote it for the callback
-            record.add(nodes[:rows], events[:happened])
-        if code in (FINISHED, FULL):
-            self.close(record, memory, work, done)
-        status, notes = self.verdict(status, code, memory, plane)
-        if missed:
-            notes.append(
-                f"{missed} slow impacts have no impulse that keeps the discrete energy; they bounce as in algorithm "
-                "5.2, and the steps they are in are not symplectic"
+            code, done, where = self.steps(
+                self.scene, contacts, book, memory, done, min(done + chunk, count), count, self.method.record_every
             )
-        return record.trajectory(self.system, status, notes)
+            rows, happened, more = book.counts.tolist()
+            plane, missed = where if where >= 0 else plane, missed + more
+            record.add(book.nodes[:rows], book.events[:happened])
+            here = book.nodes[rows].copy()
+            if callback is not None and code != FULL:
+                status = stopped(callback, here, happened)
+        if here[0] > record.last:
+            record.add(here[np.newaxis], np.empty((0, 8)))
+        status, notes = self.verdict(status, code, here, plane)
+        return record.trajectory(self.system, status, [*notes, *missing(missed)])
 
-    def begin(self, x: np.ndarray) -> np.ndarray:
-        """The memory of the kernel at the start."""
-        memory = np.zeros(21)
-        memory[0:3], memory[3:6], memory[7:16], memory[16:19] = x[0:3], x[12:15], x[3:12], x[15:18]
-        return memory
-
-    def contacts(self, x: np.ndarray) -> np.ndarray:
-        """What the kernel knows of the planes; a penetration that was allowed at the start counts as none."""
-        work = np.zeros((4, len(self.planes)))
-        position, rotation = tuple_of(x[0:3]), tuple_of(x[3:12])
-        for k, plane in enumerate(self.planes):
-            gap = gap_of(plane, self.shape, self.support, position, rotation)
-            work[0, k], work[2, k] = min(gap, 0.0), max(gap, 0.0)
-        return work
-
-    def close(self, record: Record, memory: np.ndarray, work: np.ndarray, done: int) -> None:
-        """With nodes left out, an early end needs one for where it stopped."""
-        t = done * self.h
-        if t > record.last:
-            tau, position, momentum = memory[6] + memory[20] * self.h, memory[0:3], memory[3:6]
-            mass, gravity = self.body[0], np.asarray(self.body[1])
-            x = position + tau * (momentum / mass + 0.5 * tau * gravity)
-            state = [t, *x, *memory[7:16], *(momentum + mass * tau * gravity), *memory[16:19], *work[2]]
-            record.add(np.array([state]), np.empty((0, 8)))
-
-    def stopped(self, callback: Callable[[Any], Any], node: np.ndarray, impacts: int) -> Status:
-        """Show a callback the last node."""
-        state = LieGroupVariationalState(
-            t=float(node[0]),
-            x=node[1:19].copy(),
-            p=np.empty(0),
-            contacts=impacts,
-            infeasibility=float(max(0.0, -node[19:].min(initial=0.0))),
-        )
-        return asked_to_stop(callback, state) or Status.SOLVED
-
-    def verdict(self, status: Status, code: int, memory: np.ndarray, plane: int) -> tuple[Status, list[str]]:
-        """Why it ended."""
-        t = memory[19]
-        if code == ZENO:
-            name = self.system.planes[plane].name
-            return Status.ZENO, [
-                f"impacts on plane {name!r} follow each other without end at t = {t:.10g} s; zeno='settle' lets the "
-                "body rest there"
-            ]
+    def verdict(self, status: Status, code: int, here: np.ndarray, plane: int) -> tuple[Status, list[str]]:
+        """Why it ended, beginning with what to do."""
         if code == ROTATION:
-            spin = tuple_of(memory[16:19])
-            return Status.NUMERICAL_ERROR, [
-                f"at t = {t:.6g} s h |Pi| = {self.h * float(np.linalg.norm(spin)):.3g} kg m^2 is too large for the "
-                f"equation of flight: take h below {self.largest(spin):.4g} s, or rotation_limit='substep'"
-            ]
+            return Status.NUMERICAL_ERROR, [self.turning(here)]
         if code == NOT_FINITE:
-            return Status.NUMERICAL_ERROR, [f"a gap is not a number behind t = {t:.6g} s"]
+            return Status.NUMERICAL_ERROR, [
+                f"look at the support function of the shape, a {type(self.system.shape).__name__}, and at the size of "
+                f"the state: a gap is not a number in the step behind t = {here[0]:.10g} s"
+            ]
+        if code in (RESTS, ZENO, CROWDED):
+            return Status.ZENO, [self.endless(code, repr(self.system.planes[plane].name), f"t = {here[0]:.10g} s")]
         return status, []
+
+    def turning(self, here: np.ndarray) -> str:
+        """What to do about a rotation that is too fast."""
+        spin = tuple_of(here[16:19])
+        return f"take h below {self.slower(spin)}: at t = {here[0]:.10g} s, {self.too_fast(spin)}"
+
+    def endless(self, code: int, plane: str, t: str) -> str:
+        """What to do about impacts in a step that are too many."""
+        if code == RESTS:
+            return f"zeno='settle' lets the body rest: it lies still on plane {plane} from {t} on"
+        if code == ZENO:
+            return f"zeno='settle' lets the body rest: impacts on plane {plane} follow each other without end at {t}"
+        return (
+            f"raise max_impacts or lower h: more than max_impacts = {self.method.max_impacts} impacts in the step of "
+            f"{self.h:g} s at {t}, the last of them on plane {plane}"
+        )
+
+
+def stopped(callback: Callable[[Any], Any], node: np.ndarray, impacts: int) -> Status:
+    """Show a callback where the simulation stands."""
+    state = LieGroupVariationalState(
+        t=float(node[0]),
+        x=node[1:19].copy(),
+        p=np.empty(0),
+        contacts=impacts,
+        infeasibility=float(max(0.0, -node[19:].min(initial=0.0))),
+    )
+    return asked_to_stop(callback, state) or Status.SOLVED
+
+
+def missing(count: int) -> list[str]:
+    """A word about impacts of algorithm 5.1 without an impulse of its own, or none."""
+    if not count:
+        return []
+    words = "1 slow impact has" if count == 1 else f"{count} slow impacts have"
+    return [
+        f"{words} no impulse that keeps the discrete energy and took that of algorithm 5.2; steps with such an impact "
+        "are not symplectic"
+    ]

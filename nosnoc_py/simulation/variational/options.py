@@ -28,9 +28,13 @@ class LieGroupVariational(Options):
     to the next by terms of second order in h, wanders over many impacts and stays bounded in practice. Only for
     restitution 1 without friction. Impacts too slow for its equation take the impulse of 5.2; the message counts them.
 
+    Points of a body that touch at once are struck one after the other, the fastest first: restitution is that of each
+    of them, not of the body, and a symmetry may be lost. A flat octagon that falls on its face leaves it spinning.
+
     With restitution below 1 impacts may accumulate. zeno="stop" ends there with the status ZENO; "settle" lets the body
-    rest on the plane from there: after every step its position and its velocity are projected back, which is of first
-    order in h only and never gains energy from the end of one step to the next. Within a step it may sink in a little.
+    rest on the plane from there, if its impacts are slow, |g| h at most: after every step its position and its velocity
+    are projected back, which is of first order in h only and never gains energy from the end of one step to the next.
+    Within a step it may sink in a little. A body that touches a plane nothing presses it onto slides along it.
 
     Parameters
     ----------
@@ -42,15 +46,17 @@ class LieGroupVariational(Options):
         Chart in which the rotation of a step is solved for. The equation is the same, and so is the motion but for
         rounding.
     samples : int
-        Gaps are tested at the ends of this many equal parts of a step. What closes and opens in between is missed.
+        Gaps are tested at the ends of this many equal parts of a flight. What closes and opens in between is missed.
     max_impacts : int
-        Impacts in one step beyond which it is Zeno's.
+        Impacts in one step beyond which it is Zeno's, or ends with that status where they are too fast for him.
     zeno : {"stop", "settle"}
     rotation_limit : {"raise", "substep"}
         What to do where h |Pi| is too large for the equation of flight, beyond about a quarter turn in a step: an error
-        at the start and the status NUMERICAL_ERROR later, or a rotation in several equal parts (5.2 only).
+        at the start and the status NUMERICAL_ERROR later, or flights in several equal parts (5.2 only).
     record_every : int
-        Steps from one node of the trajectory to the next; impacts and the end are always nodes.
+        Steps from one node of the trajectory to the next; impacts and the end are always nodes. There are more where
+        the body has turned by more than 1 rad since the last one, since between two nodes it turns about one axis, by
+        less than half a turn.
     compiled : bool or "auto"
         Whether numba compiles the loop; "auto": if it is installed and the shape has features.
     """

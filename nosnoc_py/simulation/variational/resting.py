@@ -24,7 +24,7 @@ from nosnoc_py.simulation.variational.collision import (
 )
 from nosnoc_py.simulation.variational.contacts import energy_norm, joint, put_rows, together, velocity_of
 from nosnoc_py.simulation.variational.flight import Body, State, cayley
-from nosnoc_py.simulation.variational.segments import Rule
+from nosnoc_py.simulation.variational.scene import Rule
 from nosnoc_py.simulation.variational.vectors import (
     Matrix,
     Vector,
@@ -37,8 +37,6 @@ from nosnoc_py.simulation.variational.vectors import (
     transposed_times,
 )
 
-# Normal velocities (relative to 1 m/s and to that of the body) below which nothing approaches.
-REST = 1e-12
 # Points so close to a plane [m] carry the body.
 CLOSED = 1e-9
 # Gaps [m] below zero that are rounding.

@@ -14,25 +14,33 @@ import numpy as np
 from nosnoc_py.compiled import jitable
 from nosnoc_py.simulation.variational.collision import Shape, Support, gap_of
 from nosnoc_py.simulation.variational.flight import Body, Segment, State, discrete_energy, flown
+from nosnoc_py.simulation.variational.scene import (
+    FINISHED,
+    INSTANT,
+    NOT_FINITE,
+    ROTATION,
+    ROUNDING,
+    Contacts,
+    Scene,
+    quiet_of,
+)
 from nosnoc_py.simulation.variational.vectors import Matrix, Vector, dot, plus, times
 
-FINISHED, FULL, ZENO, ROTATION, NOT_FINITE = 0, 1, 2, 3, 4
 # A pending impulse: is there one, normal, chi, lambda of algorithm 5.2, discrete energy to keep.
 Pending = tuple[bool, Vector, Vector, float, float]
-# h, length at which a resting contact counts as closed, map, algorithm, samples, impacts in a step, parts, settle.
-Rule = tuple[float, float, bool, bool, int, int, int, bool]
+# lambda's equation solved, lambda, the segment with it, the state at its end.
 Trial = tuple[bool, float, Segment, State]
 
 
 @jitable
-def trial(body: Body, exponential: bool, parts: int, segment: Segment, pending: Pending, s: float) -> Trial:
-    """Fly s seconds of a segment: lambda's equation solved, lambda, the segment with it, and the state."""
+def trial(body: Body, exponential: bool, segment: Segment, pending: Pending, s: float) -> Trial:
+    """Fly s seconds of a segment."""
     if not pending[0]:
-        return True, 0.0, segment, flown(body, exponential, parts, segment, s)
+        return True, 0.0, segment, flown(body, exponential, segment, s)
     solved, value = impulse_for(body, exponential, segment, pending, s)
     base, momentum, since, rotation, spin = segment
     struck_segment = (base, plus(momentum, value, pending[1]), since, rotation, plus(spin, value, pending[2]))
-    return solved, value, struck_segment, flown(body, exponential, parts, struck_segment, s)
+    return solved, value, struck_segment, flown(body, exponential, struck_segment, s)
 
 
 @jitable
@@ -45,7 +53,7 @@ def impulse_for(body: Body, exponential: bool, segment: Segment, pending: Pendin
     base, momentum, _, _, spin = segment
     _, normal, chi, start, energy = pending
     last, value = 0.0, start
-    error_last, scale = 0.0, 0.0
+    error_last = 0.0
     for k in range(30):
         gamma, turned = plus(momentum, value, normal), plus(spin, value, chi)
         found, level = discrete_energy(body, exponential, base, gamma, turned, s)
@@ -54,16 +62,13 @@ def impulse_for(body: Body, exponential: bool, segment: Segment, pending: Pendin
         error = level - energy
         velocity = dot(normal, gamma) / body[0] + dot(chi, times(body[3], turned))
         slope = velocity if k == 0 else (error - error_last) / (value - last)
-        scale = abs(value) + abs(start)
-        if error == 0.0:
-            return velocity > 0.0, value if velocity > 0.0 else start
         step = -error / slope if slope != 0.0 else math.inf
+        scale = abs(value) + abs(start)
+        stalled = k > 4 and abs(error) >= abs(error_last) and abs(step) <= 1e-13 * scale
+        if error == 0.0 or abs(step) <= 4e-16 * scale or stalled:
+            return velocity > 0.0, value if velocity > 0.0 else start
         if not abs(step) <= 2.0 * abs(start):
             return False, start
-        if abs(step) <= 4e-16 * scale:
-            return velocity > 0.0, value if velocity > 0.0 else start
-        if k > 4 and abs(error) >= abs(error_last) and abs(step) <= 1e-13 * scale:
-            return velocity > 0.0, value if velocity > 0.0 else start
         last, error_last, value = value, error, value + step
     return False, start
 
@@ -74,12 +79,12 @@ def measured(
     body: Body,
     shape: Shape,
     support: Support,
+    slack: float,
     segment: Segment,
     rotation: Matrix,
-    slack: float,
     s: float,
 ) -> float:
-    """The gap after s seconds of a segment, less the rounding error that it had at its last impact.
+    """The gap of a plane after s seconds of a segment, less its slack.
 
     The way since the base is added last: right after an impact everything else cancels.
     """
@@ -89,34 +94,66 @@ def measured(
 
 
 @jitable
-def gap_at(
-    plane: np.ndarray,
+def opens(
     body: Body,
     shape: Shape,
     support: Support,
-    exponential: bool,
-    parts: int,
+    planes: np.ndarray,
+    slack: np.ndarray,
+    ends: np.ndarray,
     segment: Segment,
-    pending: Pending,
-    slack: float,
+    state: State,
     s: float,
-) -> float:
-    """The gap after s seconds of a segment."""
-    _, _, struck_segment, state = trial(body, exponential, parts, segment, pending, s)
-    return measured(plane, body, shape, support, struck_segment, state[3], slack, s)
+) -> bool:
+    """Fill `ends` with the gaps at the end of a segment; whether all of them are open."""
+    opened = True
+    for k in range(planes.shape[0]):
+        ends[k] = measured(planes[k], body, shape, support, slack[k], segment, state[3], s)
+        opened = opened and ends[k] > 0.0
+    return opened
+
+
+@jitable
+def measure(scene: Scene, contacts: Contacts, found: Trial, s: float) -> bool:
+    """Fill `ends` with the gaps at the end of a trial; whether all of them are open."""
+    _, body, shape, support, planes = scene
+    return opens(body, shape, support, planes, contacts.slack, contacts.ends, found[2], found[3], s)
+
+
+@jitable
+def gap_at(scene: Scene, k: int, slack: float, segment: Segment, pending: Pending, s: float) -> float:
+    """The gap of plane k after s seconds of a segment."""
+    _, _, struck_segment, state = trial(scene.body, scene.rule.exponential, segment, pending, s)
+    plane = scene.planes[k]
+    return measured(plane, scene.body, scene.shape, scene.support, slack, struck_segment, state[3], s)
+
+
+@jitable
+def opening(
+    scene: Scene, k: int, slack: float, segment: Segment, pending: Pending, low: float, high: float, gap_high: float
+) -> tuple[float, float, float, float]:
+    """A part of [low, high] with an open gap at its left end, found by halving towards `low`, and both gaps.
+
+    For a gap that is zero there, right after an impact; -1 for the gap at the left end if it never opens.
+    """
+    origin = low
+    while True:
+        middle = origin + 0.5 * (high - origin)
+        if middle <= origin + 1e-18 or high - origin < 1e-16 * high:
+            return origin, -1.0, origin, gap_high
+        gap_middle = gap_at(scene, k, slack, segment, pending, middle)
+        if gap_middle > 0.0:
+            return middle, gap_middle, high, gap_high
+        high, gap_high = middle, gap_middle
 
 
 @jitable
 def located(
-    plane: np.ndarray,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    exponential: bool,
-    parts: int,
+    scene: Scene,
+    k: int,
+    slack: float,
     segment: Segment,
     pending: Pending,
-    slack: float,
     low: float,
     gap_low: float,
     high: float,
@@ -124,34 +161,27 @@ def located(
 ) -> float:
     """A root of the gap in [low, high], where it is closed at the right end, to rounding of the step length.
 
-    Right after an impact the gap is zero at the left end: the interval is halved towards it until the gap is open. If
-    it never is, the left end is returned: something else touches already. Then regula falsi (Illinois), bisecting
-    where that does not halve the interval in three steps.
+    If it never opens, the left end: something touches already. Regula falsi (Illinois), bisecting where that does not
+    halve the interval in three steps.
     """
-    origin = low
-    while gap_low <= 0.0:
-        middle = origin + 0.5 * (high - origin)
-        if middle <= origin + 1e-18 or high - origin < 1e-16 * high:
-            return origin
-        gap_middle = gap_at(plane, body, shape, support, exponential, parts, segment, pending, slack, middle)
-        if gap_middle > 0.0:
-            low, gap_low = middle, gap_middle
-        else:
-            high, gap_high = middle, gap_middle
+    if gap_low <= 0.0:
+        low, gap_low, high, gap_high = opening(scene, k, slack, segment, pending, low, high, gap_high)
+        if gap_low < 0.0:
+            return low
     weight_low, weight_high, width, side = gap_low, gap_high, high - low, 0
-    for k in range(200):
+    for iteration in range(200):
         nearest = 2.3e-16 * high
         if gap_high == 0.0 or high - low <= nearest:
             break
         middle = high - weight_high * (high - low) / (weight_high - weight_low)
-        if k % 3 == 2:
+        if iteration % 3 == 2:
             if high - low > 0.5 * width:
                 middle = 0.5 * (low + high)
             width = high - low
         middle = min(max(middle, low + 0.5 * nearest), high - 0.5 * nearest)
         if middle <= low or middle >= high:
             break
-        gap_middle = gap_at(plane, body, shape, support, exponential, parts, segment, pending, slack, middle)
+        gap_middle = gap_at(scene, k, slack, segment, pending, middle)
         if gap_middle > 0.0:
             weight_high *= 0.5 if side < 0 else 1.0
             low, gap_low, weight_low, side = middle, gap_middle, gap_middle, -1
@@ -162,61 +192,70 @@ def located(
 
 
 @jitable
+def closes(scene: Scene, contacts: Contacts, k: int, found: Trial, length: float) -> bool:
+    """Whether the gap of plane k is closed at the end of a trial.
+
+    A body that touches, and moves along the plane but for rounding, slides: that closes nothing.
+    """
+    end = contacts.ends[k]
+    if contacts.settled[k] != 0.0 or end > 0.0:
+        return False
+    x, gamma = found[3][1], found[3][2]
+    size = 1.0 + abs(scene.planes[k, 3]) + math.sqrt(dot(x, x))
+    slides = quiet_of(scene.body, gamma) * length + ROUNDING * size
+    return contacts.left[k] > slides or end < -slides
+
+
+@jitable
+def first_of(
+    scene: Scene, contacts: Contacts, segment: Segment, pending: Pending, low: float, high: float, found: Trial
+) -> tuple[int, float, Trial]:
+    """The plane that is hit first in [low, high] (-1 without a hit), when, and the trial that ends there."""
+    hit, count = -1, scene.planes.shape[0]
+    for _ in range(count):  # once more for every plane that another one was ahead of
+        right, earlier = high, -1
+        for k in range(count):
+            if k == hit or not closes(scene, contacts, k, found, right - low):
+                continue
+            root = located(
+                scene, k, contacts.slack[k], segment, pending, low, contacts.left[k], right, contacts.ends[k]
+            )
+            if hit >= 0 and root <= low:
+                continue  # a plane that was just left, closed by rounding
+            if earlier < 0 or root < high:
+                high, earlier = root, k
+        if earlier < 0:
+            break
+        hit = earlier
+        found = trial(scene.body, scene.rule.exponential, segment, pending, high)
+        measure(scene, contacts, found, high)
+        if high <= low:
+            break
+    return hit, high, found
+
+
+@jitable
 def first_hit(
-    rule: Rule,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    planes: np.ndarray,
-    segment: Segment,
-    pending: Pending,
-    length: float,
-    parts: int,
-    slack: np.ndarray,
-    settled: np.ndarray,
-    left: np.ndarray,
-    ends: np.ndarray,
+    scene: Scene, contacts: Contacts, segment: Segment, pending: Pending, length: float
 ) -> tuple[int, int, float, Trial]:
     """Code, plane (-1 without a hit), length of the segment and its end; `left` are the gaps at its start."""
-    count, exponential, samples = planes.shape[0], rule[2], rule[4]
-    before, where = 0.0, length
-    if length <= 1e-15 * rule[0]:  # an impact at the end of a step: what else happens is up to the next one
-        for k in range(count):
-            ends[k] = left[k]
-        return FINISHED, -1, where, trial(body, exponential, parts, segment, pending, where)
+    samples, before, where, hit = scene.rule.samples, 0.0, length, -1
+    found = trial(scene.body, scene.rule.exponential, segment, pending, length)
+    if length <= INSTANT * scene.rule.h:  # an impact at the end of a step: what else happens is up to the next one
+        contacts.ends[:] = contacts.left
+        return FINISHED, hit, where, found
     for i in range(samples):
-        where = length if i == samples - 1 else length * (i + 1) / samples
-        found = trial(body, exponential, parts, segment, pending, where)
+        if samples > 1:
+            where = length if i == samples - 1 else length * (i + 1) / samples
+            found = trial(scene.body, scene.rule.exponential, segment, pending, where)
         if not found[3][0]:
-            return ROTATION, -1, where, found
-        for k in range(count):
-            ends[k] = measured(planes[k], body, shape, support, found[2], found[3][3], slack[k], where)
-            if math.isnan(ends[k]):
-                return NOT_FINITE, -1, where, found
-        hit = -1
-        for _ in range(count):  # once more for every plane that another one was ahead of
-            right, earlier = where, -1
-            for k in range(count):
-                if settled[k] == 0.0 and ends[k] <= 0.0 and k != hit:
-                    root = located(
-                        planes[k], body, shape, support, exponential, parts, segment, pending, slack[k], before,
-                        left[k], right, ends[k],
-                    )  # fmt: skip
-                    if hit >= 0 and root <= before:
-                        continue  # a plane that was just left, closed by rounding
-                    if earlier < 0 or root < where:
-                        where, earlier = root, k
-            if earlier < 0:
-                break
-            hit = earlier
-            found = trial(body, exponential, parts, segment, pending, where)
-            for k in range(count):
-                ends[k] = measured(planes[k], body, shape, support, found[2], found[3][3], slack[k], where)
-            if where <= before:
-                break
+            return ROTATION, hit, where, found
+        if not measure(scene, contacts, found, where):
+            if np.isnan(contacts.ends).any():
+                return NOT_FINITE, hit, where, found
+            hit, where, found = first_of(scene, contacts, segment, pending, before, where, found)
         if hit >= 0:
-            return FINISHED, hit, where, found
-        for k in range(count):
-            left[k] = ends[k]
+            break
+        contacts.left[:] = contacts.ends
         before = where
-    return FINISHED, -1, where, found
+    return FINISHED, hit, where, found

@@ -156,7 +156,16 @@ class SupportFunction(Shape):
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the point furthest in a direction."""
-        return finite(self.function(unit(direction)), "SupportFunction: function", 3) + self.shift
+        try:
+            point = self.function(unit(direction))
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"SupportFunction: function: it has to return a point for every direction, for {direction} it raised "
+                f"{error!r}."
+            ) from error
+        return finite(point, "SupportFunction: function", 3) + self.shift
 
     @cached_property
     def hull(self) -> ConvexPolyhedron:
