@@ -181,7 +181,7 @@ def test_compiled_gives_the_same():
     method = EventSelected(step=1e-3, compiled=True)
     watched = run(system, x0=START, duration=END, method=method, callback=lambda s: seen.append(s.t))
     np.testing.assert_array_equal(watched.x, other.x)
-    assert len(seen) == len(other.t) - 2  # the last one ends the simulation by itself
+    assert len(seen) == len(other.t) - 1
     assert numba is not None
 
 
@@ -572,7 +572,8 @@ def test_what_is_not_finite_ends_with_a_status():
     x, mode = ca.SX.sym("x"), ca.SX.sym("mode")
     system = EventSelectedSystem(x=x, mode=mode, flow=x**2, guards=[Guard("far", x - 1e300)])
     found = run(system, x0=[1], duration=2, method=EventSelected(step=0.01))
-    assert found.status in (Status.NUMERICAL_ERROR, Status.NOT_EVENT_SELECTED)
+    assert found.status is Status.INACCURATE  # it blows up at t = 1, and the steps are too long before
+    assert found.message.startswith("the local error of the step before t = ")
     assert np.isfinite(found.x).all()
     root = EventSelectedSystem(x=x, mode=mode, flow=1, guards=[Guard("root", ca.log(0.5 - x) + 10)])
     lost = run(root, x0=[0.5 - 2e-5], duration=1, method=EventSelected(step=0.01, initial_mode=(0,)))

@@ -188,7 +188,9 @@ def line_to(
     It is not where the guard is much faster or slower at its end (then the step is far too long), and where another
     guard is passed.
     """
-    point = sleeping(end_at(system, state.mode, ahead, state.x + ahead * state.slope), state.live)
+    point = end_at(system, state.mode, ahead, state.x + ahead * state.slope)
+    if len(point.values) == 2:
+        point = sleeping(point, state.live)
     gradients = system.row_gradients(point.x, system.p)
     rate = rate_of(gradients, state.mode, point.slope, guard)
     alike = abs(rate - state.rates[guard]) <= ALIKE * state.rates[guard]
@@ -292,7 +294,8 @@ def segment(
     if not found:
         guard, band = -1, max(rules.eps, 0.0)
         point = point_at(system, x, mode, stages, scheme, step)
-    point = sleeping(point, live)
+    if len(point.values) == 2:  # else no function sleeps: one is as far below zero as the other is above
+        point = sleeping(point, live)
     if not found and not state.exact and point.live.max() <= -band:
         return point, -1
     if not is_finite(point, system.loops):
@@ -301,7 +304,9 @@ def segment(
         top = top_before(system, scheme, state, stages, point)
         if top < point.length:
             guard = -1
-            point = sleeping(point_at(system, x, mode, stages, scheme, top), live)
+            point = point_at(system, x, mode, stages, scheme, top)
+            if len(point.values) == 2:
+                point = sleeping(point, live)
     return up_to_first(system, scheme, rules, state, stages, point, guard, band)
 
 
@@ -327,10 +332,9 @@ def up_to_first(
         guard, level, many = k, high, rules.corrections if high == 0.0 else max(rules.corrections, 4)
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
         rise = state.rates[k] if state.exact else np.nan
-        found, point = located(
-            system, state.t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many
-        )
-        point = sleeping(point, live)
+        _, point = located(system, state.t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many)
+        if len(point.values) == 2:
+            point = sleeping(point, live)
     return point, -1 if guard >= 0 and level < 0.0 else guard
 
 
@@ -392,7 +396,7 @@ def fallen(system: Any, old: State, new: State) -> int:
     if len(found):
         gradients, unset = system.row_gradients(new.x, system.p), np.zeros(len(new.mode))
         for k in found:
-            if new.values[0, k] < -noise_of(gradients, unset, new.x, k):
+            if new.values[0, k] < -noise_of(gradients, unset, new.x, int(k)):
                 return int(k)
     return -1
 
@@ -418,7 +422,9 @@ def cross(
     for k in crossed:
         mode[k] = 1.0 - mode[k]
     slope = system.flow(x, mode, system.p).copy()
-    live = sleeping(Point(0.0, x, slope, state.values, live_of(state.values, mode, system.loops)), state.live).live
+    live = live_of(state.values, mode, system.loops)
+    if len(state.values) == 2:
+        live[(state.live <= NEVER) & (live > 0.0)] = NEVER
     for i, k in enumerate(crossed):
         beyond, turns = rate_of(gradients, state.mode, slope, int(k)), False
         if beyond <= rules.liveness or live[k] > abs(state.live[k]):

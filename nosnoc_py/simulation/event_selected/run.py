@@ -281,8 +281,7 @@ class Walk:
             return f"the flow or a guard is not finite in the step after t = {state.t:.9g}"
         if code == kernel.TOO_MANY:
             return (
-                f"more than max_events = {self.method.max_events} crossings until t = {state.t:.9g}: they pile up, or "
-                "max_events has to be larger"
+                f"more than {self.method.max_events} crossings until t = {state.t:.9g}; raise max_events if there are"
             )
         return self._not_live(state, report) if code == kernel.NOT_LIVE else ""
 
@@ -291,19 +290,20 @@ class Walk:
         name, where = self.system.guard_names[k], f"at t = {state.t:.9g}"
         if np.isnan(after):
             return (
-                f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: turn "
-                "its sign round, or give it a `back`"
+                f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: "
+                "turn its sign round, or give it a `back`"
             )
+        slow = "; where its values are tiny, give a smaller one" if min(before, after) > 0.0 else ""
         return (
             f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
-            f"crossing, both have to be above liveness = {self.method.liveness:g}; turn its sign round, or use an "
-            "ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
+            f"crossing, both have to be above liveness = {self.method.liveness:g}{slow}; turn its sign round, or use "
+            "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
 
-    def _judged(self, errors: Series | None) -> tuple[Status, str]:
+    def _judged(self, errors: Series | None, record: Record) -> tuple[Status, str]:
         """Status and message: steps that are too long come before what they lead to."""
         status, said = self.status, [self.message]
-        wrong = "" if errors is None else too_long(errors, self.method.tolerance, self.rules.step)
+        wrong = "" if errors is None else too_long(errors, record, self.method.tolerance)
         if wrong and status not in ASKED:
             status, said = Status.INACCURATE, [wrong, *said]
         if self.method.initial_mode is None:
@@ -325,7 +325,7 @@ class Walk:
 
             sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
         errors = local_error(record, self.tableau, system.nominal["x"])
-        status, message = self._judged(errors)
+        status, message = self._judged(errors, record)
         return Trajectory(
             t=record.t,
             x=record.x,

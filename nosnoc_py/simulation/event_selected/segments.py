@@ -22,7 +22,7 @@ NEVER = -1e300
 # Values of a guard so much smaller than |D h| |x| are zero: the state is known no better.
 NOISE = 1e-14
 # Products of two corrections so much smaller than the square of the length: the error of a secant is below rounding.
-NEAR = 1e-12
+NEAR = 1e-11
 # The last correction below this part of the length is made along the slope at the end: another step of the scheme would
 # give the same.
 TINY = 1e-10
@@ -260,7 +260,7 @@ def located(
 
 @jitable
 def correction_of(length: float, below: float, excess: float, rise: float, speed: float) -> float:
-    """How far from its end a segment reaches the level: by a cubic where the rise is known, else Newton's correction."""
+    """How far from its end a segment reaches the level: by a cubic where the rise is known, else by Newton's method."""
     if not speed > 0.0:
         return -np.inf
     return root_of(length, below, excess, rise, speed) if rise > 0.0 else -excess / speed
@@ -287,11 +287,20 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
 
 @jitable
 def sleeping(point: Point, before: Array) -> Point:
-    """The same end, where functions sleep on that slept before: they are above zero still, and rise through it later."""
+    """The same end, where functions sleep on that slept before and are above zero still; `live` is changed."""
     live = point.live
-    if len(point.values) == 2:  # else one is as far below zero as the other is above
-        live[(before <= NEVER) & (live > 0.0)] = NEVER
+    live[(before <= NEVER) & (live > 0.0)] = NEVER
     return point
+
+
+@jitable
+def any_passed(before: Array, after: Array, band: float, but: int) -> bool:
+    """Whether a guard may have risen above its level."""
+    for k in range(len(before)):
+        level = -band if before[k] < -band * (1.0 + 1e-9) else 0.0
+        if after[k] > level and after[k] > before[k] and k != but:
+            return True
+    return False
 
 
 @jitable
@@ -302,18 +311,21 @@ def passed(system: Any, mode: Array, before: Array, point: Point, band: float, b
     because its bit changed there, falls before it rises: its fraction is 1.
     """
     first, fraction, reached, after = -1, 2.0, 0.0, point.live
+    if system.loops and not any_passed(before, after, band, but):
+        return first, fraction, reached
     levels = np.where(before < -band * (1.0 + 1e-9), -band, 0.0)
     risen = np.flatnonzero((after > np.maximum(levels, before)) & (before > NEVER))
     if len(risen) == 0 or (len(risen) == 1 and risen[0] == but):
         return first, fraction, reached
     gradients = system.row_gradients(point.x, system.p)
-    for k in risen:
+    for index in risen:
+        k = int(index)
         level, noise = levels[k], noise_of(gradients, mode, point.x, k)
         if k == but or after[k] <= max(level, before[k]) + noise:
             continue
         theta = 1.0 if before[k] > level - noise else (level - before[k]) / (after[k] - before[k])
         if theta < fraction:
-            first, fraction, reached = int(k), theta, level
+            first, fraction, reached = k, theta, level
     return first, fraction, reached
 
 
