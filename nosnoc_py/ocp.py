@@ -202,8 +202,8 @@ class OCP:
             raise ModelError(f"OCP: the first argument has to be a system such as ns.CLS, given {type(s).__name__}.")
         if not s.controlled:
             raise ModelError(
-                f"OCP: an ns.{type(s).__name__} has no controls, it is only simulated; write the problem with an ns.CLS, "
-                "an ns.PSS or an ns.Heaviside."
+                f"OCP: an ns.{type(s).__name__} has no controls, it is only simulated; write the problem with an "
+                "ns.CLS, an ns.PSS or an ns.Heaviside."
             )
         if not isinstance(self.bounds, Bounds):
             raise ModelError(f"OCP: bounds have to be an ns.Bounds object, given {type(self.bounds).__name__}.")
