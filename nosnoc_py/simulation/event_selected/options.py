@@ -50,7 +50,8 @@ class EventSelected(Options):
         trajectory. Of other schemes and of steps of Euler's nothing is known, and nothing is said.
     compiled : bool or "auto"
         Whether numba compiles the whole loop, with the functions of the system in it. "auto": if all of them are
-        functions of numba's (`numba.njit`) already. It takes seconds once per system.
+        functions of numba's (`numba.njit`) already. The first time takes half a minute; then the loop is kept on disk,
+        and a system takes about a second.
     initial_mode : tuple of 0 and 1, optional
         Bits at the start, where the state does not tell them (guards with hysteresis). Default: 1 where h > 0.
     sensitivities : bool
