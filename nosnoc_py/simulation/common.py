@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.options import Options
+from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.symbols import scalar
 
 # Kinetic energy gained in all impacts of a simulation that is worth a word [J].
 ENERGY_TOLERANCE = 1e-9
+# A duration that is longer than a whole number of steps by less than this part of one has no step more.
+SLACK = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepState:
+    """Where a simulation stands: what a callback sees after every step.
+
+    Attributes
+    ----------
+    t : float
+    x : (n_x,)
+    p : (n_p,)
+    status : Status
+    iterations, attempts : int
+        Of the last step, where something is iterated.
+    complementarity, infeasibility : float
+        Residuals of the last step, zero where there are none.
+    """
+
+    t: float
+    x: np.ndarray
+    p: np.ndarray
+    status: Status = Status.SOLVED
+    iterations: int = 0
+    attempts: int = 0
+    complementarity: float = 0.0
+    infeasibility: float = 0.0
 
 
 def seconds_of(duration: Any) -> float:
@@ -20,6 +52,33 @@ def seconds_of(duration: Any) -> float:
     if not 0 < seconds < np.inf:
         raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
     return seconds
+
+
+def steps_given(steps: Any) -> int:
+    """A number of steps; `OptionError` unless it is a positive whole one."""
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
+    return int(steps)
+
+
+def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int:
+    """Number of equal steps: the one that is given, or so many that none is longer than an option of the method.
+
+    Raises
+    ------
+    OptionError
+        If it is no positive whole number, or both are given.
+    """
+    length = getattr(method, option)
+    if steps is None:
+        return max(1, math.ceil(seconds / length - SLACK))
+    count = steps_given(steps)
+    if option in method.model_fields_set:
+        raise OptionError(
+            f"given steps={steps} and {type(method).__name__}({option}={length:g}), which say the same twice; leave "
+            "one out."
+        )
+    return count
 
 
 def energy_note(gain: float) -> list[str]:

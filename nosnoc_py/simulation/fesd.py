@@ -15,7 +15,7 @@ from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import RESTING, Checks
-from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
+from nosnoc_py.simulation.common import check_control, energy_note, seconds_of, steps_given
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
@@ -472,11 +472,10 @@ def _mismatch(control: Control, length: float) -> list[str]:
 
 def _count(steps: Any, rows: int) -> int:
     """A number of steps that fits to a control with so many rows."""
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    if rows < 1 or steps % rows:
+    count = steps_given(steps)
+    if rows < 1 or count % rows:
         raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
-    return int(steps)
+    return count
 
 
 def _ends(step: SimulatorState) -> np.ndarray:

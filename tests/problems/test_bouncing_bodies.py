@@ -9,7 +9,7 @@ import pytest
 
 from problems import bouncing_bodies, bouncing_bodies_ensemble
 from problems.runner import main
-from tests.problems.test_programs import PNG, run_json
+from tests.problems.command_line import PNG, run_json
 
 
 def test_case_one_quick(capsys: pytest.CaptureFixture[str]) -> None:

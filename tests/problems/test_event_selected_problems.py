@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,39 +17,14 @@ from problems import event_selected_hopper, event_selected_mujoco, event_selecte
 from problems import plate_on_springs as plate_problem
 from problems.event_selected_hopper import bisect
 from problems.plate_references import linear, normal, reference, vertical
-from problems.runner import Program, main
-
-KEYS = {
-    "status",
-    "objective",
-    "complementarity",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "events",
-    "final_state",
-}
-PNG = b"\x89PNG\r\n\x1a\n"
-PROGRAMS = (
-    event_selected_order.PROGRAM,
-    event_selected_hopper.PROGRAM,
-    plate_problem.PROGRAM,
-    event_selected_mujoco.PROGRAM,
-)
+from problems.runner import main
+from tests.problems.command_line import PNG, run_json
 
 
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba, whose compilation takes longer than these small examples."""
     monkeypatch.setattr(compiled, "available", lambda: False)
-
-
-def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    code = main(program, ["--json", *arguments])
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert results.keys() >= KEYS
-    assert code == (0 if results["status"] == "solved" else 1)
-    return dict(results)
 
 
 def check_figures(results: dict[str, Any], *names: str) -> None:
@@ -221,27 +195,3 @@ def test_a_contact_costs_less_than_in_mujoco(capsys: pytest.CaptureFixture[str],
     assert max(rows["RK-Newton, loop"]["errors"].values()) < 1e-8
     assert min(rows["MuJoCo, contacts"]["errors"].values()) > 1e-5
     check_figures(results, "event_selected_mujoco.png")
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_wrong_key_names_the_legal_ones(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(program, ["--quick", "--set", "stifness=1"]) == 2
-    said = capsys.readouterr().err
-    assert "unknown key 'stifness'" in said
-    assert all(name in said for name in program.settings.keys)
-
-
-@pytest.mark.parametrize(
-    ("program", "change"),
-    [
-        (event_selected_order.PROGRAM, "scheme=radau_iia"),
-        (event_selected_order.PROGRAM, "step=-1"),
-        (event_selected_hopper.PROGRAM, "stiffness=-1"),
-        (plate_problem.PROGRAM, "contacts=1"),
-    ],
-)
-def test_a_wrong_value_is_one_clear_error(program: Program, change: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(program, ["--quick", "--set", change]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"problems.{program.name}: ")

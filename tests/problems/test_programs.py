@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,28 +12,31 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems import bouncing_ball, disc_manipulation, many_balls, two_balls_order
+from problems import (
+    bouncing_ball,
+    disc_manipulation,
+    event_selected_hopper,
+    event_selected_mujoco,
+    event_selected_order,
+    many_balls,
+    plate_on_springs,
+    two_balls_order,
+)
 from problems.runner import Program, main
+from tests.problems.command_line import PNG, run_json
 
-KEYS = {
-    "status",
-    "objective",
-    "complementarity",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "events",
-    "final_state",
-}
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    code = main(program, ["--json", *arguments])
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert results.keys() >= KEYS
-    assert code == (0 if results["status"] == "solved" else 1)
-    return dict(results)
+PROGRAMS = tuple(
+    problem.PROGRAM
+    for problem in (
+        bouncing_ball,
+        disc_manipulation,
+        two_balls_order,
+        event_selected_order,
+        event_selected_hopper,
+        event_selected_mujoco,
+        plate_on_springs,
+    )
+)
 
 
 def test_bouncing_ball(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +116,7 @@ def test_many_balls_quick(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(event["kind"] == "impact" for event in results["events"]) > 10
 
 
-@pytest.mark.parametrize("program", [bouncing_ball.PROGRAM, disc_manipulation.PROGRAM, two_balls_order.PROGRAM])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_wrong_key_names_the_legal_ones(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(program, ["--quick", "--set", "restitusion=1"]) == 2
     said = capsys.readouterr().err
@@ -130,6 +132,10 @@ def test_a_wrong_key_names_the_legal_ones(program: Program, capsys: pytest.Captu
         (bouncing_ball.PROGRAM, "steps=many"),
         (two_balls_order.PROGRAM, "schemes=euler"),
         (two_balls_order.PROGRAM, "stiffness=-1"),
+        (event_selected_order.PROGRAM, "scheme=radau_iia"),
+        (event_selected_order.PROGRAM, "step=-1"),
+        (event_selected_hopper.PROGRAM, "stiffness=-1"),
+        (plate_on_springs.PROGRAM, "contacts=1"),
     ],
 )
 def test_a_wrong_value_is_one_clear_error(program: Program, change: str, capsys: pytest.CaptureFixture[str]) -> None:

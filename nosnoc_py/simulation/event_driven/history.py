@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.guards import RESTING
@@ -35,13 +36,8 @@ MOST_RETRIES = 10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EventDrivenState:
+class EventDrivenState(StepState):
     """Where an event-driven simulation stands: what a callback sees after every phase."""
-
-    t: float
-    x: np.ndarray
-    p: np.ndarray
-    status: Status = Status.SOLVED
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 from nosnoc_py.compiled import compiled, version_of
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.simulation.common import seconds_of
+from nosnoc_py.simulation.common import StepState, equal_steps, seconds_of
 from nosnoc_py.simulation.event_selected import kernel, segments
 from nosnoc_py.simulation.event_selected.functions import Fields, fields_of
 from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
@@ -42,27 +42,19 @@ NAMES = 3  # told in a message at most
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EventSelectedState:
+class EventSelectedState(StepState):
     """Where a simulation stands: what a callback sees after every segment, with the status that ends it after the last.
 
     Attributes
     ----------
-    t : float
-    x : (n_x,)
-    p : (n_p,)
     mode : (m,)
         Bits in force from here on.
     crossings : int
         Guards crossed so far.
-    status : Status
     """
 
-    t: float
-    x: Array
-    p: Array
     mode: Array
     crossings: int
-    status: Status = Status.SOLVED
 
 
 def run(
@@ -82,7 +74,7 @@ def run(
     """See `nosnoc_py.simulate`."""
     _check(system, u, solver)
     seconds = seconds_of(duration)
-    step = _step_of(method, steps, seconds)
+    step = method.step if steps is None else seconds / equal_steps(method, "step", steps, seconds)
     parameters = np.array(system.p_default if p is None else numbers(p, "p", system.n_p))
     start = system.check_state(x0, parameters)
     fields = fields_of(system, method.compiled)
@@ -91,7 +83,7 @@ def run(
         mode = initial_mode(system, fields, method, start, parameters)
         walk = Walk(system, fields, method, parameters, step, callback, deadline)
         walk.go(np.array(start), mode, seconds)
-        return walk.trajectory(seconds, sensitivities or method.sensitivities)
+        return walk.trajectory(sensitivities or method.sensitivities)
 
 
 def _check(system: Any, u: Any, solver: Any) -> None:
@@ -104,19 +96,6 @@ def _check(system: Any, u: Any, solver: Any) -> None:
         raise OptionError("u: an event-selected system has no controls: put them into p or the state.")
     if solver is not None:
         raise OptionError("solver: EventSelected takes none; leave it out.")
-
-
-def _step_of(method: EventSelected, steps: int | None, seconds: float) -> float:
-    """Length of a step: the one of the options, or that of so many equal ones."""
-    if steps is None:
-        return method.step
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    if "step" in method.model_fields_set:
-        raise OptionError(
-            f"given steps={steps} and EventSelected(step={method.step:g}), which say the same twice; leave one out."
-        )
-    return seconds / int(steps)
 
 
 def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:
@@ -242,18 +221,17 @@ class Walk:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
                 return
-            state, segments, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers, f.compiled)
+            state, count, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers, f.compiled)
             self.chunks.append(
                 tuple(
-                    array[:segments].copy()
-                    for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
+                    array[:count].copy() for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
                 )
             )
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
-            nodes, self.end = nodes + segments, state
+            nodes, self.end = nodes + count, state
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
             self.status = STATUS.get(code, Status.SOLVED)
-            if segments and self.callback is not None:
+            if count and self.callback is not None:
                 stopped = asked_to_stop(self.callback, self._state(state))
                 if stopped is not None and self.status.success:
                     self.status = stopped
@@ -310,7 +288,7 @@ class Walk:
             said.append(_set_at_the_start(self.system.guard_names, self.initial))
         return status, "; ".join(text for text in said if text)
 
-    def trajectory(self, seconds: float, sensitivities: bool) -> Trajectory:
+    def trajectory(self, sensitivities: bool) -> Trajectory:
         """What there is of it."""
         system = self.system
         record = record_of(self.start.x, self.initial, self.tableau.stages, self.chunks, self.crossed)

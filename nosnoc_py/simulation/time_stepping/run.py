@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import energy_note, seconds_of
+from nosnoc_py.simulation.common import StepState, energy_note, equal_steps, seconds_of
 from nosnoc_py.simulation.contact_frames import frames_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
@@ -22,41 +22,21 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.symbols import numbers
 
-# A duration that is longer than a whole number of steps by less than this part of one has no step more.
-SLACK = 1e-6
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TimeSteppingState:
+class TimeSteppingState(StepState):
     """Where a simulation stands: what a callback sees after every step.
+
+    `iterations` are the sweeps over the contacts, `complementarity` is the residual of the contact law [m/s],
+    `infeasibility` the deepest penetration where the step looked at the gaps [m].
 
     Attributes
     ----------
-    t : float
-    x : (n_x,)
-    p : (n_p,)
-    status : Status
     contacts : int
         Contacts that took part in the last step.
-    iterations : int
-        Sweeps over them.
-    complementarity : float
-        Residual of the contact law in the last step [m/s].
-    infeasibility : float
-        Deepest penetration where the last step looked at the gaps [m].
-    attempts : int
-        Always 0: there is only one.
     """
 
-    t: float
-    x: np.ndarray
-    p: np.ndarray
-    status: Status = Status.SOLVED
     contacts: int = 0
-    iterations: int = 0
-    complementarity: float = 0.0
-    infeasibility: float = 0.0
-    attempts: int = 0
 
 
 def run(
@@ -81,25 +61,12 @@ def run(
     if solver is not None:
         raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
     seconds = seconds_of(duration)
-    count = steps_of(method, steps, seconds)
+    count = equal_steps(method, "step", steps, seconds)
     parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     return _Loop(system, method, control, parameters, callback, deadline).run(start, seconds, count)
-
-
-def steps_of(method: TimeStepping, steps: int | None, seconds: float) -> int:
-    """Number of equal steps: the one that is given, or so many that none is longer than `method.step`."""
-    if steps is None:
-        return max(1, math.ceil(seconds / method.step - SLACK))
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    if "step" in method.model_fields_set:
-        raise OptionError(
-            f"given steps={steps} and TimeStepping(step={method.step:g}), which say the same twice; leave one out."
-        )
-    return int(steps)
 
 
 class _Loop:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nosnoc_py.compiled import available, compiled, version_of
 from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.variational import (
     book,
     collision,
@@ -59,34 +60,16 @@ NO_FEATURES = Features.of()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LieGroupVariationalState:
-    """Where a simulation stands: what a callback sees after every step.
+class LieGroupVariationalState(StepState):
+    """Where a simulation stands: what a callback sees after every step; `infeasibility` is the deepest penetration [m].
 
     Attributes
     ----------
-    t : float
-    x : (18,)
-    p : (0,)
-    status : Status
     contacts : int
         Impacts in the last step.
-    iterations : int
-        Always 0, as `attempts` and `complementarity`: there is nothing to iterate that could fail.
-    complementarity : float
-    infeasibility : float
-        Deepest penetration [m].
-    attempts : int
     """
 
-    t: float
-    x: np.ndarray
-    p: np.ndarray
-    status: Status = Status.SOLVED
     contacts: int = 0
-    iterations: int = 0
-    complementarity: float = 0.0
-    infeasibility: float = 0.0
-    attempts: int = 0
 
 
 @functools.cache

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import seconds_of
+from nosnoc_py.simulation.common import equal_steps, seconds_of
 from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
 
-# A duration that is longer than a whole number of steps by less than this part of one has no step more.
-SLACK = 1e-6
+# A duration that differs so little, relatively, from a whole number of steps consists of these, of exactly length h.
+ROUNDING = 1e-9
 
 
 def run(
@@ -35,7 +35,8 @@ def run(
     """See `nosnoc_py.simulate`."""
     check_arguments(system, method, u, p, solver)
     seconds = seconds_of(duration)
-    count, h = steps_of(method, steps, seconds)
+    count = equal_steps(method, "h", steps, seconds)
+    h = method.h if abs(seconds / method.h - count) <= ROUNDING * count else seconds / count
     start = system.check_state(x0)
     # numba is imported with the loop, which takes its time
     from nosnoc_py.simulation.variational.loop import Loop, kernel_of
@@ -66,20 +67,3 @@ def check_arguments(system: RigidBody, method: LieGroupVariational, u: Any, p: A
                 f"algorithm '5.1' is for restitution 1 without friction; plane {plane.name!r} has "
                 f"{plane.restitution:g} and {plane.friction:g}: use algorithm='5.2'."
             )
-
-
-def steps_of(method: LieGroupVariational, steps: int | None, seconds: float) -> tuple[int, float]:
-    """Number and length of the equal steps: the number that is given, or so many that none is longer than `h`."""
-    if steps is None:
-        whole = round(seconds / method.h)
-        if whole and abs(seconds / method.h - whole) <= 1e-9 * whole:
-            return whole, method.h
-        count = max(1, math.ceil(seconds / method.h - SLACK))
-        return count, seconds / count
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps: expected a positive whole number, given {steps!r}.")
-    if "h" in method.model_fields_set:
-        raise OptionError(
-            f"given steps={steps} and LieGroupVariational(h={method.h:g}), which say the same twice; leave one out."
-        )
-    return int(steps), seconds / int(steps)
