@@ -13,6 +13,9 @@ import nosnoc_py as ns
 
 Array = NDArray[np.float64]
 
+# Options that the comparisons choose themselves.
+CHOSEN = ("eps", "projection", "initial_mode", "sensitivities", "compiled")
+
 
 def rms(errors: Array) -> float:
     """Root over the mean square of the norms of errors (times, states), in the units of the states."""

@@ -23,7 +23,7 @@ from models import spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from problems.event_selected_common import off_guard, results_of, rms
+from problems.event_selected_common import CHOSEN, off_guard, results_of, rms
 from problems.runner import Program, Report, main, table
 from problems.settings import Settings, defaults_of
 
@@ -202,7 +202,7 @@ PROGRAM = Program(
         method=METHOD,
         solver=Options(),
         arguments=defaults_of(experiment, without=("method",)),
-        fixed=("eps", "projection", "initial_mode", "sensitivities", "compiled"),
+        fixed=CHOSEN,
     ),
     quick=QUICK,
     run=run,

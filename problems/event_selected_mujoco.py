@@ -31,7 +31,7 @@ from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.event_selected.functions import fields_of
 from nosnoc_py.simulation.event_selected.run import Walk, initial_mode
 from problems import mujoco_models
-from problems.event_selected_common import results_of
+from problems.event_selected_common import CHOSEN, results_of
 from problems.plate_references import Geometry, linear, normal, reference, vertical
 from problems.runner import Program, Report, main, table
 from problems.settings import Settings, defaults_of
@@ -244,7 +244,7 @@ PROGRAM = Program(
         method=METHOD,
         solver=Options(),
         arguments=defaults_of(experiment, without=("method",)),
-        fixed=("eps", "projection", "initial_mode", "sensitivities", "compiled"),
+        fixed=CHOSEN,
     ),
     quick=QUICK,
     run=run,

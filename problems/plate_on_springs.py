@@ -27,7 +27,7 @@ from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from problems.event_selected_common import off_guard, results_of
+from problems.event_selected_common import CHOSEN, off_guard, results_of
 from problems.plate_references import Reference, reference
 from problems.runner import Program, Report, main, table
 from problems.settings import Settings, defaults_of
@@ -224,7 +224,7 @@ PROGRAM = Program(
         method=METHOD,
         solver=Options(),
         arguments=defaults_of(experiment, without=("method",)),
-        fixed=("eps", "projection", "initial_mode", "sensitivities", "compiled"),
+        fixed=CHOSEN,
     ),
     quick=QUICK,
     run=run,
