@@ -155,6 +155,21 @@ def converge(
     )
 
 
+def measure(
+    system: ns.CLS,
+    trajectory: ns.Trajectory,
+    stiffness: float = two_balls_spring.PAPER.stiffness,
+    restitution: float = two_balls_spring.PAPER.restitution,
+) -> dict[str, float]:
+    """Error of the state at the end against the exact motion, for sweeps; NaN where a step failed."""
+    if not trajectory.success:
+        return {"error": np.nan}
+    start, end = trajectory.x[0], trajectory.t[-1]
+    constants = two_balls_spring.Constants(stiffness=stiffness, restitution=restitution)
+    exact = two_balls_spring.exact(float(end), start[:2], start[2:], constants)
+    return {"error": float(np.abs(trajectory.final_state - exact([end])[0]).max())}
+
+
 def experiment(
     steps: tuple[int, ...] = (100, 141, 200, 283, 400, 566, 800, 1131, 1600),
     stages: tuple[int, ...] = (1, 2, 3, 4),

@@ -1,0 +1,191 @@
+"""One run, in this process: build, solve or simulate, measure."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Number
+from pathlib import Path
+from typing import Any
+
+from nosnoc_py.api import certify, simulate, solve
+from nosnoc_py.errors import OptionError
+from nosnoc_py.ocp import OCP
+from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.sweep.choices import make
+from nosnoc_py.sweep.references import accepted, function, on_path
+
+Answer = tuple[dict[str, Any], dict[str, bytes]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result:
+    """What a run gave.
+
+    Parameters
+    ----------
+    row : dict
+        Numbers and words by name; see `execute`.
+    trajectory : bytes, optional
+        The content of a netCDF file that `ns.load` reads.
+    solution : Trajectory
+        The same as an object; a `Solution` of an OCP.
+    problem : OCP or system
+    """
+
+    row: dict[str, Any]
+    trajectory: bytes | None = None
+    solution: Trajectory
+    problem: Any
+
+
+@dataclass
+class _Meter:
+    """A callback that notes the effort of a simulation, and its worst residuals."""
+
+    callback: Callable[[Any], Any] | None
+    iterations: int = 0
+    worst: dict[str, float] = field(default_factory=lambda: {"complementarity": 0.0, "infeasibility": 0.0})
+
+    def __call__(self, state: Any) -> Any:
+        self.iterations += getattr(state, "iterations", 0)
+        for name, value in self.worst.items():
+            self.worst[name] = max(value, getattr(state, name, 0.0))
+        return None if self.callback is None else self.callback(state)
+
+
+def execute(
+    resolved: Mapping[str, Any],
+    *,
+    folder: str | Path | None = None,
+    trajectory: bool = True,
+    callback: Callable[[Any], Any] | None = None,
+    time_limit: float | None = None,
+) -> Result:
+    """Do one run.
+
+    Parameters
+    ----------
+    resolved : mapping
+        Of a `grid.Run`.
+    folder : path, optional
+        Where functions are looked for first.
+    trajectory : bool
+        Whether to give the content of a file, too.
+    callback, time_limit : optional
+        Of `ns.solve` and `ns.simulate`.
+
+    Returns
+    -------
+    Result
+        The row of a solve: status, success, objective, complementarity, complementarity_min, infeasibility,
+        iterations, wall_seconds, stationarity, impacts (their number), message; "certificate" (the verdict) where it
+        was asked for; then the measures. A simulation has None where it has nothing to say.
+
+    Raises
+    ------
+    OptionError
+        If the parts do not fit together; and whatever the functions of the user raise.
+    """
+    chosen = {what: None if resolved[what] is None else make(what, resolved[what]) for what in ("method", "solver")}
+    given = resolved["problem"]
+    with on_path(folder, Path.cwd()):
+        problem = function(given["build"], folder)(**given["arguments"])
+        run: Trajectory
+        if isinstance(problem, OCP):
+            run, row = _solved(problem, resolved, chosen, folder, callback, time_limit)
+        else:
+            run, row = _simulated(problem, resolved, chosen, callback, time_limit)
+        measured = _measured(problem, run, given, folder, row)
+    content = _content(run) if trajectory else None
+    return Result(row={**row, **measured}, trajectory=content, solution=run, problem=problem)
+
+
+def produce(resolved: Mapping[str, Any], trajectory: bool, folder: str | None) -> Answer:
+    """One run as a task: its row, and its trajectory as a file."""
+    result = execute(resolved, folder=folder, trajectory=trajectory)
+    return result.row, {} if result.trajectory is None else {".nc": result.trajectory}
+
+
+def _solved(
+    ocp: OCP, resolved: Mapping[str, Any], chosen: Mapping[str, Any], folder: Any, callback: Any, time_limit: Any
+) -> tuple[Solution, dict[str, Any]]:
+    if resolved["simulate"] is not None:
+        raise OptionError("simulate: problem.build returns an OCP, which is solved; leave simulate out.")
+    guess = resolved["problem"]["guess"]
+    if isinstance(guess, str):
+        named = function(guess, folder)
+        guess = named(**accepted(named, resolved["problem"]["arguments"]))
+    solution = solve(ocp, **chosen, guess=guess, callback=callback, time_limit=time_limit)
+    row = {
+        "status": solution.status.value,
+        "success": solution.success,
+        "objective": solution.objective,
+        "complementarity": solution.complementarity,
+        "complementarity_min": solution.complementarity_min,
+        "infeasibility": solution.infeasibility,
+        "iterations": solution.iterations,
+        "wall_seconds": solution.wall_seconds,
+        "stationarity": solution.stationarity.value,
+        "impacts": len(solution.impacts),
+        "message": solution.message,
+    }
+    if resolved["certify"]:
+        row["certificate"] = str(certify(ocp, solution).verdict)
+    return solution, row
+
+
+def _simulated(
+    system: Any, resolved: Mapping[str, Any], chosen: Mapping[str, Any], callback: Any, time_limit: Any
+) -> tuple[Trajectory, dict[str, Any]]:
+    if resolved["simulate"] is None:
+        raise OptionError(
+            f"problem.build returns no OCP but {type(system).__name__}: to simulate a system, say how, "
+            "simulate: {x0: [...], duration: ...}."
+        )
+    for part, needed in (("certify", resolved["certify"]), ("problem.guess", resolved["problem"]["guess"])):
+        if needed:
+            raise OptionError(f"{part}: is for an OCP; a system is simulated without.")
+    meter = _Meter(callback)
+    started = time.perf_counter()
+    run = simulate(system, **resolved["simulate"], **chosen, callback=meter, time_limit=time_limit)
+    row = {
+        "status": run.status.value,
+        "success": run.success,
+        "objective": None,
+        "complementarity": meter.worst["complementarity"],
+        "complementarity_min": None,
+        "infeasibility": meter.worst["infeasibility"],
+        "iterations": meter.iterations,
+        "wall_seconds": time.perf_counter() - started,
+        "stationarity": None,
+        "impacts": len(run.impacts),
+        "message": run.message,
+    }
+    return run, row
+
+
+def _measured(
+    problem: Any, run: Trajectory, given: Mapping[str, Any], folder: Any, row: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Columns of the user's own."""
+    if given["measure"] is None:
+        return {}
+    measure = function(given["measure"], folder)
+    found = measure(problem, run, **accepted(measure, given["arguments"]))
+    if not isinstance(found, Mapping):
+        raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {found!r}.")
+    taken = [name for name in found if name in row]
+    if taken:
+        raise OptionError(f"problem.measure: {taken[0]!r} is a column already; return it under another name.")
+    wrong = [name for name, value in found.items() if not isinstance(value, Number | str | None)]
+    if wrong:
+        raise OptionError(f"problem.measure: {wrong[0]!r} is no number; given {found[wrong[0]]!r}.")
+    return dict(found)
+
+
+def _content(run: Trajectory) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return run.save(Path(folder) / "trajectory.nc").read_bytes()

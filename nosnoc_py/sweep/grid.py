@@ -1,0 +1,232 @@
+"""The runs of a configuration: all combinations of what is swept, each with a key of its own."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.options import Options
+from nosnoc_py.solution.trajectory import jsonable
+from nosnoc_py.sweep.choices import SOLVERS, described, fields_of, options_of
+from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration
+from nosnoc_py.sweep.references import function, on_path, parameters_of, required_of
+
+KEY_DIGITS = 16
+SWEPT = ("problem", "method", "solver", "simulate", "certify")  # the parts that a run consists of
+REPEAT = "repeat"
+SEEDS = ("solver.seed", "problem.arguments.seed")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run:
+    """One run.
+
+    Parameters
+    ----------
+    key : str
+        Hash of `resolved`, 16 hexadecimal digits.
+    resolved : dict
+        The configuration of this run with all defaults filled in; plain values.
+    axes : dict
+        Swept values by dotted path, in the order of the configuration.
+    """
+
+    key: str
+    resolved: dict[str, Any]
+    axes: dict[str, Any]
+
+
+def runs(given: Configuration) -> tuple[Run, ...]:
+    """All runs of a configuration: the product of the axes of the grid, of the zip, of the repeats; last axis fastest.
+
+    Raises
+    ------
+    OptionError
+        If an axis is empty or its path leads nowhere, zipped axes differ in length, two runs are equal, a function
+        cannot be imported or does not take an argument, or a value does not fit.
+    """
+    base = given.model_dump(exclude={"sweep", "run"}, exclude_unset=True)
+    made = []
+    with on_path(given.folder):
+        for axes in _combinations(given, base):
+            made.append(_run(given, base, axes))
+    first: dict[str, Run] = {}
+    for run in made:
+        other = first.setdefault(run.key, run)
+        if other is not run:
+            raise OptionError(f"sweep: two runs are equal, {_told(other.axes)} and {_told(run.axes)}; leave one out.")
+    return tuple(made)
+
+
+def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any]) -> Run:
+    content = copy.deepcopy(dict(base))
+    for path, value in axes.items():
+        for target in _seeds(given, content) if path == REPEAT else (path,):
+            _put(content, target, given.sweep.seed + value if path == REPEAT else value)
+    try:
+        resolved = resolve(configuration(content, given.path))
+    except OptionError as error:
+        raise OptionError(f"{error} (run {_told(axes)})" if axes else str(error)) from None
+    digest = hashlib.sha256(canonical(resolved).encode()).hexdigest()
+    return Run(key=digest[:KEY_DIGITS], resolved=resolved, axes=dict(axes))
+
+
+def resolve(given: Configuration) -> dict[str, Any]:
+    """One run with all defaults filled in: arguments of the functions, options of the method and of the solver.
+
+    A method or a solver that is not given stays None: which one it is depends on the problem.
+    """
+    problem, folder = given.problem, given.folder
+    names, defaults = parameters_of(build := function(problem.build, folder))
+    unknown = [name for name in problem.arguments if names is not None and name not in names]
+    if unknown:
+        raise OptionError(f"problem.arguments.{unknown[0]}: {unknown_name(unknown[0], names or (), 'argument')}")
+    arguments = {**{key: value for key, value in defaults.items() if _is_plain(value)}, **problem.arguments}
+    missing = [name for name in required_of(build) if name not in arguments]
+    if missing:
+        raise OptionError(f"problem.arguments: {problem.build} needs {', '.join(missing)}; give a value.")
+    for reference in (problem.guess, problem.measure):
+        if isinstance(reference, str):
+            function(reference, folder)
+    whole = {
+        "problem": {**problem.model_dump(), "arguments": arguments},
+        "method": None if given.method is None else described("method", given.method),
+        "solver": None if given.solver is None else described("solver", given.solver),
+        "simulate": None if given.simulate is None else given.simulate.model_dump(),
+        "certify": given.certify,
+    }
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(jsonable(whole)))
+    except TypeError as error:
+        raise OptionError(f"problem.arguments: expected numbers, words, lists and mappings; {error}.") from None
+    return plain
+
+
+def canonical(value: Any) -> str:
+    """JSON that is the same for equal values: sorted keys, and 2.0 is 2."""
+    return json.dumps(_whole(value), sort_keys=True, separators=(",", ":"))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    sweep = given.sweep
+    for part, axes in (("grid", sweep.grid), ("zip", sweep.zip)):
+        for path, values in axes.items():
+            if not values:
+                raise OptionError(f"sweep.{part}.{path}: an empty list, so there is nothing to run; give values.")
+            _check_path(f"sweep.{part}", path, given, base)
+    both = [path for path in sweep.grid if path in sweep.zip]
+    if both:
+        raise OptionError(f"sweep: {both[0]!r} is in grid and in zip; leave one out.")
+    _check_nested([*sweep.grid, *sweep.zip])
+    lengths = {path: len(values) for path, values in sweep.zip.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{path} has {length}" for path, length in lengths.items())
+        raise OptionError(f"sweep.zip: expected lists of equal length, given: {told}.")
+    factors: list[list[dict[str, Any]]] = [[{path: value} for value in values] for path, values in sweep.grid.items()]
+    if sweep.zip:
+        factors.append([dict(zip(sweep.zip, row, strict=True)) for row in zip(*sweep.zip.values(), strict=True)])
+    if sweep.repeat is not None:
+        factors.append([{REPEAT: k} for k in range(sweep.repeat)])
+    for row in itertools.product(*factors):
+        yield {path: value for part in row for path, value in part.items()}
+
+
+def _check_nested(paths: list[str]) -> None:
+    """What is set as a whole must come before its parts, so it cannot be swept beside them."""
+    for outer, inner in itertools.permutations(paths, 2):
+        if inner.startswith(f"{outer}."):
+            raise OptionError(f"sweep: {outer!r} contains {inner!r}; sweep one of them.")
+
+
+def _check_path(where: str, path: str, given: Configuration, base: Mapping[str, Any]) -> None:
+    """Refuse a path that leads nowhere, before values are put there."""
+    names = path.split(".")
+    for depth, name in enumerate(names):
+        legal = _legal(names[:depth], given, base)
+        if legal is not None and name not in legal:
+            place = ".".join(names[:depth]) or "a run"
+            told = unknown_name(name, legal, f"part of {place}")
+            raise OptionError(f"{where}: the path {path!r} leads nowhere: {told}")
+
+
+def _legal(names: list[str], given: Configuration, base: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What can follow these names; None for anything."""
+    swept = [*given.sweep.grid, *given.sweep.zip]
+    if not names:
+        return SWEPT
+    head, rest = names[0], names[1:]
+    if head == "problem":
+        if rest == ["arguments"] and "problem.build" not in swept:
+            return parameters_of(function(given.problem.build, given.folder))[0]
+        return () if rest and rest != ["arguments"] else (None if rest else tuple(Problem.model_fields))
+    if head == "simulate":
+        return () if rest else tuple(Simulate.model_fields)
+    if head == "certify":
+        return ()
+    if head in swept or f"{head}.name" in swept:
+        return None  # depends on the run, which is checked
+    return _options(head, rest, base)
+
+
+def _options(what: str, rest: list[str], base: Mapping[str, Any]) -> tuple[str, ...] | None:
+    chosen = base.get(what)
+    if chosen is None:
+        raise OptionError(f"sweep: {what} is varied, but there is none; give {what}: {{name: ...}} to start from.")
+    known = options_of(what, chosen)
+    for name in rest:
+        inner = known[name]
+        if not (isinstance(inner, type) and issubclass(inner, Options)):
+            return None if inner not in (int, float, str, bool) else ()
+        known = fields_of(inner)
+    return (*known, *(() if rest else ("name",)))
+
+
+def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the seed of a repeat goes."""
+    solver = content.get("solver") or {}
+    names, _ = parameters_of(function(content["problem"]["build"], given.folder))
+    found = [
+        "seed" in (options_of("solver", solver) if solver.get("name") in SOLVERS else ()),
+        "seed" in (names or content["problem"].get("arguments", {})),
+    ]
+    if not any(found):
+        raise OptionError(
+            "sweep.repeat: nothing here has a seed, so the repeats would be equal; name a solver with one (Auto, "
+            "MultiStart), let the function of problem.build take an argument seed, or leave repeat out."
+        )
+    return tuple(path for path, there in zip(SEEDS, found, strict=True) if there)
+
+
+def _put(content: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        inner = content.get(name)
+        content[name] = dict(inner) if isinstance(inner, Mapping) else {}
+        content = content[name]
+    content[last] = value
+
+
+def _told(axes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in axes.items()) or "without axes"

@@ -1,0 +1,186 @@
+"""Tasks in processes of this machine: a fresh one for each, so that none can harm another."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from typing import Any
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.sweep.tasks import TIMEOUT, Outcome, Task, failed_row
+
+# One thread each: runs side by side would fight for the cores, and results would depend on their number.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+TAIL = 500  # characters of standard error that a death reports
+CHUNK = 1 << 20
+# A script cannot be named here: Python would put its folder on the path.
+START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
+    "from nosnoc_py.sweep import worker; worker.main(int(sys.argv[1]))"
+)
+
+
+class LocalExecutor:
+    """Runs tasks in processes of this machine.
+
+    Every task has a process of its own, with one BLAS thread and in a process group of its own. It is killed at its
+    timeout, when the iterator is closed, and when this process dies, even by SIGKILL (on Linux at once; elsewhere as
+    soon as Python runs there). Not for Windows, where pipes cannot be waited for in this way.
+
+    Parameters
+    ----------
+    workers : int
+        Processes at a time.
+
+    Raises
+    ------
+    OptionError
+        If `workers` is not positive, or on Windows.
+    """
+
+    def __init__(self, workers: int = 1) -> None:
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+            raise OptionError(f"workers: expected a positive whole number, given {workers!r}.")
+        if os.name != "posix":
+            raise OptionError("processes of their own: runs need Linux or macOS; on Windows use WSL.")
+        self.workers = workers
+
+    def run(self, tasks: Iterable[Task]) -> Generator[Outcome]:
+        """Yield outcomes in the order of their ends; see `Executor`."""
+        waiting = iter(tasks)
+        running: list[_Process] = []
+        with selectors.DefaultSelector() as selector:
+            try:
+                while True:
+                    while len(running) < self.workers and (task := next(waiting, None)) is not None:
+                        running.append(_Process(task, selector))
+                    if not running:
+                        return
+                    _receive(selector, running)
+                    for process in [process for process in running if process.ended]:
+                        running.remove(process)
+                        yield process.outcome()
+            finally:
+                for process in running:
+                    process.kill()
+
+
+def _receive(selector: selectors.BaseSelector, running: list[_Process]) -> None:
+    """Wait for an answer, an end, or the next deadline."""
+    deadline = min(process.deadline for process in running)
+    patience = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+    for key, _ in selector.select(patience):
+        key.data.read()
+
+
+class _Process:
+    """One task under way."""
+
+    def __init__(self, task: Task, selector: selectors.BaseSelector) -> None:
+        self.task, self._selector = task, selector
+        self._answer = bytearray()
+        self._closed = False
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", START, str(os.getpid()), json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **dict.fromkeys(THREADS, "1")},
+            start_new_session=True,  # so that it can be killed with all that it starts
+        )
+        self.deadline = float("inf") if task.timeout is None else time.monotonic() + task.timeout
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        os.set_blocking(self._out.fileno(), False)
+        selector.register(self._out, selectors.EVENT_READ, self)
+        order = {"function": task.function, "arguments": dict(task.arguments), "paths": task.paths}
+        with suppress(BrokenPipeError):  # it died already: the end of its answer says so
+            self._in.write(json.dumps(order).encode() + b"\n")
+            self._in.flush()
+
+    @property
+    def ended(self) -> bool:
+        """The answer is complete, or will never be, or the time is up."""
+        return self._closed or self._late or _decoded(self._answer) is not None
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() >= self.deadline and not self._answer  # what has begun to answer will end
+
+    def read(self) -> None:
+        """Take what has come."""
+        with suppress(BlockingIOError):
+            chunk = os.read(self._out.fileno(), CHUNK)
+            self._answer += chunk
+            self._closed = not chunk
+
+    def outcome(self) -> Outcome:
+        """How it ended; ends the process."""
+        answer = _decoded(self._answer)
+        late = answer is None and not self._closed  # it has not ended by itself
+        code = self.kill(patience=0.0 if late else 5.0)
+        if answer is not None:
+            return Outcome(task=self.task, row=answer[0], files=answer[1])
+        if late:
+            return Outcome(task=self.task, row=failed_row(TIMEOUT, f"killed after {self.task.timeout:g} s"))
+        return Outcome(task=self.task, death=_death(code, self._said))
+
+    def kill(self, patience: float = 0.0) -> int:
+        """End the process and all that it has started, after some seconds; return its exit code."""
+        with suppress(KeyError):
+            self._selector.unregister(self._out)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        for stream in (self._in, self._out):
+            with suppress(OSError):
+                stream.close()
+        self._said = _tail(self._errors)
+        return code
+
+
+def _decoded(answer: bytearray) -> tuple[dict[str, Any], dict[str, bytes]] | None:
+    """Row and files of a complete answer."""
+    end = answer.find(b"\n")
+    if end < 0:
+        return None
+    head = json.loads(answer[:end])
+    if len(answer) < end + 1 + sum(head["files"].values()):
+        return None
+    files, start = {}, end + 1
+    for suffix, size in head["files"].items():
+        files[suffix] = bytes(answer[start : start + size])
+        start += size
+    return head["row"], files
+
+
+def _tail(file: Any) -> str:
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4 * TAIL))
+        return file.read().decode(errors="replace").strip()[-TAIL:]
+
+
+def _death(code: int, said: str) -> str:
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"the process ended without an answer ({how})" + (f": {said}" if said else "")

@@ -1,0 +1,114 @@
+"""Functions by name: "module:function", found with some folders on the path."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nosnoc_py.errors import OptionError, unknown_name
+
+
+@contextmanager
+def on_path(*folders: str | Path | None) -> Iterator[None]:
+    """Put folders in front of sys.path for a while; None is passed over."""
+    added = [str(Path(folder).resolve()) for folder in folders if folder is not None]
+    before = list(sys.path)
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for folder in added:
+            if folder in sys.path and sys.path.count(folder) > before.count(folder):
+                sys.path.remove(folder)
+
+
+def function(reference: str, folder: str | Path | None = None) -> Callable[..., Any]:
+    """Find a function by its name.
+
+    Parameters
+    ----------
+    reference : str
+        "package.module:function".
+    folder : path, optional
+        Where to look first; then in the current folder, then where Python looks.
+
+    Raises
+    ------
+    OptionError
+        If there is no such module or function, with what to do.
+    """
+    module_name, colon, name = str(reference).partition(":")
+    if not colon or not module_name or not name.isidentifier():
+        raise OptionError(f'{reference!r}: expected "module:function", e.g. "problems.disc_manipulation:build".')
+    with on_path(folder, Path.cwd()):
+        importlib.invalidate_caches()
+        module = _module(module_name, reference, folder)
+    found = getattr(module, name, None)
+    if found is None:
+        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise OptionError(f"{reference!r}: module {module_name!r}: {unknown_name(name, functions, 'function')}")
+    if not callable(found):
+        raise OptionError(f"{reference!r}: expected a function, found {type(found).__name__}.")
+    return found
+
+
+def _module(name: str, reference: str, folder: str | Path | None) -> Any:
+    _check_namesake(name, reference, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if name == missing or name.startswith(f"{missing}."):
+            where = " and ".join(str(place) for place in dict.fromkeys((folder, Path.cwd())) if place is not None)
+            raise OptionError(
+                f"{reference!r}: there is no module {missing!r}. It is looked for in {where} and among the installed "
+                "packages: put the file there, or change into its folder."
+            ) from None
+        raise OptionError(
+            f"{reference!r}: cannot be imported, because it needs the module {missing!r}, which is not installed."
+        ) from error
+    except Exception as error:
+        raise OptionError(f"{reference!r}: cannot be imported, {type(error).__name__}: {error}") from error
+
+
+def _check_namesake(name: str, reference: str, folder: str | Path | None) -> None:
+    """Refuse a file that another one of the same name hides, which was imported before it."""
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    own = None if folder is None else Path(folder).resolve() / (name.replace(".", "/") + ".py")
+    if loaded is None or own is None or not own.exists() or not Path(loaded).exists():
+        return
+    if own.read_bytes() != Path(loaded).read_bytes():
+        raise OptionError(
+            f"{reference!r}: {loaded} was imported under this name already, so {own} cannot be; rename one of them, or "
+            "use a fresh process."
+        )
+
+
+def accepted(called: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that a function takes by name."""
+    parameters = inspect.signature(called).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def parameters_of(called: Callable[..., Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
+    """Names that a function takes (None: any), and its defaults."""
+    parameters = inspect.signature(called).parameters.values()
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    names = None if anything else tuple(p.name for p in named)
+    return names, {p.name: p.default for p in named if p.default is not p.empty}
+
+
+def required_of(called: Callable[..., Any]) -> tuple[str, ...]:
+    """Names that a function cannot do without."""
+    parameters = inspect.signature(called).parameters.values()
+    return tuple(
+        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
+    )

@@ -1,0 +1,207 @@
+"""The results of a sweep: rows with the values of the axes, read back from a folder, summed up."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.files import write_atomically
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution import load as load_trajectory
+from nosnoc_py.sweep.config import Configuration, load
+from nosnoc_py.sweep.grid import Run
+from nosnoc_py.sweep.store import FORMAT_VERSION, Store, library_version
+from nosnoc_py.sweep.table import columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INDEX, COPY = "sweep.json", "configuration.yaml"
+WIDTH = 160  # of a message in the summary
+TOLD = ("objective", "iterations", "wall_seconds")  # columns of the medians
+NOT_MEASURED = ("complementarity", "complementarity_min", "infeasibility", "impacts", "attempts")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Results:
+    """All finished runs of a sweep.
+
+    Parameters
+    ----------
+    rows : tuple of dict
+        In the order of the configuration: "key", the axes, what `execute` says, measures, "attempts". A value of an
+        axis that is no number or word stands as JSON text.
+    axes : tuple of str
+        Swept paths; they are columns.
+    configuration : Configuration
+    total : int
+        Number of runs, the unfinished included.
+    folder : path
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    axes: tuple[str, ...]
+    configuration: Configuration
+    total: int
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Results: {len(self)} of {self.total} runs, axes {', '.join(self.axes) or 'none'}, in {self.folder}"
+
+    @property
+    def success(self) -> bool:
+        """Whether all runs are finished and successful."""
+        return len(self) == self.total and all(row["success"] for row in self.rows)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(columns(self.rows))
+
+    def column(self, name: str) -> list[Any]:
+        """Values of one column, None where a run has none."""
+        if name not in self.columns:
+            raise UnknownNameError(name, self.columns, "column")
+        return [row.get(name) for row in self.rows]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The successful row with the smallest objective."""
+        good = [row for row in self.rows if row["success"] and row.get("objective") is not None]
+        return min(good, key=lambda row: row["objective"], default=None)
+
+    def trajectory(self, row: Mapping[str, Any]) -> Trajectory:
+        """The trajectory or solution of a row.
+
+        Raises
+        ------
+        OptionError
+            If it was not kept.
+        """
+        path = Store(self.folder).file(row["key"], ".nc")
+        if path is None:
+            raise OptionError(
+                f"run {row['key']}: has no trajectory; it failed, or the configuration says trajectories: false."
+            )
+        return load_trajectory(path)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one line per run."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise OptionError('to_dataframe needs pandas: pip install "nosnoc_py[data]"') from None
+        return pd.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
+
+    def summary(self) -> str:
+        """Return a report of some lines: counts by status, the best run, medians over the values of every axis."""
+        lines = [
+            f"{len(self)} of {self.total} runs finished, {sum(bool(row['success']) for row in self.rows)} succeeded"
+        ]
+        counts = Counter(row["status"] for row in self.rows)
+        lines += [f"  {count:>4}  {status}" for status, count in counts.most_common()]
+        if self.best is not None:
+            where = ", ".join(f"{axis} {self.best[axis]}" for axis in self.axes)
+            lines.append(f"best objective: {self.best['objective']:.8g}" + (f" ({where})" if where else ""))
+        for axis in self.axes:
+            lines += self._medians(axis)
+        failed = [row for row in self.rows if not row["success"] and row.get("message")]
+        lines += [f"  {row['key']}: {row['status']}: {shorten(row['message'], WIDTH)}" for row in failed[:5]]
+        return "\n".join(lines + ([f"  and {len(failed) - 5} more"] if len(failed) > 5 else []))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the numeric columns that are neither axes nor said of every run."""
+        known = {"key", *self.axes, *TOLD, *NOT_MEASURED}
+        return tuple(name for name in self.columns if name not in known and _numbers(self.rows, name))
+
+    def _medians(self, axis: str) -> list[str]:
+        """A small table: medians of the successful runs over the values of one axis."""
+        shown = [name for name in (*TOLD, *self.measures) if _numbers(self.rows, name)]
+        groups: dict[Any, list[dict[str, Any]]] = {}
+        for row in self.rows:
+            groups.setdefault(row[axis], []).append(row)
+        table = [[axis, "succeeded", *(f"median {name}" for name in shown)]]
+        for value, rows in groups.items():
+            good = [row for row in rows if row["success"]]
+            middles = (_numbers(good, name) for name in shown)
+            cells = [f"{median(numbers):.5g}" if numbers else "-" for numbers in middles]
+            table.append([str(value), f"{len(good)} of {len(rows)}", *cells])
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        return ["  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in table]
+
+
+def read(folder: str | Path) -> Results:
+    """Read the folder of a sweep, finished or not.
+
+    Raises
+    ------
+    OptionError
+        If it is none, or a file in it is damaged or from another version.
+    """
+    folder = Path(folder)
+    path = folder / INDEX
+    try:
+        index = json.loads(path.read_bytes())
+        version, entries, axes = index["format_version"], index["runs"], tuple(index["axes"])
+    except FileNotFoundError:
+        raise OptionError(f"{folder}: is no folder of a sweep (it has no {INDEX}).") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OptionError(f"{path}: damaged ({error}); start the sweep again, its finished runs are kept.") from None
+    if version != FORMAT_VERSION:
+        raise OptionError(f"{path}: from another version (format {version}; this is {FORMAT_VERSION}).")
+    store = Store(folder)
+    found = [(entry["axes"], store.row(entry["key"])) for entry in entries]
+    rows = tuple(row_of(values, row) for values, row in found if row is not None)
+    return Results(rows=rows, axes=axes, configuration=load(folder / COPY), total=len(entries), folder=folder)
+
+
+def write_index(folder: Path, runs: Sequence[Run]) -> None:
+    """Write which runs the configuration of this folder has, in their order."""
+    index = {
+        "format_version": FORMAT_VERSION,
+        "version": library_version(),
+        "axes": list(dict.fromkeys(path for run in runs for path in run.axes)),
+        "runs": [{"key": run.key, "axes": run.axes} for run in runs],
+    }
+    write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
+
+
+def write_copy(folder: Path, configuration: Configuration) -> None:
+    """Keep the configuration beside its results: as it was written, comments included, if it came from a file."""
+    from ruamel.yaml import YAML
+
+    if configuration.path is not None and configuration.path.is_file():
+        content = configuration.path.read_bytes()
+    else:
+        stream = io.StringIO()
+        YAML(pure=True).dump(configuration.model_dump(exclude_unset=True), stream)
+        content = stream.getvalue().encode()
+    write_atomically(folder / COPY, content)
+
+
+def row_of(axes: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the values of the axes behind its key."""
+    values = {path: label(value) for path, value in axes.items()}
+    return {"key": row["key"], **values, **{name: value for name, value in row.items() if name != "key"}}
+
+
+def label(value: Any) -> Any:
+    """A value of an axis as a cell: structured ones as JSON text."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else value
+
+
+def _numbers(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    values = (row.get(name) for row in rows)
+    return [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]

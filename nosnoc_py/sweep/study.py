@@ -1,0 +1,99 @@
+"""A whole sweep in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.sweep.config import Configuration, configuration, load
+from nosnoc_py.sweep.grid import Run, runs
+from nosnoc_py.sweep.local import LocalExecutor
+from nosnoc_py.sweep.perform import SweepState, perform
+from nosnoc_py.sweep.results import Results, read, write_copy, write_index
+from nosnoc_py.sweep.store import Store
+from nosnoc_py.sweep.table import check_table, write_table
+from nosnoc_py.sweep.tasks import Executor, Task
+
+
+def run(
+    given: Configuration | Mapping[str, Any] | str | Path,
+    *,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    output: str | Path | None = None,
+    retry: bool = False,
+    callback: Callable[[SweepState], Any] | None = None,
+) -> Results:
+    """Do all runs of a configuration that are not finished yet.
+
+    Parameters
+    ----------
+    given : Configuration, mapping, or path of a YAML file
+    scheduler : str, optional
+        Address of a Dask scheduler, e.g. "tcp://127.0.0.1:8786"; without one, processes of this machine.
+    workers, output : optional
+        Instead of what the configuration says.
+    retry : bool
+        Whether to do those runs again that failed without a result ("error", "timeout", "died"). A solver's own
+        failure is a result.
+    callback : callable, optional
+        Called with a `SweepState` after every run; returns `ns.Stop` to end the work.
+
+    Returns
+    -------
+    Results
+        Of what is finished; the table beside it (results.csv or results.parquet) is written also when the work is
+        interrupted. A later call in the same folder goes on from there.
+
+    Raises
+    ------
+    OptionError
+        For everything that can be said before the first run: see `load`, `runs`, `perform`, `DaskExecutor`.
+    """
+    whole = load(given) if isinstance(given, str | Path) else configuration(given)
+    whole = whole.replace_run(workers=workers, output=None if output is None else str(output))
+    todo = runs(whole)
+    check_table(whole.run.table)
+    store = Store(whole.output)
+    with ExitStack() as stack:
+        executor = _executor(whole, scheduler, stack)
+        stack.enter_context(store.locked())
+        for each in todo:
+            store.row(each.key)  # what cannot be read is said before anything is written
+        write_copy(store.folder, whole)
+        write_index(store.folder, todo)
+        try:
+            perform(tasks(whole, todo), store, executor, retry=retry, callback=callback)
+        finally:
+            results = read(store.folder)
+            write_table(results.rows, store.folder, whole.run.table)
+    return results
+
+
+def tasks(given: Configuration, todo: Sequence[Run]) -> list[Task]:
+    """The tasks of runs."""
+    folder = None if given.folder is None else str(given.folder)
+    paths = (str(Path.cwd()),) if folder is None else (folder, str(Path.cwd()))
+    return [
+        Task(
+            key=each.key,
+            function="nosnoc_py.sweep.execute:produce",
+            arguments={"resolved": each.resolved, "trajectory": given.run.trajectories, "folder": folder},
+            paths=tuple(dict.fromkeys(paths)),
+            timeout=given.run.timeout,
+        )
+        for each in todo
+    ]
+
+
+def _executor(given: Configuration, scheduler: str | None, stack: ExitStack) -> Executor:
+    if scheduler is None:
+        return LocalExecutor(given.run.workers)
+    if not isinstance(scheduler, str) or not scheduler:
+        raise OptionError(f"scheduler: expected an address such as tcp://127.0.0.1:8786, given {scheduler!r}.")
+    from nosnoc_py.sweep.cluster import DaskExecutor
+
+    return stack.enter_context(DaskExecutor(scheduler))

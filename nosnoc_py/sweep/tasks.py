@@ -1,0 +1,92 @@
+"""A task for a process of its own, how it ended, and what runs tasks: the waist between sweeps and machines.
+
+What an end means:
+
+- The function returns: its row is the answer.
+- The function raises: an answer as well, because the same call would raise again. The row has the status "error" and
+  the message, and the task is not tried again. (Not so `MemoryError`: that is a death.)
+- The time is up: the process is killed. The row has the status "timeout"; more of the same time would not help, so the
+  task is not tried again either.
+- The process ends without an answer (a crash, a kill, the machine out of memory): a death, which costs one attempt.
+- What runs the tasks is interrupted or killed: no end at all. The task is started anew the next time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nosnoc_py.errors import OptionError
+
+# What failed rows have as their status, besides the words of `nosnoc_py.Status`.
+ERROR, TIMEOUT, DIED = "error", "timeout", "died"
+FAILED = (ERROR, TIMEOUT, DIED)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task:
+    """A call that a fresh process makes.
+
+    Parameters
+    ----------
+    key : str
+        Name of its result: letters, digits, "_", "-" and "." only, so that files can have it.
+    function : str
+        "module:function", called as function(**arguments). It returns a mapping, the row, that JSON can hold; or
+        (row, {suffix: bytes}) with files to keep, e.g. {".nc": ...}.
+    arguments : mapping
+        What JSON can hold.
+    paths : tuple of str
+        Folders to put in front of sys.path.
+    timeout : float, optional
+        Seconds, imports included.
+    """
+
+    key: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", self.key):
+            raise OptionError(f"key of a task: expected letters, digits, '_', '-' and '.', given {self.key!r}.")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """How a task ended.
+
+    Parameters
+    ----------
+    task : Task
+    row : dict, optional
+        The answer; None after a death.
+    files : mapping
+        Contents by suffix.
+    death : str, optional
+        How the process died, where it gave no answer.
+    """
+
+    task: Task
+    row: dict[str, Any] | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    death: str | None = None
+
+
+class Executor(Protocol):
+    """What runs tasks: processes of this machine, or a cluster."""
+
+    def run(self, tasks: Iterable[Task]) -> Generator[Outcome]:
+        """Yield an outcome for every task, in the order in which they end.
+
+        Closing the generator ends the tasks that still run.
+        """
+        ...
+
+
+def failed_row(status: str, message: str) -> dict[str, Any]:
+    """The row of a task without a result."""
+    return {"status": status, "success": False, "message": message}
