@@ -1,4 +1,4 @@
-"""Progress on a terminal: a callback for `solve`, `simulate` and everything that reports a state after each step."""
+"""Progress on a terminal: a callback for `solve`, `simulate`, sweeps and everything that reports a state as it goes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 class Progress:
-    """Show the state of a solver (lines about its steps) or of a simulation (a bar); use it as a callback.
+    """Show the state of a solver (lines about its steps), of a simulation or of a sweep (a bar); use it as a callback.
 
     As a context manager it also shows that something is going on between the lines; without `with`, it writes plain
     lines only. Nothing is written when the output is not a terminal, unless `force`. Needs the package rich, imported
@@ -68,6 +68,8 @@ class Progress:
             self._homotopy(state)
         elif isinstance(getattr(state, "records", None), tuple):
             self._iteration(state)
+        elif isinstance(getattr(state, "finished", None), int):
+            self._sweep(state)
         elif isinstance(state, SimulatorState | TimeSteppingState):
             self._simulation(state)
 
@@ -107,12 +109,12 @@ class Progress:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Display
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
         return Display(*columns, console=self._console, transient=True)
 
     def _write(self, text: str, style: str | None = None) -> None:
         assert self._console is not None
-        self._console.print(text, style=style, soft_wrap=True)
+        self._console.print(text, style=style, soft_wrap=True, markup=False)  # [kg] is a unit
 
     def _iteration(self, state: Any) -> None:
         """A method of many cheap steps: a line every now and then, and one for a step of another kind."""
@@ -137,6 +139,19 @@ class Progress:
             f"{record.complementarity:>13.1e}{record.infeasibility:>11.1e}{record.iterations:>12}"
         )
         self.describe(record.label)
+
+    def _sweep(self, state: Any) -> None:
+        """A bar over the runs of a sweep, and a line for each that failed; sweeps stand beside this room, not below."""
+        failed = f", {state.failed} without success" if state.failed else ""
+        text = f"{state.finished} of {state.total} runs{failed}"
+        if state.death is not None:
+            self._write(f"a run died and is tried again: {state.death}")
+        elif state.row is not None and not state.row.get("success", True):
+            self._write(f"{state.row.get('key')}: {state.row.get('status')}. {state.row.get('message') or ''}".rstrip())
+        if self._live is not None:
+            self._live.update(self._task, completed=state.finished, total=state.total, description=text)
+        else:
+            self._write(text)
 
     def _simulation(self, state: SimulatorState | TimeSteppingState) -> None:
         self._count += 1

@@ -7,6 +7,7 @@ Exit codes: 0 for success, 1 when the solver's status says otherwise, 2 for a wr
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 import time
@@ -133,6 +134,13 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
         for path in written:
             console.print(f"figure: {path}")
     return 0 if report.success else 1
+
+
+def run_by_name(name: str, argv: Sequence[str]) -> int:
+    """Run `problems.NAME` as `python -m` does, but in this process; return the exit code."""
+    module = importlib.import_module(f"problems.{name}")
+    code: int = main(module.PROGRAM, argv) if hasattr(module, "PROGRAM") else module.main(argv)
+    return code
 
 
 def table(*columns: str, title: str | None = None) -> Table:

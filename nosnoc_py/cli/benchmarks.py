@@ -1,0 +1,88 @@
+"""The problems of the repository that measure something, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.sweep import references
+
+BENCHMARKS = {
+    "simulation_speed": "seconds per step by Newton's method and by MPCCs; whole simulations against DOP853",
+    "simulation_orders": "orders of convergence of all simulators",
+    "resolve_speed": "solving again through one transcribed problem, beside fresh solves",
+    "two_balls_order": "order of FESD-J through impacts, and its loss without switch detection",
+    "oscillator_order": "order of FESD through switches, and its loss with fixed steps",
+    "event_selected_order": "order of event-selected integration, with the published projection and a better one",
+    "event_selected_mujoco": "seconds per contact on beds of springs, beside MuJoCo (extra [bench])",
+    "event_selected_hopper": "the spring hopper against its closed form and MuJoCo (extra [bench])",
+    "plate_on_springs": "errors of event-selected integration on 2 to 100 springs",
+    "bouncing_bodies_ensemble": "energy and counts of collisions of tumbling bodies over long times",
+    "many_balls": "seconds per step of time-stepping with up to thousands of contacts",
+    "friction_cases": "errors of states and events on fifty motions with friction in closed form",
+    "step_sensitivities": "errors of derivatives through a switch",
+    "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
+    "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
+    "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
+    "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
+}
+WHAT_TO_DO = (
+    "It is in the repository, not in the installed package: clone the repository, run `pip install -e .` there, and "
+    "try again."
+)
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run a benchmark as `python -m problems.NAME` does; return its exit code.
+
+    Raises
+    ------
+    UnknownNameError
+        For another name.
+    OptionError
+        Where the repository's problems are absent.
+    """
+    if name not in BENCHMARKS:
+        raise UnknownNameError(name, BENCHMARKS, "benchmark")
+    return _called("problems.runner:run_by_name", name, list(arguments))
+
+
+def reproduce(arguments: Sequence[str]) -> int:
+    """Rerun the experiments of the papers by `problems.reproduce`; return its exit code.
+
+    Raises
+    ------
+    OptionError
+        Where it is absent.
+    """
+    return _called("problems.reproduce:main", list(arguments))
+
+
+def folder_of(module: str) -> Path | None:
+    """The folder of a module that can be found, from the current folder too, or None."""
+    with references.on_path(Path.cwd()):
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # the package that it is in
+            return None
+    return Path(found.origin).parent if found is not None and found.origin else None
+
+
+def _called(reference: str, *arguments: Any) -> int:
+    """Call a function of the repository; an error says where to get it."""
+    module = reference.partition(":")[0]
+    if folder_of(module) is None:
+        raise OptionError(f"{module} is not here. {WHAT_TO_DO}")
+    with references.on_path(Path.cwd()):  # as long as it runs: problems import some things late
+        code: int = references.function(reference)(*arguments)
+    return code
+
+
+def listed() -> str:
+    """Return the benchmarks as lines for people."""
+    width = max(map(len, BENCHMARKS)) + 2
+    lines = [f"{name:<{width}}{about}" for name, about in BENCHMARKS.items()]
+    return "\n".join([*lines, "", "nosnoc-py benchmark NAME [--quick] [--json] [--set KEY=VALUE ...] [--figures DIR]"])

@@ -1,0 +1,116 @@
+"""What `nosnoc-py info` tells: versions, solvers that are found, threads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+
+from nosnoc_py import __version__
+from nosnoc_py.cli.benchmarks import WHAT_TO_DO, folder_of
+
+REQUIRED = ("casadi", "numpy", "scipy", "matplotlib", "pydantic", "rich", "typer", "ruamel.yaml")
+# Optional packages and the extra that installs each, as in pyproject.toml.
+OPTIONAL = {
+    "xarray": "data",
+    "pandas": "data",
+    "pyarrow": "data",
+    "numba": "fast",
+    "imageio-ffmpeg": "film",
+    "distributed": "cluster",
+    "jupyterlab": "notebooks",
+    "mujoco": "bench",
+    "viser": "viser",
+}
+LINEAR_SOLVERS = ("mumps", "ma27", "ma57", "ma77", "ma86", "ma97", "pardiso", "pardisomkl", "spral", "wsmp")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+PROBE = Path(__file__).with_name("probe.py")
+TIMEOUT = 60.0  # s, for all probes together
+
+
+def information() -> dict[str, Any]:
+    """Return everything that `info` tells, as JSON takes it."""
+    problems = folder_of("problems.runner")
+    return {
+        "nosnoc_py": __version__,
+        "folder": str(Path(__file__).parents[1]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in REQUIRED},
+        "optional": {name: {"version": version(name), "extra": extra} for name, extra in OPTIONAL.items()},
+        "solvers": solvers(),
+        "threads": {"cores": os.cpu_count(), **{name: os.environ.get(name) for name in THREADS}},
+        "problems": None if problems is None else str(problems),
+    }
+
+
+def version(package: str) -> str | None:
+    """Return the version of an installed package, None where it is absent."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def solvers() -> dict[str, dict[str, bool]]:
+    """Return which plugins work, by kind: nlpsol, conic (QPs), linsol, and the linear solvers that IPOPT finds."""
+    found: dict[str, dict[str, bool]] = {}
+    for plugin, works in probed([*plugins(), *(f"ipopt:{name}" for name in LINEAR_SOLVERS)]).items():
+        kind, _, name = plugin.partition(":")
+        found.setdefault(kind, {})[name] = works
+    return {kind: dict(sorted(names.items())) for kind, names in found.items()}
+
+
+def plugins() -> list[str]:
+    """Return the solvers that CasADi was built to know, as KIND:NAME."""
+    named = (text.split("::") for text in ca.CasadiMeta.plugins().split(";"))
+    return [f"{kind.lower()}:{name}" for kind, name in named if kind in ("Nlpsol", "Conic", "Linsol")]
+
+
+def probed(names: Iterable[str]) -> dict[str, bool]:
+    """Try plugins in another process, which may crash: that one does not work, and the next process goes on."""
+    left = list(names)
+    found: dict[str, bool] = {}
+    while left:
+        answers = _answers(left)
+        found |= answers or {left[0]: False}
+        left = [name for name in left if name not in found]
+        if left and answers:
+            found[left.pop(0)] = False
+    return found
+
+
+def _answers(names: list[str]) -> dict[str, bool]:
+    try:
+        command = [sys.executable, "-P", str(PROBE), *names]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False).stdout
+    except subprocess.TimeoutExpired as error:
+        text = (error.stdout or b"").decode()
+    lines = (line.split() for line in text.splitlines() if line.startswith("probe "))
+    return {name: answer == "True" for _, name, answer in lines}
+
+
+def described(told: dict[str, Any]) -> str:
+    """Return the information as lines for people."""
+    lines = [f"nosnoc_py {told['nosnoc_py']} in {told['folder']}", f"Python {told['python']} on {told['platform']}", ""]
+    lines += [f"{name:<16}{number or 'absent'}" for name, number in told["packages"].items()]
+    lines += [""]
+    for name, state in told["optional"].items():
+        missing = f'absent; pip install "nosnoc_py[{state["extra"]}]"'
+        lines.append(f"{name:<16}{state['version'] or missing}")
+    lines += [""]
+    titles = {"nlpsol": "NLP solvers", "conic": "QP solvers", "linsol": "linear", "ipopt": "IPOPT with"}
+    for kind, title in titles.items():
+        names = told["solvers"].get(kind, {})
+        lines.append(f"{title:<16}{', '.join(name for name, works in names.items() if works) or 'none'}")
+    variables = ", ".join(f"{name}={value or 'unset'}" for name, value in told["threads"].items() if name != "cores")
+    lines += ["", f"{'cores':<16}{told['threads']['cores']}; {variables}"]
+    lines += [f"{'problems':<16}{told['problems'] or 'absent. ' + WHAT_TO_DO}"]
+    return "\n".join(lines)

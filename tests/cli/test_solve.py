@@ -1,0 +1,160 @@
+"""`solve` and `simulate`: results, files, changes, and everything that can be wrong with a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.cli import solving
+from nosnoc_py.cli.solving import assignment
+from tests.cli.cases import PNG, as_json, call, refused, succeeded
+
+IMPOSSIBLE = ("--set", "problem.build=cli_drop:impossible", "--set", "problem.arguments={}")
+FALL = 0.5 * 9.81 * 0.2**2  # m, before the ball reaches the ground
+
+
+def test_solve(desk: Path):
+    text = succeeded("solve", "drop.yaml", "--output", "new/drop.nc", "--figures", "pictures")
+    solution = ns.load(desk / "new" / "drop.nc")
+    assert isinstance(solution, ns.Solution)
+    assert solution["height"][-1] == pytest.approx(1.0 - FALL, abs=1e-8)
+    assert text.startswith(solution.summary())
+    assert text.splitlines()[-3:] == [
+        "file: new/drop.nc",
+        "figure: pictures/drop.png",
+        "figure: pictures/drop_homotopy.png",
+    ]
+    assert (desk / "pictures" / "drop.png").read_bytes()[:8] == PNG
+
+
+def test_solve_tells_measures(desk: Path):
+    assert "fall [m]: 0.1962" in succeeded("solve", "drop.yaml")
+
+
+def test_json(desk: Path):
+    told = as_json("solve", "drop.yaml", "--set", "problem.arguments.height=2")
+    assert told["status"] == "solved"
+    assert told["final_state"][0] == pytest.approx(2.0 - FALL, abs=1e-8)
+    assert told["fall [m]"] == pytest.approx(FALL, abs=1e-8)
+    assert told["complementarity"] <= 1e-8
+    assert (told["file"], told["figures"]) == (None, [])
+    assert sorted(path.suffix for path in desk.iterdir() if path.is_file()) == [".py", ".yaml", ".yaml", ".yaml"]
+
+
+def test_simulate(desk: Path):
+    told = as_json("simulate", "ball.yaml", "--set", "simulate.steps=30", "--output", "ball.nc")
+    assert told["status"] == "solved"
+    assert told["events"][0]["time"] == pytest.approx(0.451523640986, abs=1e-9)
+    assert ns.load("ball.nc").impacts[0].name == "ground"
+    assert "impact ground at 0.451524" in succeeded("simulate", "ball.yaml")
+
+
+def test_quiet(desk: Path):
+    done = call("solve", "drop.yaml", "--quiet", "--output", "drop.nc")
+    assert (done.exit_code, done.output) == (0, "")
+    assert ns.load("drop.nc").success
+
+
+def test_a_sweep_is_left_aside_and_that_is_said(desk: Path):
+    done = call("solve", "heights.yaml")
+    assert done.exit_code == 0
+    assert done.stderr == "heights.yaml: without its sweep, which is for `nosnoc-py sweep heights.yaml`\n"
+    assert done.stdout.startswith("solved")
+
+
+def test_failure_is_told_and_kept(desk: Path):
+    told = as_json("solve", "drop.yaml", *IMPOSSIBLE, "--output", "no.nc", code=1)
+    assert told["status"] == "infeasible"
+    assert not ns.load("no.nc").success
+    done = call("solve", "drop.yaml", *IMPOSSIBLE)
+    assert done.exit_code == 1
+    assert "What to try: " in done.stdout
+
+
+def test_interrupted_work_is_kept(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(self: ns.Progress, state: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(solving.Progress, "__call__", interrupt)
+    done = call("solve", "drop.yaml", "--output", "drop.nc")
+    assert done.exit_code == 130
+    assert ns.load("drop.nc").status is ns.Status.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("a.b=3", "a.b", 3),
+        ("a=1e-8", "a", 1e-8),  # YAML 1.2; a text in 1.1
+        ("a=on", "a", "on"),
+        ("a=true", "a", True),
+        ("a=[1, 2.5]", "a", [1, 2.5]),
+        ("a={b: c}", "a", {"b": "c"}),
+        ("a=x:y", "a", "x:y"),
+        ("a=b=c", "a", "b=c"),
+        ("a=null", "a", None),
+    ],
+)
+def test_values_are_yaml(text: str, path: str, value: object):
+    found = assignment(text)
+    assert found == (path, value)
+    assert type(found[1]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("nonsense", "--set: expected path=value"),
+        ("=3", "--set: expected path=value"),
+        ("a=[1", "is no value in YAML"),
+        ("solver.sigma0=1", "Did you mean 'sigma_0'"),
+        ("solver.name=Homotpy", "Did you mean 'Homotopy'"),
+        ("method.name=FESD-J", "Did you mean 'FESDJ'"),
+        ("method.control_stages=many", "control_stages"),
+        ("problem.arguments.heigt=2", "Did you mean 'height'"),
+        ("problem.build=cli_drop:bild", "Did you mean 'build'"),
+        ("problem.build=cli_dorp:build", "there is no module 'cli_dorp'"),
+        ("run.workers=3", "Legal: problem, method, solver, simulate, certify"),
+    ],
+)
+def test_changes_that_do_not_fit(desk: Path, change: str, message: str):
+    said = refused("solve", "drop.yaml", "--set", change, "--output", "drop.nc")
+    assert message in said
+    assert "sweep" not in said
+    assert not (desk / "drop.nc").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("problem: {bild: 'cli_drop:build'}", "Did you mean 'build'"),
+        ("problm: {build: 'cli_drop:build'}", "Did you mean 'problem'"),
+        ("problem: {build: 'cli_drop:build'}\nmethod: {name: FESD-K}", "Did you mean 'FESD"),
+        ("problem: [", "line 1"),
+        ("", "expected a mapping"),
+        ("problem: {build: 'cli_drop:build'}\nsimulate: {x0: [1, 0], duration: 1}", "nosnoc-py simulate bad.yaml"),
+    ],
+)
+def test_bad_configurations(desk: Path, text: str, message: str):
+    (desk / "bad.yaml").write_text(text)
+    assert message in refused("solve", "bad.yaml")
+    told = as_json("solve", "bad.yaml", code=2)
+    assert told["error"] == "OptionError"
+    assert message in told["message"]
+
+
+def test_a_problem_is_not_simulated(desk: Path):
+    assert "nosnoc-py solve drop.yaml" in refused("simulate", "drop.yaml")
+
+
+def test_an_absent_configuration(desk: Path):
+    assert "absent.yaml: cannot be read" in refused("solve", "absent.yaml")
+    assert "cannot be read" in refused("solve", ".")
+
+
+def test_output_that_cannot_be_written(desk: Path):
+    assert "given the folder new" in refused("solve", "drop.yaml", "--output", (desk / "new").mkdir() or "new")
+    assert "cli_drop.py" in refused("solve", "drop.yaml", "--output", "cli_drop.py/drop.nc")
+    assert "cli_drop.py" in refused("solve", "drop.yaml", "--figures", "cli_drop.py")

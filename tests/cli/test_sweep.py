@@ -1,0 +1,184 @@
+"""`sweep` and `show` of its folder: runs in processes, resumption, Ctrl-C, pictures, mistakes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nosnoc_py.progress import Progress
+from nosnoc_py.sweep import cluster
+from nosnoc_py.sweep.perform import SweepState
+from tests.cli.cases import PNG, as_json, call, refused, succeeded
+from tests.cli.conftest import DROP, lay_out
+
+ROOT = Path(__file__).resolve().parents[2]
+HEIGHT = "problem.arguments.height"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A finished sweep of four runs, and what was written."""
+    folder = tmp_path_factory.mktemp("swept")
+    lay_out(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, succeeded("sweep", "heights.yaml", "--output", "results")
+
+
+def test_summary_table_and_figures(swept: tuple[Path, str]):
+    folder, text = swept
+    assert text.startswith("4 of 4 runs finished, 4 succeeded\n")
+    assert "2 of 2" in text
+    assert text.splitlines()[-3:] == [
+        "table: results/results.csv",
+        "figure: results/heat_map.png",
+        "figure: results/performance_profile.png",
+    ]
+    assert len((folder / "results" / "results.csv").read_text().splitlines()) == 5
+    assert (folder / "results" / "heat_map.png").read_bytes()[:8] == PNG
+
+
+def test_finished_runs_are_not_done_again(swept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(swept[0])
+    before = {path: path.stat().st_mtime_ns for path in (swept[0] / "results" / "runs").iterdir()}
+    assert len(before) == 8
+    told = as_json("sweep", "heights.yaml", "--output", "results", "--workers", "1")
+    assert {path: path.stat().st_mtime_ns for path in (swept[0] / "results" / "runs").iterdir()} == before
+    assert (told["total"], told["finished"], told["succeeded"], told["success"]) == (4, 4, 4, True)
+    assert told["axes"] == [HEIGHT, "solver.relaxation"]
+    assert [row[HEIGHT] for row in told["rows"]] == [1, 1, 2, 2]
+    assert {round(row["fall [m]"], 6) for row in told["rows"]} == {0.1962}
+
+
+def test_show(swept: tuple[Path, str], tmp_path: Path):
+    text = succeeded("show", swept[0] / "results", "--figures", tmp_path)
+    assert text.startswith("4 of 4 runs finished, 4 succeeded\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heat_map.png", "performance_profile.png"]
+
+
+@pytest.mark.parametrize(
+    ("options", "figures"),
+    [
+        (("--x", "solver.relaxation", "--value", "iterations"), ["heat_map.png"]),
+        (("--group", HEIGHT, "--value", "iterations"), ["performance_profile.png"]),
+    ],
+)
+def test_show_draws_what_was_asked_for(
+    swept: tuple[Path, str], tmp_path: Path, options: tuple[str, ...], figures: list[str]
+):
+    told = as_json("show", swept[0] / "results", "--figures", tmp_path, *options)
+    assert told["figures"] == [str(tmp_path / name) for name in figures]
+    assert all(Path(path).read_bytes()[:8] == PNG for path in told["figures"])
+    assert as_json("show", swept[0] / "results")["figures"] == []
+
+
+def test_show_an_unknown_column(swept: tuple[Path, str], tmp_path: Path):
+    message = refused("show", swept[0] / "results", "--value", "iteration", "--figures", tmp_path)
+    assert "unknown column 'iteration'. Did you mean 'iterations'" in message
+
+
+def test_show_a_run_of_a_sweep(swept: tuple[Path, str], tmp_path: Path):
+    path = sorted((swept[0] / "results" / "runs").glob("*.nc"))[0]
+    assert succeeded("show", path, "--figures", tmp_path).startswith("solved")
+
+
+def test_runs_that_fail_are_rows(desk: Path):
+    (desk / "bad.yaml").write_text(DROP + "sweep: {grid: {problem.arguments.height: [1.0, high]}}\n")
+    told = as_json("sweep", "bad.yaml", code=1)
+    assert [row["status"] for row in told["rows"]] == ["solved", "error"]
+    assert told["folder"] == "results/bad"
+    assert call("sweep", "bad.yaml", "--quiet").output == ""
+    assert "1 of 2" not in succeeded("show", "results/bad").splitlines()[0]
+
+
+def test_truncated_and_foreign_results(swept: tuple[Path, str], desk: Path):
+    assert call("sweep", "drop.yaml", "--output", "one", "--quiet").exit_code == 0
+    (row,) = (desk / "one" / "runs").glob("*.json")
+    whole = row.read_text()
+    row.write_text(whole[:40])
+    for command in (("show", "one"), ("sweep", "drop.yaml", "--output", "one")):
+        assert "truncated or damaged" in refused(*command)
+    row.write_text(whole.replace('"version": "', '"version": "9.'))
+    assert "from another version" in refused("show", "one")
+    row.write_text(whole)
+    row.with_suffix(".nc").write_bytes(b"CDF")
+    assert "missing or truncated" in refused("show", "one")
+    assert "is no folder of a sweep" in refused("show", desk)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("{grid: {problem.arguments.height: []}}", "empty list"),
+        ("{grid: {solver.sigma0: [1]}}", "Did you mean 'sigma_0'"),
+        ("{grd: {}}", "Did you mean 'grid'"),
+        ("{zip: {problem.arguments.height: [1], solver.sigma_0: [1, 2]}}", "equal length"),
+    ],
+)
+def test_sweeps_that_cannot_start(desk: Path, sweep: str, message: str):
+    (desk / "bad.yaml").write_text(f"{DROP}sweep: {sweep}\n")
+    assert message in refused("sweep", "bad.yaml")
+    assert not (desk / "results").exists()
+
+
+def test_bad_options(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    assert "run.workers" in refused("sweep", "drop.yaml", "--workers", "0")
+    assert "cannot be written" in refused("sweep", "drop.yaml", "--output", "drop.yaml/results")
+    monkeypatch.setattr(cluster.DaskExecutor.__init__, "__defaults__", (0.5,))
+    message = refused("sweep", "drop.yaml", "--scheduler", "tcp://127.0.0.1:9", "--output", "results")
+    assert "scheduler tcp://127.0.0.1:9: no answer within 0.5 s" in message
+    assert not (desk / "results").exists()
+
+
+def test_ctrl_c_keeps_what_is_finished(desk: Path):
+    """The first run ends at once, the second would take minutes."""
+    (desk / "slow.yaml").write_text(DROP + "sweep: {grid: {problem.arguments.wait: [0.0, 100.0]}}\n")
+    code = f"import signal, sys; sys.path.insert(0, {str(ROOT)!r}); from nosnoc_py.cli import main; "
+    # what runs in the background of a shell is deaf to SIGINT, and so are its children
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); main(['sweep', 'slow.yaml', '--json'])"
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=desk, stdout=pipe, stderr=pipe, text=True)
+    try:
+        wait_for_two_starts(desk / "results" / "slow" / "attempts.jsonl")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    kept = "interrupted; 1 of 2 runs are finished and kept in results/slow, the same command again goes on from there."
+    assert err == f"nosnoc-py: {kept}\n"
+    assert json.loads(out) == {"error": "Interrupted", "message": kept}
+    assert succeeded("show", "results/slow").startswith("1 of 2 runs finished, 1 succeeded")
+
+
+def wait_for_two_starts(attempts: Path) -> None:
+    """Wait until the second run has been started, which is when the first has ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (attempts.exists() and attempts.read_text().count("started") == 2):
+        time.sleep(0.05)
+
+
+def test_ctrl_c_while_progress_is_shown(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(self: Progress, state: SweepState) -> None:
+        if state.finished:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "__call__", interrupt)
+    done = call("sweep", "heights.yaml", "--workers", "1")
+    assert done.exit_code == 130
+    assert done.stdout.startswith("1 of 4 runs finished, 1 succeeded")
+    assert "interrupted; 1 of 4 runs are finished and kept in results/heights" in done.stderr
+
+
+def test_ctrl_c_before_the_first_run(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nosnoc_py.sweep.study.run", interrupted)
+    assert "interrupted before the first run" in refused("sweep", "drop.yaml", code=130)
