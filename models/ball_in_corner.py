@@ -14,6 +14,7 @@ import numpy as np
 import nosnoc_py as ns
 from models.point_mass import axes_of, labels
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, Mark, Trail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ class Constants:
 
 
 STANDARD = Constants()
+DRAWN = 0.04  # radius of the ball in pictures [m]
 
 
 def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
@@ -68,6 +70,17 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
     across, up = constants.along_wall
     height, weight = q[dimension - 1], constants.mass * constants.gravity
     names, units = labels(axes, axes)
+    # of a ball that is drawn with a radius, q is the place that touches both sides of the corner
+    middle = q[:2] + DRAWN * ca.DM([1.0 / np.tan(constants.opening / 2), 1.0])
+    seen = [
+        Trail(middle),
+        Disc(middle, DRAWN),
+        Arrow(middle, u[:2], label="force"),
+        Ground(),
+        Ground(point=[0, 0], normal=[up, -across]),
+        Mark("floor", [middle[0], middle[1] - DRAWN]),
+        Mark("wall", middle - DRAWN * ca.DM([up, -across])),
+    ]
     return ns.CLS(
         q=q,
         v=v,
@@ -81,6 +94,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
         names=names,
         units=units,
         nominal={"force": weight},
+        scene=seen if dimension == 2 else (),
     )
 
 

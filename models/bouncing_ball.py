@@ -18,8 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Disc, Ground, Mark
 
 Array = NDArray[np.float64]
+DRAWN = 0.1  # radius of the ball in pictures [m]; its height is that of its lowest point
 
 
 def build(restitution: float = 0.9, gravity: float = 9.81, mass: float = 1.0) -> ns.CLS:
@@ -48,6 +50,7 @@ def build(restitution: float = 0.9, gravity: float = 9.81, mass: float = 1.0) ->
         contacts=[ns.Contact("ground", gap=q, restitution=restitution)],
         names={"q": ["height"], "v": ["velocity"]},
         units={"height": "m", "velocity": "m/s"},
+        scene=[Disc([0, q + DRAWN], DRAWN), Ground(), Mark("ground", [0, 0])],
     )
 
 

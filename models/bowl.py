@@ -21,6 +21,7 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Disc, Ground, Mark, Trail
 
 Array = NDArray[np.float64]
 TOLERANCE = 1e-13
@@ -63,6 +64,8 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
     """
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
     distance, weight = ca.norm_2(q), constants.mass * constants.gravity
+    drawn = 0.05 * constants.radius
+    way = [constants.radius * np.array([np.sin(phi), -np.cos(phi)]) for phi in np.linspace(-1.7, 1.7, 69)]
     bowl = ns.Contact(
         "bowl",
         gap=constants.radius - distance,
@@ -79,6 +82,7 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
         names={"q": ["x", "y"], "v": ["v_x", "v_y"]},
         units={"x": "m", "y": "m", "v_x": "m/s", "v_y": "m/s"},
         nominal={"q": constants.radius, "force": weight},
+        scene=[Trail(q), Disc(q * (1 - drawn / constants.radius), drawn), Ground(points=way), Mark("bowl", q)],
     )
 
 

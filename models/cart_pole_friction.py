@@ -23,6 +23,7 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Box, Disc, Ground, Line, Trail
 
 Array = NDArray[np.float64]
 STILL = 1e-9  # slower than this a cart is at rest where the control changes [m/s]
@@ -75,6 +76,8 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
     falling = ca.vertcat(v, omega, accelerations(load) - ca.vertcat(0, gravity / length * sine))
     friction = ca.vertcat(0, 0, accelerations(constants.friction))
     cart = ns.Modes("cart", flows=[friction, -friction], functions=v, signs=[[-1], [1]])
+    place = ca.vertcat(x[0], 0)
+    tip = place + length * ca.vertcat(sine, -cosine)
     return ns.PSS(
         x=x,
         u=u,
@@ -82,6 +85,14 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
         modes=cart,
         names={"x": ["position", "angle", "velocity", "rate"], "u": ["force"]},
         units={"position": "m", "angle": "rad", "velocity": "m/s", "rate": "rad/s", "force": "N"},
+        scene=[
+            Trail(tip),
+            Ground(band=False),
+            Box(place, [0.5 * length, 0.25 * length], label="cart"),
+            Line([place, tip], joints=False, label="pole"),
+            Disc(tip, 0.08 * length),
+            Arrow(place, [u, 0], label="force"),
+        ],
     )
 
 

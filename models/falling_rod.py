@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Ground, Line, Mark, Trail
 
 Array = NDArray[np.float64]
 End = Literal["left", "right"]
@@ -71,6 +72,7 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
         "right".
     """
     q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    arm = 0.5 * constants.length * ca.vertcat(ca.cos(q[2]), ca.sin(q[2]))
     half, weight = 0.5 * constants.length, constants.mass * constants.gravity
     contacts = [
         ns.Contact(
@@ -93,6 +95,12 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
         names={"q": ["x", "y", "theta"], "v": ["v_x", "v_y", "omega"]},
         units={"x": "m", "y": "m", "theta": "rad", "v_x": "m/s", "v_y": "m/s", "omega": "rad/s"},
         nominal={"force": weight},
+        scene=[
+            Trail(q[:2]),
+            Line([q[:2] - arm, q[:2] + arm]),
+            Ground(),
+            *(Mark(end, q[:2] + side * arm) for end, side in SIDES.items()),
+        ],
     )
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
+from models.turbo_car import LENGTH, car
 from nosnoc_py.errors import ModelError, OptionError
 
 Array = NDArray[np.float64]
@@ -109,6 +110,7 @@ def build(constants: Constants = STANDARD, regions: Regions = "indicators") -> n
         names={"x": ["position", "velocity", "turbo", "clock"], "u": ["acceleration", "speed_of_time"]},
         units={"position": "m", "velocity": "m/s", "clock": "s", "acceleration": "m/s^2"},
         nominal={"x": [5.0 * constants.limit, constants.limit, 1.0, 10.0], "u": [constants.acceleration, 1.0]},
+        scene=car(x, u, x[2], LENGTH * constants.limit**2 / constants.acceleration),
     )
 
 

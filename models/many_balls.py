@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Disc, Ground, Shape
 
 Array = NDArray[np.float64]
 
@@ -112,7 +113,19 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
         contacts=[*_between(q, constants), *_with_walls(q, constants)],
         names=names,
         units=units,
+        scene=_scene(q, constants) if constants.dimension == 2 else (),
     )
+
+
+def _scene(q: ca.SX, constants: Constants) -> list[Shape]:
+    """The balls, with spokes if they turn, and their box."""
+    balls = [q[k * constants.width : (k + 1) * constants.width] for k in range(constants.balls)]
+    far = constants.side
+    walls = [([0, 0], [0, 1]), ([0, 0], [1, 0]), ([far, far], [0, -1]), ([far, far], [-1, 0])]
+    return [
+        *(Disc(ball[:2], constants.radius, ball[2] if constants.turning else None) for ball in balls),
+        *(Ground(point=point, normal=normal) for point, normal in walls),
+    ]
 
 
 def start(constants: Constants = STANDARD, *, speed: float = 1.0, seed: int = 0) -> Array:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Disc, Ground, Line, Mark, Trail
 
 Array = NDArray[np.float64]
 
@@ -110,7 +111,8 @@ def build(constants: Constants = CAPLER) -> ns.CLS:
         torque_hip, torque_knee [N m]; one contact "foot" with the ground z = 0, inelastic, with friction.
     """
     q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
-    foot = places(q, constants).foot
+    at = places(q, constants)
+    foot = at.foot
     contact = ns.Contact("foot", gap=foot[1], tangent=ca.gradient(foot[0], q), friction=constants.friction)
     velocities = {"v_x": "m/s", "v_z": "m/s", "omega_hip": "rad/s", "omega_knee": "rad/s"}
     return ns.CLS(
@@ -131,6 +133,13 @@ def build(constants: Constants = CAPLER) -> ns.CLS:
             **{"torque_hip": "N m", "torque_knee": "N m"},
         },
         nominal={"force": constants.weight},
+        scene=[
+            Trail(foot),
+            Line([at.hip, at.knee, foot], label="leg"),
+            Disc(at.hip, 0.2 * sum(constants.lengths) / 2, label="body"),
+            Ground(),
+            Mark("foot", foot),
+        ],
     )
 
 

@@ -26,10 +26,12 @@ from numpy.typing import ArrayLike, NDArray
 import nosnoc_py as ns
 from models.point_mass import labels
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, Mark, Trail
 
 Array = NDArray[np.float64]
 
 START = (0.0, 1.0, 0.0, 0.0)
+DRAWN = 0.05  # radius of the particle in pictures [m]
 RAMP_START = 1.0  # u_2 begins to grow [s]
 LIFT_OFF = 1.5  # u_2 reaches g [s]
 
@@ -124,6 +126,13 @@ def build(friction: float = 0.0, controls: int = 2, gravity: float = 9.81) -> ns
         names=names,
         units=units,
         nominal={"force": gravity},
+        scene=[
+            Trail(q),
+            Disc([q[0], q[1] + DRAWN], DRAWN),
+            Arrow([q[0], q[1] + DRAWN], [u[0], u[1] if controls == 2 else 0], label="force"),
+            Ground(),
+            Mark("ground", q),
+        ],
     )
 
 

@@ -23,12 +23,14 @@ from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, Mark, Trail
 
 Array = NDArray[np.float64]
 PUSH = (Polynomial([2.0, -1.0]), Polynomial([-1.0, 1.0]))
 START = (0.0, 0.375)
 WALL = 1.28
 NAMES = ("floor", "wall")
+DRAWN = 0.02  # radius of the point in pictures [m], which lies in its corner
 NORMALS = np.array([[0.0, 1.0], [-1.0, 0.0]])  # of floor and wall, into the set
 LATE = 100.0  # no event after this [s]
 SOON = 1e-5  # after an event: signs at its time alone do not tell how a tangential motion goes on [s]
@@ -64,6 +66,14 @@ def build(metric: ArrayLike | None = None) -> ns.PDS:
         metric=full,
         names={"x": ["x", "y", "tau"]},
         units={"x": "m", "y": "m", "tau": "s"},
+        scene=[
+            Trail(x[:2]),
+            Disc([x[0] - DRAWN, x[1] + DRAWN], DRAWN),
+            Arrow([x[0] - DRAWN, x[1] + DRAWN], [2.0 - x[2], x[2] - 1.0], unit="m/s", label="push"),
+            Ground(),
+            Ground(point=[WALL, 0], normal=[-1, 0]),
+            *(Mark(name, x[:2]) for name in NAMES),
+        ],
     )
 
 

@@ -22,6 +22,7 @@ import nosnoc_py as ns
 from nosnoc_py import compiled
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
+from nosnoc_py.systems.scene import Disc, Ground, Mark, Spring
 
 Array = NDArray[np.float64]
 
@@ -96,6 +97,12 @@ def build(constants: Constants = STANDARD) -> ns.EventSelectedSystem:
         names={"x": ["z", "v_z"], "p": ["stiffness"]},
         units={"z": "m", "v_z": "m/s", "stiffness": "N/m"},
         p_default=[constants.stiffness],
+        scene=[
+            Disc([0, x[0] + 0.1 * constants.length], 0.1 * constants.length, label="mass"),
+            Spring([0, ca.fmax(x[0] - constants.length, 0)], [0, x[0]], width=0.1 * constants.length),
+            Ground(),
+            Mark("foot", [0, 0]),
+        ],
     )
 
 

@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Box, Ground, Mark, Spring
 
 Array = NDArray[np.float64]
 
@@ -116,9 +117,24 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
     x, c = ca.SX.sym("x", 2), constants
     common = ca.vertcat(x[1], (-c.stiffness * x[0] + c.decrease * (x[1] - c.belt)) / c.mass)
     pull = c.friction / c.mass
+    side = constants.break_away  # of the block in pictures
     belt = ns.Modes("belt", flows=[[0.0, -pull], [0.0, pull]], functions=c.belt - x[1], signs=[[-1], [1]])
     names = {"x": ["position", "velocity"]}
-    return ns.PSS(x=x, flow=common, modes=belt, names=names, units={"position": "m", "velocity": "m/s"})
+    return ns.PSS(
+        x=x,
+        flow=common,
+        modes=belt,
+        names=names,
+        units={"position": "m", "velocity": "m/s"},
+        scene=[
+            Box([x[0], 0.5 * side], [side, side], label="block"),
+            Spring([-4 * side, 0.5 * side], [x[0] - 0.5 * side, 0.5 * side]),
+            Ground(),
+            Ground(point=[-4 * side, 0], normal=[1, 0]),
+            Arrow([x[0], 1.3 * side], [x[1], 0], unit="m/s", label="velocity"),
+            Mark("belt", [x[0], 0]),
+        ],
+    )
 
 
 def exact(t: ArrayLike, position: float = 0.0, constants: Constants = STANDARD) -> Array:

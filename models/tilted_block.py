@@ -14,6 +14,7 @@ import numpy as np
 import nosnoc_py as ns
 from models.point_mass import axes_of, labels
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Box, Ground, Mark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,7 @@ class StackConstants:
 
 
 STACK = StackConstants()
+DRAWN = 0.1  # height of the block in pictures [m]
 
 
 def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
@@ -90,6 +92,12 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
         tangent[1, 1] = 1.0
     names, units = labels(axes, ())
     weight = constants.mass * constants.gravity
+    normal = ca.DM([-drop, down])
+    seen = [
+        Box(q[:2] + 0.5 * DRAWN * normal, [1.6 * DRAWN, DRAWN], -constants.angle),
+        Ground(point=[0, 0], normal=normal),
+        Mark("plane", q[:2]),
+    ]
     plane = ns.Contact(
         "plane",
         gap=down * q[dimension - 1] - drop * q[0],
@@ -106,6 +114,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
         names=names,
         units=units,
         nominal={"force": weight},
+        scene=seen if dimension == 2 else (),
     )
 
 
@@ -134,4 +143,12 @@ def build_stack(constants: StackConstants = STACK) -> ns.CLS:
         names=names,
         units=units,
         nominal={"force": [(m_1 + m_2) * constants.gravity, m_2 * constants.gravity]},
+        scene=[
+            Box([q[0], q[1] + constants.height / 2], [2 * constants.height, constants.height], label="lower"),
+            Box([q[2], q[3] + constants.height / 2], [constants.height, constants.height], label="upper"),
+            Arrow([q[0], q[1] + constants.height / 2], [u, 0], label="force"),
+            Ground(),
+            Mark("ground", q[:2]),
+            Mark("stack", q[2:]),
+        ],
     )

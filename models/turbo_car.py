@@ -12,6 +12,7 @@ the bounds on u and v bound S at every time from above, the fastest drives from 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -20,8 +21,10 @@ from scipy.optimize import brentq
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, Polygon, Shape
 
 Array = NDArray[np.float64]
+LENGTH = 0.12  # of a car in pictures, of what it needs to reach its greatest speed without turbo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,22 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
         names={"x": ["position", "velocity"], "u": ["acceleration"]},
         units={"position": "m", "velocity": "m/s", "acceleration": "m/s^2"},
         nominal={"x": [constants.limit**2 / constants.acceleration, constants.limit], "u": constants.acceleration},
+        scene=car(x, u, x[1] > constants.threshold, LENGTH * constants.limit**2 / constants.acceleration),
     )
+
+
+def car(x: ca.SX, u: ca.SX, turbo: Any, length: float) -> list[Shape]:
+    """What a car at the position x[0] looks like, larger than it is, with a flame while the turbo works."""
+    back, axle, wheel = x[0] - 0.5 * length, 0.1 * length, 0.1 * length
+    body = [[0.0, 0.1], [1.0, 0.1], [1.0, 0.3], [0.75, 0.35], [0.6, 0.55], [0.25, 0.55], [0.1, 0.3], [0.0, 0.3]]
+    flame = [[0.0, 0.28], [-0.6 * turbo, 0.2], [0.0, 0.12]]
+    return [
+        Polygon([ca.vertcat(back + length * a, length * b) for a, b in body], label="car"),
+        *(Disc([back + share * length, axle], wheel, -x[0] / wheel, colour="grey") for share in (0.22, 0.78)),
+        Polygon([ca.vertcat(back + length * a, length * b) for a, b in flame], label="turbo", colour="orange"),
+        Arrow([x[0], 0.8 * length], [u[0], 0], unit="m/s²", label="control"),
+        Ground(),
+    ]
 
 
 def effort(velocity: ArrayLike, constants: Constants = STANDARD) -> Array:

@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.scene import Disc, Ground, Mark, Spring
 
 Array = NDArray[np.float64]
 
@@ -104,6 +105,13 @@ def build(
         contacts=[ns.Contact("ground", gap=q[0] - radius, restitution=restitution)],
         names={"q": ["height_1", "height_2"], "v": ["velocity_1", "velocity_2"]},
         units={"height_1": "m", "height_2": "m", "velocity_1": "m/s", "velocity_2": "m/s"},
+        scene=[
+            Disc([0, q[0]], radius),
+            Disc([0, q[1]], radius),
+            Spring([0, q[0] + radius], [0, q[1] - radius], width=0.5 * radius),
+            Ground(),
+            Mark("ground", [0, 0]),
+        ],
     )
 
 

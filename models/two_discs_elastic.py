@@ -8,6 +8,8 @@ from __future__ import annotations
 import casadi as ca
 
 import nosnoc_py as ns
+from models.two_discs_inelastic import pair
+from nosnoc_py.systems.scene import Ground, Mark
 
 POSITIONS, VELOCITIES, FORCES = ("x_1", "y_1", "x_2", "y_2"), ("v_x_1", "v_y_1", "v_x_2", "v_y_2"), ("u_x", "u_y")
 
@@ -36,9 +38,12 @@ def build(
         distance |q_1 - q_2| - r_1 - r_2 [m] as its gap and, with a wall, "wall_1" and "wall_2" with b - y_i - r_i.
     """
     q, v, u = ca.SX.sym("q", 4), ca.SX.sym("v", 4), ca.SX.sym("u", 2)
+    scene = pair(q, u, radii, "force")
     gaps = {"discs": ca.norm_2(q[:2] - q[2:]) - sum(radii)}
     if wall is not None:
         gaps |= {f"wall_{disc + 1}": wall - q[2 * disc + 1] - radii[disc] for disc in (0, 1)}
+        scene += [Ground(point=[0, wall], normal=[0, -1])]
+        scene += [Mark(f"wall_{disc + 1}", [q[2 * disc], wall]) for disc in (0, 1)]
     m_1, m_2 = masses
     return ns.CLS(
         q=q,
@@ -49,4 +54,5 @@ def build(
         contacts=[ns.Contact(name, gap=gap, restitution=restitution) for name, gap in gaps.items()],
         names={"q": POSITIONS, "v": VELOCITIES, "u": FORCES},
         units={**dict.fromkeys(POSITIONS, "m"), **dict.fromkeys(VELOCITIES, "m/s"), **dict.fromkeys(FORCES, "N")},
+        scene=scene,
     )

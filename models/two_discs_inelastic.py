@@ -15,6 +15,7 @@ import casadi as ca
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.systems.scene import Arrow, Disc, Mark, Shape, Trail
 
 
 @dataclass(frozen=True)
@@ -99,4 +100,18 @@ def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
             **dict.fromkeys(["v_x_1", "v_y_1", "v_x_2", "v_y_2"], "m/s"),
             **dict.fromkeys(["thrust_x", "thrust_y"], "N"),
         },
+        scene=pair(q, u, constants.radii, "thrust"),
     )
+
+
+def pair(q: ca.SX, u: ca.SX, radii: tuple[float, float], force: str) -> list[Shape]:
+    """What two discs look like, the first of which is driven; q (4,) are their centres."""
+    first, second, share = q[:2], q[2:], radii[0] / sum(radii)
+    return [
+        Trail(first),
+        Trail(second),
+        Disc(first, radii[0], label="disc 1"),
+        Disc(second, radii[1], label="disc 2"),
+        Arrow(first, u, label=force),
+        Mark("discs", first + share * (second - first)),
+    ]

@@ -38,11 +38,13 @@ from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
+from nosnoc_py.systems import scene
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
+from nosnoc_py.systems.lagrangian import Lagrangian, kinetic_energy, lagrangian
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import (
@@ -61,9 +63,19 @@ __version__ = "0.1.0"
 # Names that would make the import heavy (matplotlib, rich) are loaded on first use.
 _LAZY = {
     "Progress": "nosnoc_py.progress",
-    "animate": "nosnoc_py.plotting",
-    "plot": "nosnoc_py.plotting",
-    "plot_homotopy": "nosnoc_py.plotting",
+    **dict.fromkeys(
+        (
+            "animate",
+            "plot",
+            "plot_active_set",
+            "plot_elements",
+            "plot_homotopy",
+            "plot_phase",
+            "plot_sparsity",
+            "snapshots",
+        ),
+        "nosnoc_py.plotting",
+    ),
 }
 
 
@@ -105,6 +117,7 @@ __all__ = [
     "Homotopy",
     "HybridSystem",
     "Intersection",
+    "Lagrangian",
     "LieGroupVariational",
     "MinimumPrinciple",
     "ModelError",
@@ -143,10 +156,18 @@ __all__ = [
     "explain",
     "freeze",
     "hybrid",
+    "kinetic_energy",
+    "lagrangian",
     "load",
     "plot",
+    "plot_active_set",
+    "plot_elements",
     "plot_homotopy",
+    "plot_phase",
+    "plot_sparsity",
+    "scene",
     "simulate",
+    "snapshots",
     "solve",
     "solve_mpcc",
     "transcribe",

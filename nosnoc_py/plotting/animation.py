@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
 from nosnoc_py.errors import check_type
 from nosnoc_py.plotting.bodies import animate_body
+from nosnoc_py.plotting.film import FLASH, Clock, check_integer, check_positive, check_size, film, frame_times
+from nosnoc_py.plotting.painter import Painter, legend_above, rows_of
+from nosnoc_py.plotting.planar import Motion, View
 from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.event_selected import EventSelectedSystem
+from nosnoc_py.systems.hybrid import HybridSystem
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.systems.rigid_body import RigidBody
 
-FILMS: dict[type, Callable[..., Path]] = {RigidBody: animate_body}
+SYSTEMS = (CLS, PSS, Heaviside, PDS, HybridSystem, EventSelectedSystem, RigidBody)
+
+WIDTH, HIGHEST, LOWEST = 5.4, 4.6, 1.0  # inches of a picture, and of the part of it with the axes
+WIDE = 4.5  # inches that hold the clock and an event beside each other
+LEFT, RIGHT, BOTTOM, LINE = 0.6, 0.2, 0.5, 0.22  # inches around the axes, and of a line of text above them
 
 
-def animate(system: RigidBody, trajectory: Trajectory, path: str | Path, **options: Any) -> Path:
-    """Write a film of a motion to a `.gif`, or to an `.mp4` where ffmpeg is installed; return its path.
+def animate(system: Described, trajectory: Trajectory, path: str | Path, **options: Any) -> Path:
+    """Write a film of a motion to a `.gif` or an `.mp4`; return its path.
+
+    An `.mp4` needs ffmpeg; the extra `nosnoc_py[film]` brings one.
 
     Parameters
     ----------
-    system : RigidBody
+    system : CLS, PSS, Heaviside, PDS, HybridSystem or EventSelectedSystem with a scene, or RigidBody
     trajectory : Trajectory
-        Of this system.
+        Of this system; a `Solution` is one.
     path
     options
-        Those of `nosnoc_py.plotting.animate_body`: speed, frames_per_second, view, size and others.
+        `speed` (seconds of the motion per second of the film), `frames_per_second`, `size` (inches),
+        `dots_per_inch`; of bodies in space also `view` and `resolution`, see `nosnoc_py.plotting.animate_body`.
 
     Raises
     ------
     OptionError
-        For another system, another kind of file, or states that are not those of the system.
+        For a system without a scene, a trajectory of another system, another kind of file, numbers that do not fit, or
+        a place that cannot be written.
     """
-    check_type(system, tuple(FILMS), "system")
-    return FILMS[type(system)](system, trajectory, path, **options)
+    check_type(system, SYSTEMS, "system")
+    check_type(trajectory, Trajectory, "trajectory")
+    make = animate_body if isinstance(system, RigidBody) else animate_scene
+    return make(system, trajectory, path, **options)  # type: ignore[arg-type]
+
+
+def animate_scene(
+    system: Described,
+    trajectory: Trajectory,
+    path: str | Path,
+    *,
+    frames_per_second: int = 20,
+    speed: float = 1.0,
+    size: tuple[float, float] | None = None,
+    dots_per_inch: int = 100,
+) -> Path:
+    """Write a film of a planar system with a scene; arguments as in `animate`.
+
+    Where the state jumps, a frame at that very time shows it after the jump.
+    """
+    motion = Motion(system, trajectory)
+    check_positive(speed=speed, frames_per_second=frames_per_second)
+    check_integer("dots_per_inch", dots_per_inch, 10, 1000)
+    path = Path(path)
+    figure, axes, painter = stage(motion, size)
+    times = frame_times(trajectory, speed, frames_per_second)
+    flash = FLASH * speed
+    said = Clock(trajectory, times, flash, marked=any(impact for _, impact, _ in motion.marks))
+    place = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
+    clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)
+    above = 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5
+    now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
+    with film(figure, path, frames_per_second, dots_per_inch) as take:
+        for t in times:
+            drawn = painter.draw(axes, float(t), flash=flash)
+            clock.set_text(said.said(t))
+            now.set_text(said.now(t))
+            take()
+            for artist in drawn:
+                artist.remove()
+    return path
+
+
+def stage(motion: Motion, size: tuple[float, float] | None = None) -> tuple[Figure, Axes, Painter]:
+    """A figure with axes that fit a motion, a line above them for the clock, and a legend; and who draws into them."""
+    if size is not None:
+        check_size(size)
+    handles = Painter(motion, motion.view).handles()
+    head = LINE * (1.3 + rows_of(handles, WIDTH if size is None else size[0]))
+    head += 0.0 if size is None or size[0] >= WIDE else LINE
+    width, height = size or (WIDTH, _height(motion.view, head))
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    wide, high = max(width - LEFT - RIGHT, 0.2 * width), max(height - BOTTOM - head, 0.2 * height)
+    axes = figure.add_axes((LEFT / width, BOTTOM / height, wide / width, high / height))
+    painter = Painter(motion, motion.view.with_ratio(high / wide))
+    painter.prepare(axes)
+    legend_above(figure, handles)
+    return figure, axes, painter
+
+
+def _height(view: View, head: float) -> float:
+    """Inches that show a view in the usual width."""
+    return float(min(max(view.ratio * (WIDTH - LEFT - RIGHT), LOWEST), HIGHEST) + BOTTOM + head)

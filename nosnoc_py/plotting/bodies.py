@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -17,6 +16,7 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.figures import COLOURS
+from nosnoc_py.plotting.film import FLASH, Clock, check_integer, check_positive, check_size, film, frame_times
 from nosnoc_py.plotting.floors import floors_of, shadows_of
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
 from nosnoc_py.plotting.scenes import FLOOR, View, scene
@@ -54,7 +54,7 @@ def animate_body(
     trajectory
         States (18,) of the body.
     path
-        A file `.gif`, or `.mp4` where ffmpeg is installed; folders are made.
+        A file `.gif`, or `.mp4` where ffmpeg is installed (it comes with `nosnoc_py[film]`); folders are made.
     frames_per_second, speed
         Seconds of the motion per second of the film.
     view, size, dots_per_inch
@@ -69,11 +69,10 @@ def animate_body(
         missing.
     """
     check_motion(trajectory)
-    _check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
-    _check_integer("resolution", resolution, 3, 1000)
+    check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
+    check_integer("resolution", resolution, 3, 1000)
+    check_size(size)
     path = Path(path)
-    writer = _writer(path, frames_per_second)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
@@ -81,16 +80,16 @@ def animate_body(
     meshes = meshes_of(body.shape, resolution)
     places = impact_places(body, trajectory)
     clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
-    count = max(2, round(trajectory.duration / speed * frames_per_second) + 1)
-    with writer.saving(figure, str(path), dots_per_inch):
-        for t in np.linspace(trajectory.t0, trajectory.t[-1], count):
-            struck = sum(event.time <= t for event in trajectory.impacts)
-            drawn: list[Any] = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[:struck])]
+    times = frame_times(trajectory, speed, frames_per_second)
+    said = Clock(trajectory, times, FLASH * speed)
+    with film(figure, path, frames_per_second, dots_per_inch) as take:
+        for t in times:
+            drawn: list[Any] = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: said.struck(t)])]
             drawn += axes.plot(
                 *trajectory.x[trajectory.t <= t, :3].T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False
             )
-            clock.set_text(f"t = {t:.2f} s, impacts (×): {struck}")
-            writer.grab_frame()
+            clock.set_text(said.said(t))
+            take()
             for artist in drawn:
                 artist.remove()
     return path
@@ -155,9 +154,9 @@ def show_body(
         Without the package viser, for numbers that do not fit, or for states that are not those of a body.
     """
     check_motion(trajectory)
-    _check_integer("port", port, 1, 65535)
-    _check_integer("resolution", resolution, 3, 1000)
-    _check_positive(frames_per_second=frames_per_second)
+    check_integer("port", port, 1, 65535)
+    check_integer("resolution", resolution, 3, 1000)
+    check_positive(frames_per_second=frames_per_second)
     try:
         import viser
     except ImportError:
@@ -188,20 +187,6 @@ def _triangles(polygons: Sequence[Array]) -> tuple[Array, npt.NDArray[np.int64]]
     return np.vstack([np.zeros((0, 3)), *polygons]), np.array(fans, dtype=np.int64).reshape(-1, 3)
 
 
-def _check_positive(**values: Any) -> None:
-    """Raise `OptionError` for what is no positive number."""
-    for name, value in values.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not 0.0 < value < np.inf:
-            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
-
-
-def _check_integer(name: str, value: Any, low: int, high: int) -> None:
-    """Raise `OptionError` for what is no whole number between two."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not low <= value <= high:
-        raise OptionError(f"{name}: expected a whole number from {low} to {high}, given {value!r}.")
-
-
 def _add_meshes(server: Any, meshes: Sequence[Mesh]) -> list[Any]:
     return [
         server.scene.add_mesh_simple(
@@ -230,16 +215,6 @@ def _add_clock(server: Any, trajectory: Trajectory, handles: Sequence[Any], fram
     slider.on_update(move)
     button.on_click(play)
     move()
-
-
-def _writer(path: Path, frames_per_second: int) -> AbstractMovieWriter:
-    if path.suffix == ".gif":
-        return PillowWriter(fps=frames_per_second)
-    if path.suffix == ".mp4":
-        if not FFMpegWriter.isAvailable():
-            raise OptionError(f"{path.name}: ffmpeg, which writes .mp4, is not installed; write a .gif.")
-        return FFMpegWriter(fps=frames_per_second)
-    raise OptionError(f"{path.name}: expected a file .gif or .mp4.")
 
 
 def _shaded(colour: str, normals: Array, tones: Array, opacity: float) -> Array:

@@ -27,6 +27,7 @@ Style = tuple[str, str]  # colour, dashes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
 GREY = "#8A8A8A"
+LOGGED = ("complementarity", "infeasibility", "sigma", "slope")
 DOTS_PER_INCH = 150
 
 
@@ -56,7 +57,7 @@ def plot(
         If a name is not one of the trajectory's quantities over time.
     """
     panels = panels_of(trajectory, names)
-    figure = _figure(8.0, 1.1 + 1.6 * len(panels))
+    figure = new_figure(8.0, 1.1 + 1.6 * len(panels))
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for panel, axes in zip(panels, rows, strict=True):
         _draw_panel(axes, trajectory, panel)
@@ -65,11 +66,14 @@ def plot(
     margin = 0.01 * (trajectory.duration or 1.0)
     rows[-1].set_xlim(trajectory.t[0] - margin, trajectory.t[-1] + margin)
     figure.align_ylabels(list(rows))
-    return _finished(figure, title, path)
+    return finished(figure, title, path)
 
 
 def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
-    """Draw the residuals and the relaxation parameter sigma over the steps of the homotopy, on a logarithmic scale.
+    """Draw residuals and the relaxation parameter sigma over the steps of a solver, on a logarithmic scale.
+
+    Of methods that descend also the size of the objective's derivative (slope); where nothing of all this is positive,
+    the objective.
 
     Raises
     ------
@@ -78,20 +82,34 @@ def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: 
     """
     if not solution.log:
         raise OptionError(f"the solution has no log of steps to draw; its method ({solution.method}) keeps none.")
-    figure = _figure(7.0, 3.4)
+    figure = new_figure(7.0, 3.4)
     axes = figure.subplots()
     steps = [record.step for record in solution.log]
-    for name, colour, marker in zip(("complementarity", "infeasibility", "sigma"), COLOURS, "os^", strict=False):
+    drawn = []
+    for name, colour, marker in zip(LOGGED, COLOURS, "os^D", strict=False):
         # a residual of exactly zero has no logarithm: leave a gap
-        values = [getattr(record, name) or np.nan for record in solution.log]
-        axes.semilogy(steps, values, "--" if name == "sigma" else "-", color=colour, marker=marker, ms=4, label=name)
+        values = np.array([getattr(record, name) or np.nan for record in solution.log], dtype=float)
+        if np.isfinite(values).any():
+            drawn.append(name)
+            axes.semilogy(
+                steps, values, "--" if name == "sigma" else "-", color=colour, marker=marker, ms=4, label=name
+            )
+    if not drawn:
+        values = np.array([record.objective for record in solution.log], dtype=float)
+        axes.plot(steps, values, color=COLOURS[0], marker="o", ms=4, label="objective")
     finish = [record.step for record in solution.log if record.label == "finish"]
     for step in finish:
         axes.axvspan(step - 0.5, step + 0.5, color=GREY, alpha=0.2, lw=0, label="finish" if step == finish[0] else None)
-    axes.set(xlabel="step", ylabel="residual, sigma")
+    axes.set(xlabel="step", ylabel=_logged(drawn))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _tidy(axes)
-    return _finished(figure, title, path)
+    tidy(axes)
+    return finished(figure, title, path)
+
+
+def _logged(names: Sequence[str]) -> str:
+    """What the axis of a log shows."""
+    residual = ["residual"] if {"complementarity", "infeasibility"} & set(names) else []
+    return ", ".join([*residual, *[name for name in names if name in ("sigma", "slope")]]) or "objective"
 
 
 def dense_output(trajectory: Trajectory, points: int = 16) -> tuple[Array, Array]:
@@ -115,7 +133,7 @@ def _draw_panel(axes: Axes, trajectory: Trajectory, panel: Panel) -> None:
         style = (COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)])
         _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
     axes.set_ylabel(panel.label, fontsize=9)
-    _tidy(axes, legend=len(panel.names) > 1)
+    tidy(axes, legend=len(panel.names) > 1)
 
 
 def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
@@ -129,7 +147,23 @@ def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> 
 
 
 def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    if trajectory.control_interpolant is not None:
+        _draw_smooth_control(axes, trajectory, name, style)
+        return
     axes.stairs(trajectory[name], trajectory.u_grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
+
+
+def _draw_smooth_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
+    """A control with dense output, which may jump where the state does and between its stages."""
+    column, grid = trajectory.control_names.index(name), trajectory.u_grid
+    look = trajectory.control_interpolant
+    assert look is not None
+    ends = np.unique(np.concatenate([grid, [event.time for event in trajectory.events]]))
+    ends = ends[(ends >= grid[0]) & (ends <= grid[-1])]
+    t = np.linspace(ends[:-1], ends[1:], 8, axis=1)
+    u = np.asarray(look(t.ravel(), "+"))[:, column].reshape(t.shape)
+    u[:, -1] = np.asarray(look(t[:, -1], "-"))[:, column]
+    axes.plot(t.ravel(), u.ravel(), color=style[0], ls=style[1], lw=1.5, label=name)
 
 
 def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
@@ -172,13 +206,15 @@ def _label_events(axes: Axes, trajectory: Trajectory) -> None:
             last = time
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of this size [inches] whose axes find their places."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _tidy(axes: Axes, legend: bool = True) -> None:
+def tidy(axes: Axes, legend: bool = True) -> None:
+    """Give axes the look of all figures, and a legend beside them."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#E4E4E4", lw=0.6)
     axes.set_axisbelow(True)
@@ -187,7 +223,8 @@ def _tidy(axes: Axes, legend: bool = True) -> None:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, handlelength=1.6)
 
 
-def _finished(figure: Figure, title: str | None, path: str | Path | None) -> Figure:
+def finished(figure: Figure, title: str | None, path: str | Path | None) -> Figure:
+    """Write the title, and the PNG if there is a path for it."""
     if title:
         figure.suptitle(title)
     if path is not None:

@@ -9,11 +9,14 @@ from typing import Literal
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.solution.trajectory import Trajectory
 
 Kind = Literal["state", "control", "impulse", "force", "series"]
 
 SMALLEST = 1e-6  # in N or N s; less is what the relaxation leaves where nothing touches
+
+INDIRECT = ("MinimumPrinciple", "AutonomousSwitching")  # methods whose unknowns the costates are
 
 _QUANTITIES = {
     "m": "position",
@@ -77,13 +80,18 @@ def kind_of(trajectory: Trajectory, name: str) -> Kind:
 
 
 def _worth_drawing(trajectory: Trajectory) -> list[str]:
-    """States, controls, and the forces and impulses that act; auxiliary variables are drawn on request only."""
+    """States, controls, and the forces and impulses that act; auxiliary variables are drawn on request only.
+
+    Costates are no auxiliary variables of methods that solve for them.
+    """
     series = [
         name
         for name in trajectory.series
         if kind_of(trajectory, name) in ("force", "impulse") and np.any(np.abs(trajectory[name]) > SMALLEST)
     ]
-    return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower)]
+    indirect = str(getattr(trajectory, "method", "")).startswith(INDIRECT)
+    costates = [name for name in map(costate_name, trajectory.state_names) if indirect and name in trajectory.series]
+    return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower), *costates]
 
 
 def _panel(trajectory: Trajectory, names: Sequence[str]) -> Panel:
@@ -103,6 +111,8 @@ def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:
     """Quantity and unit of a name; without a unit, velocities are told by their v."""
     kind = kind_of(trajectory, name)
     unit = trajectory.units.get(name, _UNITS.get(kind, ""))
+    if name.startswith("costate["):
+        return "costate", unit
     if kind != "state":
         # Stewart's and the step formulation's lambda are no forces: their unit says so
         return ("multiplier" if not unit else "contact force") if kind == "force" else kind, unit

@@ -56,6 +56,7 @@ def hybrid(system: CLS) -> HybridSystem:
         units=system.units,
         nominal={"x": system.x_nominal, "u": system.u_nominal},
         p_default=system.p_default,
+        scene=system.scene,
     )
 
 

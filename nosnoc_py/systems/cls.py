@@ -137,6 +137,8 @@ class CLS(Described):
         the user's units.
     p_default : sequence of float, optional
         Default values of the parameters.
+    scene : sequence of shapes of `ns.scene`, optional
+        What the system looks like, for `ns.animate` and `ns.snapshots`.
 
     Attributes
     ----------
@@ -163,6 +165,7 @@ class CLS(Described):
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    scene: Sequence[Any] = ()
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.symbols import numbers
 
 # A control grid may miss the ends of the interval by this, relative to its length.
 GRID_TOLERANCE = 1e-9
+# What a guess by name may hold.
+GUESSED = ("x", "u")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +118,63 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
 
 
 def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.ndarray]:
-    """A control as a function of time, from a constant, a function of time, or an array with a row per interval.
+    """A control as a function of time, from a constant, a function of time, an array with a row per interval, or a
+    mapping that has one of these as "u" (zero where it has none).
 
     Raises
     ------
     TranscriptionError
         For another kind of object, a wrong shape, or NaN.
     """
+    if isinstance(guess, Mapping):
+        control = checked_guess(guess).get("u")
+        return control_guess(np.zeros(n_u) if control is None else control, n_u, horizon)
     if callable(guess):
         return lambda t: _row(guess(t), n_u)
     rows = _rows(guess, n_u, "guess")
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
+
+
+def state_guess(guess: Any, n_x: int, horizon: float) -> Callable[[float], np.ndarray]:
+    """A state as a function of time, from a constant, a function of time, or rows at equally spaced times from 0 to
+    the horizon, joined by straight lines.
+
+    Raises
+    ------
+    TranscriptionError
+        For another kind of object, a wrong shape, or a number that is not finite.
+    """
+    if callable(guess):
+        return lambda t: _state(guess(t), n_x)
+    try:
+        array = np.array(guess, dtype=float)
+    except (TypeError, ValueError):
+        raise TranscriptionError(
+            f"guess x: expected {n_x} numbers, rows of them, or a function of time, given {type(guess).__name__}."
+        ) from None
+    rows = np.array([_state(row, n_x) for row in (array if array.ndim == 2 else array.reshape(1, -1))])
+    times = np.linspace(0.0, horizon, len(rows))
+    return lambda t: np.array([np.interp(t, times, rows[:, i]) for i in range(n_x)])
+
+
+def checked_guess(guess: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a guess by name; raise `TranscriptionError` for a name that is neither "x" nor "u"."""
+    for name in guess:
+        if name not in GUESSED:
+            raise TranscriptionError(f"guess: {unknown_name(name, GUESSED)} x are states, u controls.")
+    return guess
+
+
+def _state(value: Any, n_x: int) -> np.ndarray:
+    try:
+        row = np.asarray(value, dtype=float).reshape(-1)
+    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
+        raise TranscriptionError(f"guess x: expected {n_x} numbers, given {value!r}.") from None
+    if row.size != n_x:
+        raise TranscriptionError(f"guess x: expected {n_x} numbers, given {row.size}.")
+    if not np.isfinite(row).all():
+        raise TranscriptionError(f"guess x: every number has to be finite, given {row}.")
+    return row
 
 
 def _merged(trajectory: Trajectory) -> PiecewiseConstant:

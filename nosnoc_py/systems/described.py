@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 import casadi as ca
@@ -10,6 +11,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.drawing import Drawing, checked
 from nosnoc_py.systems.symbols import check_keys, component_names, finite, mapping, numbers
 
 
@@ -33,6 +35,7 @@ class Described:
     p_default: Any
     x_initial: Any
     algebraic: Algebraic | None = None
+    scene: Any = ()
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -48,6 +51,7 @@ class Described:
         given = np.zeros(self.n_p) if self.p_default is None else self.p_default
         self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
         self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
+        self._set("scene", checked(self))
 
     def _check_names(self) -> None:
         given = mapping(self.names, f"{self._kind}: names")
@@ -80,6 +84,11 @@ class Described:
     def z(self) -> ca.SX:
         """Algebraic variables of the user's own (n_z,)."""
         return ca.SX(0, 1) if self.algebraic is None else self.algebraic.z
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        """The shapes of the scene, with one compiled function of x, u and p for all their numbers."""
+        return Drawing.of(self.scene, self.x, self.u, self.p)
 
     @property
     def n_u(self) -> int:

@@ -119,8 +119,8 @@ class EventSelectedSystem(Described):
     kinds : pair of str
         Kinds of the events, in NumPy; ("contact", "release") by default where there is `back`, else ("switch",
         "switch").
-    names, units, nominal, p_default
-        As in `CLS`; keys "x", "p".
+    names, units, nominal, p_default, scene
+        As in `CLS`; keys "x", "p". A scene is for systems in CasADi.
 
     Raises
     ------
@@ -145,6 +145,7 @@ class EventSelectedSystem(Described):
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    scene: Sequence[Any] = ()
     u: Any = field(init=False, repr=False)
     x_initial: Any = field(init=False, repr=False)
     guard_names: tuple[str, ...] = field(init=False)

@@ -72,7 +72,7 @@ class HybridSystem(Described):
     flow : SX (n_x,)
         f(x, u, p).
     jumps : sequence of StateJump
-    names, units, nominal, p_default
+    names, units, nominal, p_default, scene
         As in `CLS`, for "x", "u", "p".
 
     Raises
@@ -90,6 +90,7 @@ class HybridSystem(Described):
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    scene: Sequence[Any] = ()
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

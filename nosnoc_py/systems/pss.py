@@ -166,7 +166,7 @@ class PSS(Described):
         Independent partitions (two dry frictions, say) are cheaper than their product.
     algebraic : Algebraic, optional
         Algebraic variables and equations.
-    names, units, nominal, p_default
+    names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
     """
 
@@ -180,6 +180,7 @@ class PSS(Described):
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
     algebraic: Algebraic | None = None
+    scene: Sequence[Any] = ()
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -233,7 +234,7 @@ class Heaviside(Described):
         along solutions between two switches, but which the equations leave open there.
     algebraic : Algebraic, optional
         Algebraic variables and equations.
-    names, units, nominal, p_default
+    names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
     """
 
@@ -250,6 +251,7 @@ class Heaviside(Described):
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
     algebraic: Algebraic | None = None
+    scene: Sequence[Any] = ()
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -290,7 +292,7 @@ class PDS(Described):
     constraint_names : sequence of str, optional
     algebraic : Algebraic, optional
         Algebraic variables and equations.
-    names, units, nominal, p_default
+    names, units, nominal, p_default, scene
         As in `CLS`; keys "x", "u", "p".
     """
 
@@ -306,6 +308,7 @@ class PDS(Described):
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
     algebraic: Algebraic | None = None
+    scene: Sequence[Any] = ()
     x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

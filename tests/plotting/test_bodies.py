@@ -246,7 +246,7 @@ def test_bad_films_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         animate_body(body, trajectory, tmp_path / "film.avi")
     with pytest.raises(OptionError, match=r"speed=0"):
         animate_body(body, trajectory, tmp_path / "film.gif", speed=0)
-    monkeypatch.setattr("nosnoc_py.plotting.bodies.FFMpegWriter.isAvailable", lambda: False)
+    monkeypatch.setattr("nosnoc_py.plotting.film.ffmpeg", lambda: None)
     with pytest.raises(OptionError, match=r"ffmpeg.* write a \.gif"):
         animate_body(body, trajectory, tmp_path / "film.mp4")
     other = replace(trajectory, state_names=tuple(f"q_{i}" for i in range(18)), interpolant=None)

@@ -1,0 +1,206 @@
+"""Pictures of solutions of the discretised problem: active sets, and finite elements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.mpcc.layout import Layout
+from nosnoc_py.plotting.figures import COLOURS, GREY, finished, new_figure, tidy
+from nosnoc_py.solution.solution import Solution
+from nosnoc_py.transcription.transcription import Transcription
+
+Array = npt.NDArray[np.float64]
+
+# Which side of a pair is zero: colour and hatch, told apart without colours, too.
+SIDES: dict[str, tuple[str, str]] = {
+    "first is zero": (COLOURS[0], ""),
+    "second is zero": (COLOURS[4], "////"),
+    "both are zero": ("#000000", ""),
+    "neither is zero": (COLOURS[3], "xxxx"),
+}
+
+
+def plot_active_set(
+    problem: Transcription,
+    solution: Solution,
+    *,
+    tolerance: float = 1e-6,
+    path: str | Path | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw, for every complementarity pair over time, which of its sides is zero in every finite element.
+
+    A pair is named after its two sides, 0 <= first, second >= 0. Where both are zero (biactive) the kind of the
+    stationary point is decided; where neither is, the pair is violated, or changes inside of an element that cannot
+    follow it.
+
+    Parameters
+    ----------
+    problem : Transcription
+    solution : Solution
+        Of this problem.
+    tolerance
+        What counts as zero, in the user's units.
+    path
+        Where to save a PNG; folders are made.
+
+    Raises
+    ------
+    OptionError
+        If the solution is not one of this problem.
+    """
+    nodes, table = active_set(problem, solution, tolerance)
+    if not table:
+        raise OptionError("this problem has no complementarity pairs on its finite elements.")
+    width = 8.0
+    figure = new_figure(width, 1.3 + 0.3 * len(table))
+    axes = figure.subplots()
+    for row, sides in enumerate(table.values()):
+        for e, side in enumerate(sides):
+            if side:
+                colour, hatch = SIDES[side]
+                box = Rectangle((nodes[e], row - 0.4), nodes[e + 1] - nodes[e], 0.8)
+                box.set(fc=colour, ec="white", hatch=hatch, lw=0.3)
+                axes.add_patch(box)
+    names = [f"{first} ⊥ {second}" for first, second in table]
+    axes.set(xlim=(nodes[0], nodes[-1]), ylim=(len(table) - 0.4, -0.6), xlabel=_time_label(problem))
+    axes.set_yticks(range(len(table)), names, fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    used = [side for side in SIDES if any(side in sides for sides in table.values())]
+    handles = [Patch(fc=SIDES[side][0], ec="white", hatch=SIDES[side][1], label=side) for side in used]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8, frameon=False)
+    return finished(figure, title, path)
+
+
+def active_set(
+    problem: Transcription, solution: Solution, tolerance: float = 1e-6
+) -> tuple[Array, dict[tuple[str, str], list[str]]]:
+    """Return the boundaries (E + 1,) of the finite elements, and a key of `SIDES` per pair and element ("" for none).
+
+    In numerical time where time is frozen.
+    """
+    values = _check(problem, solution)
+    mpcc = problem.mpcc
+    at = problem.solvers.evaluator(solution.w, values)
+    elements = {(e.at.stage, e.at.element): k for k, e in enumerate(problem.elements)}
+    largest: dict[tuple[str, str], Array] = {}
+    left, right = _names_and_places(mpcc.left), _names_and_places(mpcc.right)
+    for i, j in zip(*mpcc.pairs(), strict=True):
+        (first, place), (second, other) = left[i], right[j]
+        k = elements.get((other.stage, other.element), elements.get((place.stage, place.element)))
+        if k is not None:
+            sizes = largest.setdefault((first, second), np.full((2, len(elements)), np.nan))
+            sizes[:, k] = np.fmax(sizes[:, k], [abs(at.G[i]), abs(at.H[j])])
+    table = {pair: [_side(first, second, tolerance) for first, second in sizes.T] for pair, sizes in largest.items()}
+    return _nodes(problem, solution.w, values), table
+
+
+def _side(first: float, second: float, tolerance: float) -> str:
+    if np.isnan(first) or np.isnan(second):
+        return ""
+    zero = first <= tolerance, second <= tolerance
+    return {
+        (True, True): "both are zero",
+        (True, False): "first is zero",
+        (False, True): "second is zero",
+        (False, False): "neither is zero",
+    }[zero]
+
+
+def _names_and_places(layout: Layout) -> list[tuple[str, Any]]:
+    return [(name, block.at) for block in layout.blocks() for name in block.components]
+
+
+def plot_elements(
+    problem: Transcription, solution: Solution, *, path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """Draw the finite elements of a solution with their Runge-Kutta stages, and their lengths, over time.
+
+    Parameters
+    ----------
+    problem : Transcription
+    solution : Solution
+        Of this problem.
+    path
+        Where to save a PNG; folders are made.
+
+    Raises
+    ------
+    OptionError
+        If the solution is not one of this problem.
+    """
+    values = _check(problem, solution)
+    nodes = _nodes(problem, solution.w, values)
+    h = np.diff(nodes)
+    figure = new_figure(8.0, 3.6)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
+    first = [k for k, e in enumerate(problem.elements) if e.at.element == 0]
+    stages = np.append(nodes[first], nodes[-1])
+    top.add_collection(LineCollection([[(t, 0.0), (t, 1.0)] for t in nodes], colors=GREY, lw=0.8))
+    top.add_collection(LineCollection([[(t, -0.15), (t, 1.15)] for t in stages], colors="black", lw=1.4))
+    inner = (nodes[:-1, None] + h[:, None] * problem.tableau.c).ravel()
+    top.plot(inner, np.full(inner.size, 0.5), ls="none", marker="o", ms=2.6, color=COLOURS[0])
+    top.set(ylim=(-0.2, 1.2), yticks=[])
+    top.tick_params(bottom=False)
+    top.set_ylabel("elements", fontsize=8)
+    top.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    bottom.stairs(h, nodes, baseline=None, color=COLOURS[0], lw=1.5)
+    counts = np.diff(np.append(first, len(h)))
+    equal = np.repeat(np.diff(stages) / counts, counts)
+    bottom.stairs(equal, nodes, baseline=None, color=GREY, lw=1.0, ls="--")
+    events = {event.time for event in solution.events} if problem.frozen is None else set()
+    for time in events:
+        bottom.axvline(time, color=COLOURS[1], lw=0.9, zorder=0)
+    bottom.set(xlabel=_time_label(problem), xlim=(nodes[0], nodes[-1]), ylim=(0.0, 1.08 * max(h.max(), equal.max())))
+    bottom.set_ylabel(f"length h [{'s' if problem.frozen is None else '-'}]", fontsize=9)
+    bottom.yaxis.set_major_locator(MaxNLocator(5))
+    tidy(bottom, legend=False)
+    _explain_elements(figure, bool(events))
+    return finished(figure, title, path)
+
+
+def _explain_elements(figure: Figure, events: bool) -> None:
+    handles = [
+        Line2D([], [], color="black", lw=1.4, label="control stage"),
+        Line2D([], [], color=GREY, lw=0.8, label="finite element"),
+        Line2D([], [], ls="none", marker="o", ms=3, color=COLOURS[0], label="Runge-Kutta stage"),
+        Line2D([], [], color=COLOURS[0], lw=1.5, label="length"),
+        Line2D([], [], color=GREY, lw=1.0, ls="--", label="equal lengths"),
+        *([Line2D([], [], color=COLOURS[1], lw=0.9, label="event")] if events else []),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=7, frameon=False)
+
+
+def _nodes(problem: Transcription, w: Array, values: Array) -> Array:
+    """Boundaries (E + 1,) of all finite elements [s]."""
+    return np.concatenate([[0.0], np.cumsum(problem.read(w, values).h)])
+
+
+def _time_label(problem: Transcription) -> str:
+    return "t [s]" if problem.frozen is None else "numerical time"
+
+
+def _check(problem: Transcription, solution: Solution) -> Array:
+    """The parameters of the MPCC at a solution of it."""
+    check_type(problem, Transcription, "problem")
+    check_type(solution, Solution, "solution")
+    if solution.layout_key != problem.layout_key or solution.w.size != problem.mpcc.w.numel():
+        raise OptionError(
+            f"the solution (by {solution.method or 'an unknown method'}) is not one of this problem: give the "
+            "Transcription that it was found with, problem = ns.transcribe(ocp, method), solution = problem.solve()."
+        )
+    fixed = problem.mpcc.parameters.names
+    x0 = solution.x0[: len(problem.ocp.system.state_names)] if "x0" in fixed and problem.ocp.x0 is not None else None
+    horizon = solution.horizon if problem.ocp.free_time is None else None
+    return problem.parameters(x0=x0, p=solution.p, horizon=horizon)

@@ -1,0 +1,154 @@
+"""What all films share: when their frames are, the clock, and how they get onto the disk, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.figure import Figure
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.solution.trajectory import Trajectory
+
+Array = npt.NDArray[np.float64]
+
+FLASH = 0.4  # how long an event is written into a film [s of the film]
+
+
+def frame_times(trajectory: Trajectory, speed: float, frames_per_second: float) -> Array:
+    """Times [s] of the frames: the first and the last one are the ends of the motion."""
+    count = max(2, round(trajectory.duration / speed * frames_per_second) + 1)
+    return np.linspace(trajectory.t0, trajectory.t0 + trajectory.duration, count)
+
+
+class Clock:
+    """What is written into every frame: the time, how many impacts there were, and the events of this moment.
+
+    `marked` says that the picture has a cross where they were.
+    """
+
+    def __init__(self, trajectory: Trajectory, times: Array, flash: float, *, marked: bool = True) -> None:
+        self._sign = " (×)" if marked else ""
+        self._events = sorted(trajectory.events, key=lambda event: event.time)
+        self._unit = trajectory.units.get("t", "s")
+        self._flash = flash
+        # neighbouring frames differ in their time, or writers of GIFs would take them for one
+        self._digits = int(np.clip(np.ceil(-np.log10(max(np.diff(times).min(), 1e-9))), 2, 9))
+        self._counts = any(event.kind == "impact" for event in self._events)
+
+    def struck(self, t: float) -> int:
+        """How many impacts there were up to t, those at t included."""
+        return sum(event.kind == "impact" and event.time <= t for event in self._events)
+
+    def said(self, t: float) -> str:
+        """The time, and the number of impacts where there are any."""
+        text = f"t = {t:.{self._digits}f} {self._unit}"
+        return f"{text}, impacts{self._sign}: {self.struck(t)}" if self._counts else text
+
+    def now(self, t: float) -> str:
+        """The latest event, as long as it is fresh."""
+        fresh = [event for event in self._events if 0.0 <= t - event.time <= self._flash]
+        if not fresh:
+            return ""
+        last = [event for event in fresh if event.time == fresh[-1].time]
+        return ", ".join(dict.fromkeys(f"{event.kind.replace('_', ' ')} {event.name}" for event in last))
+
+
+@contextmanager
+def film(figure: Figure, path: Path, frames_per_second: float, dots_per_inch: int) -> Iterator[Callable[[], None]]:
+    """Give a function that takes the figure as the next frame; the file appears when all of them are there.
+
+    Raises
+    ------
+    OptionError
+        For another kind of file than `.gif` and `.mp4`, without ffmpeg, or where nothing can be written.
+    """
+    writer = writer_of(path, frames_per_second)
+    temporary = path.with_name(f".{path.stem}.{uuid4().hex}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise OptionError(f"{path}: nothing can be written there ({error.strerror}); give another folder.") from None
+    try:
+        with writer.saving(figure, str(temporary), dots_per_inch):
+            yield writer.grab_frame
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
+    """Return what writes this kind of file.
+
+    Raises
+    ------
+    OptionError
+        For another kind of file, or without ffmpeg.
+    """
+    if path.suffix == ".gif":
+        return PillowWriter(fps=frames_per_second)
+    if path.suffix == ".mp4":
+        program = ffmpeg()
+        if program is None:
+            raise OptionError(
+                f'{path.name}: ffmpeg, which writes .mp4, is not installed; pip install "nosnoc_py[film]" brings one, '
+                "or write a .gif."
+            )
+        return _ffmpeg_writer(program)(fps=frames_per_second, codec="h264")
+    raise OptionError(f"{path.name}: expected a file .gif or .mp4.")
+
+
+def ffmpeg() -> str | None:
+    """Where ffmpeg is: on the path, or that of the package imageio-ffmpeg; None without both."""
+    found = shutil.which("ffmpeg")
+    if found is None:
+        try:
+            import imageio_ffmpeg
+        except ImportError:
+            return None
+        try:
+            found = str(imageio_ffmpeg.get_ffmpeg_exe())
+        except RuntimeError:  # the package is there, its program is not
+            return None
+    return found
+
+
+def _ffmpeg_writer(program: str) -> type[FFMpegWriter]:
+    """Matplotlib's writer with this program, without a change of what is configured for all."""
+
+    class Writer(FFMpegWriter):
+        @classmethod
+        def bin_path(cls) -> str:
+            return program
+
+    return Writer
+
+
+def check_positive(**values: Any) -> None:
+    """Raise `OptionError` for what is no positive number."""
+    for name, value in values.items():
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not number or not 0.0 < value < np.inf:
+            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
+
+
+def check_integer(name: str, value: Any, low: int, high: int) -> None:
+    """Raise `OptionError` for what is no whole number between two."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not low <= value <= high:
+        raise OptionError(f"{name}: expected a whole number from {low} to {high}, given {value!r}.")
+
+
+def check_size(size: Any) -> None:
+    """Raise `OptionError` for what is no width and height."""
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise OptionError(f"size: expected a width and a height in inches, given {size!r}.")
+    check_positive(width=size[0], height=size[1])

@@ -1,0 +1,233 @@
+"""Pictures of many runs, from plain rows: a map of one number over two axes, and performance profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.plotting.figures import COLOURS, DASHES, finished, new_figure, tidy
+
+Array = npt.NDArray[np.float64]
+Rows = Sequence[Mapping[str, Any]]
+
+DECADES = 2.0  # values that span more are coloured by their logarithm
+BEYOND = 1.15  # how far behind the largest ratio a profile goes on
+
+
+def heat_map(
+    rows: Rows,
+    x: str,
+    y: str,
+    value: str,
+    *,
+    path: str | Path | None = None,
+    title: str | None = None,
+    unit: str = "",
+) -> Figure:
+    """Draw one number of runs over two of their settings.
+
+    A cell is the geometric mean of its runs where all numbers of the map are positive, else the mean. Runs without a
+    number (missing, None, NaN, infinite) have failed: a cell where all have is crossed out, and where only some have it
+    says how many. A cell without runs stays empty.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        One per run.
+    x, y, value : str
+        Keys of the rows.
+    path
+        Where to save a PNG; folders are made.
+    unit
+        Of the value.
+
+    Raises
+    ------
+    OptionError
+        Without rows; `UnknownNameError` for a key that no row has.
+    """
+    columns, lines, found = table_of(rows, x, y, value)
+    means, failed = _means(found)
+    figure = new_figure(2.2 + 0.9 * len(columns), 1.5 + 0.5 * len(lines))
+    axes = figure.subplots()
+    shown = np.ma.masked_invalid(means)
+    norm = _norm(means)
+    drawn = axes.pcolormesh(np.arange(len(columns) + 1), np.arange(len(lines) + 1), shown, norm=norm, cmap="cividis")
+    if np.isfinite(means).any():
+        bar = figure.colorbar(drawn, ax=axes, pad=0.02)
+        bar.set_label(f"{value} [{unit}]" if unit else value, fontsize=9)
+        bar.ax.tick_params(labelsize=8)
+    for i, j in np.ndindex(means.shape):
+        runs = found.get((i, j), [])
+        if runs and failed[i, j] == len(runs):
+            axes.add_patch(_crossed(j, i))
+        if runs:
+            dark = np.isfinite(means[i, j]) and norm(means[i, j]) < 0.55
+            some = f"\n{failed[i, j]} of {len(runs)} failed" if 0 < failed[i, j] < len(runs) else ""
+            text = f"{means[i, j]:.3g}{some}" if np.isfinite(means[i, j]) else "failed"
+            look = {"color": "white" if dark else "black", "fontsize": 7 if some else 8}
+            if text == "failed":
+                look["bbox"] = {"fc": "white", "ec": "none", "pad": 1.0}  # type: ignore[assignment]
+            axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
+    axes.set_xticks(np.arange(len(columns)) + 0.5, [_said(key) for key in columns])
+    axes.set_yticks(np.arange(len(lines)) + 0.5, [_said(key) for key in lines])
+    axes.tick_params(length=0, labelsize=8)
+    axes.set(xlabel=x, ylabel=y)
+    axes.spines[:].set_visible(False)
+    return finished(figure, title, path)
+
+
+def table_of(rows: Rows, x: str, y: str, value: str) -> tuple[list[Any], list[Any], dict[tuple[int, int], list[float]]]:
+    """Values of the columns and of the lines, in order, and the numbers of the runs by (line, column); NaN: failed."""
+    _check_keys(rows, (x, y, value))
+    columns, lines = _sorted(row.get(x) for row in rows), _sorted(row.get(y) for row in rows)
+    found: dict[tuple[int, int], list[float]] = {}
+    for row in rows:
+        place = lines.index(_key(row.get(y))), columns.index(_key(row.get(x)))
+        found.setdefault(place, []).append(_number(row.get(value)))
+    return columns, lines, found
+
+
+def _means(found: Mapping[tuple[int, int], list[float]]) -> tuple[Array, npt.NDArray[np.int64]]:
+    shape = tuple(int(n) + 1 for n in np.max(list(found), axis=0))
+    means, failed = np.full(shape, np.nan), np.zeros(shape, dtype=int)
+    every = np.concatenate([np.array(runs) for runs in found.values()])
+    geometric = bool((every[np.isfinite(every)] > 0.0).all())
+    for place, runs in found.items():
+        good = np.array([run for run in runs if np.isfinite(run)])
+        failed[place] = len(runs) - good.size
+        if good.size:
+            means[place] = np.exp(np.log(good).mean()) if geometric else good.mean()
+    return means, failed
+
+
+def _norm(means: Array) -> Normalize:
+    good = means[np.isfinite(means)]
+    if not good.size:
+        return Normalize(0.0, 1.0)
+    low, high = float(good.min()), float(good.max())
+    if low > 0.0 and high > 10**DECADES * low:
+        return LogNorm(low, high)
+    return Normalize(low, high if high > low else low + (abs(low) or 1.0))
+
+
+def _crossed(column: int, line: int) -> Patch:
+    return Rectangle((column, line), 1.0, 1.0, fc="white", ec="#8A8A8A", hatch="xx", lw=0.0)
+
+
+def performance_profile(
+    rows: Rows,
+    group: str,
+    cost: str,
+    instance: str | Sequence[str],
+    *,
+    path: str | Path | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw, for every group, the share of instances that it solves within a factor of the cheapest group's cost.
+
+    The profile of Dolan and Moré: at 1 how often a group is the cheapest, at the right end how many instances it solves
+    at all. Runs without a number have failed; several runs of a group on one instance count with their mean, and as
+    failed if one of them has.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        One per run.
+    group : str
+        Key by which runs are compared: a method, a solver.
+    cost : str
+        Key of a positive number: seconds, iterations.
+    instance : str or sequence of str
+        Key or keys that tell the problem.
+    path
+        Where to save a PNG; folders are made.
+
+    Raises
+    ------
+    OptionError
+        Without rows, or for a cost that is not positive; `UnknownNameError` for a key that no row has.
+    """
+    profiles, instances = ratios_of(rows, group, cost, (instance,) if isinstance(instance, str) else tuple(instance))
+    every = np.concatenate([np.zeros(0), *profiles.values()])
+    finite = every[np.isfinite(every)]
+    end = max(2.0, BEYOND * float(finite.max())) if finite.size else 2.0
+    figure = new_figure(6.4, 3.8)
+    axes = figure.subplots()
+    for k, (name, ratios) in enumerate(profiles.items()):
+        good = np.sort(ratios[np.isfinite(ratios)])
+        steps = np.concatenate([[1.0], good, [end]])
+        shares = np.concatenate([[0.0], np.arange(1, good.size + 1), [good.size]]) / max(instances, 1)
+        style = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
+        solved = f"{_said(name)} ({good.size} of {instances})"
+        axes.plot(steps, shares, drawstyle="steps-post", lw=1.8, label=solved, **style)
+    axes.set(xscale="log" if end > 5.0 else "linear", xlim=(1.0, end), ylim=(-0.02, 1.03))
+    if end > 5.0:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if end < 500.0 else (1.0,)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"{cost}, in multiples of the cheapest {group}")
+    axes.set_ylabel("share of instances")
+    tidy(axes)
+    return finished(figure, title, path)
+
+
+def ratios_of(rows: Rows, group: str, cost: str, instance: Sequence[str]) -> tuple[dict[Any, Array], int]:
+    """For every group its costs (instances,) over the least one, infinite where it failed; and how many instances."""
+    _check_keys(rows, (group, cost, *instance))
+    groups = _sorted(row.get(group) for row in rows)
+    names = list(dict.fromkeys(tuple(_key(row.get(key)) for key in instance) for row in rows))
+    runs: dict[tuple[int, int], list[float]] = {}
+    for row in rows:
+        number = _number(row.get(cost))
+        if number <= 0.0:
+            raise OptionError(f"{cost}: expected positive numbers, given {number:g} in the row {dict(row)}.")
+        place = groups.index(_key(row.get(group))), names.index(tuple(_key(row.get(key)) for key in instance))
+        runs.setdefault(place, []).append(number)
+    costs = np.full((len(groups), len(names)), np.inf)
+    for place, numbers in runs.items():
+        costs[place] = np.mean(numbers) if np.isfinite(numbers).all() else np.inf
+    least = costs.min(axis=0)
+    ratios = np.where(np.isfinite(costs), costs / np.where(np.isfinite(least), least, 1.0), np.inf)
+    return dict(zip(groups, ratios, strict=True)), len(names)
+
+
+def _check_keys(rows: Rows, keys: Iterable[str]) -> None:
+    if not rows:
+        raise OptionError("there are no rows to draw.")
+    legal = tuple(dict.fromkeys(key for row in rows for key in row))
+    for key in keys:
+        if key not in legal:
+            raise UnknownNameError(key, legal, "column")
+
+
+def _number(value: Any) -> float:
+    """A finite number, or NaN for everything else: None, text, infinity, a flag."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return float("nan")
+    return float(value) if np.isfinite(value) else float("nan")
+
+
+def _key(value: Any) -> Any:
+    return value if value is None or isinstance(value, (int, float, str, bool)) else str(value)
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    """Distinct values: numbers by size, everything else in the order of appearance."""
+    distinct = list(dict.fromkeys(_key(value) for value in values))
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct):
+        return sorted(distinct)
+    return distinct
+
+
+def _said(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

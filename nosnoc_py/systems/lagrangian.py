@@ -1,0 +1,250 @@
+"""From energies to equations of motion: M(q) v' = f_v(q, v, u) of a Lagrangian, for `CLS`.
+
+With T = v'M(q)v / 2 and V(q), d/dt dT/dv - dT/dq + dV/dq = F(q, v, u) - D(q) v reads M v' = F - D v - C v - dV/dq.
+C is made of the Christoffel symbols of M, with which dM/dt - 2 C is skew: the forces C v do no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.symbols import check_distinct, check_free, column, columns, symbols
+
+# What has to hold for every q is looked at in some places.
+PLACES = 5
+ROUNDING = 1e-9
+SINGULAR = 1e-12  # smallest eigenvalue of a mass matrix relative to the largest
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Lagrangian:
+    """Equations of motion M(q) v' = f_v(q, v, u, p), made by `lagrangian`.
+
+    Attributes
+    ----------
+    q, v, u, p : SX
+        The symbols that everything is written in.
+    kinetic, potential : SX scalar
+        T and V [J].
+    mass_matrix : SX (n_q, n_q)
+        M(q) = d^2T/dv^2.
+    coriolis : SX (n_q, n_q)
+        C(q, v) = (dM/dt + J - J') / 2 with J = d(M v)/dq: Coriolis and centrifugal forces are -C v.
+    gravity : SX (n_q,)
+        dV/dq; the forces of the potential are its negative.
+    forces : SX (n_q,)
+        Generalised forces of everything else, damping included.
+    """
+
+    q: ca.SX
+    v: ca.SX
+    u: ca.SX
+    p: ca.SX
+    kinetic: ca.SX
+    potential: ca.SX
+    mass_matrix: ca.SX
+    coriolis: ca.SX
+    gravity: ca.SX
+    forces: ca.SX
+
+    @property
+    def force(self) -> ca.SX:
+        """f_v (n_q,): every force but those of contacts, with those of the motion itself."""
+        return self.forces - self.coriolis @ self.v - self.gravity
+
+    @property
+    def energy(self) -> ca.SX:
+        """T + V [J]."""
+        return self.kinetic + self.potential
+
+    def jacobian(self, point: Any) -> ca.SX:
+        """Derivative of positions or angles (k,) by q, as (k, n_q): their velocity is the Jacobian times v.
+
+        Raises
+        ------
+        ModelError
+            If the point is no column, or depends on other symbols than q and p.
+        """
+        place = column(point, "jacobian: point")
+        check_free(place, {"q": self.q, "p": self.p}, "jacobian: point")
+        return ca.jacobian(place, self.q)
+
+    def __repr__(self) -> str:
+        return (
+            f"Lagrangian: {self.q.numel()} coordinates, {self.u.numel()} controls, {self.p.numel()} parameters\n"
+            f"  kinetic energy   {self.kinetic}\n  potential energy {self.potential}"
+        )
+
+
+def lagrangian(
+    *,
+    q: Any,
+    v: Any,
+    kinetic: Any,
+    potential: Any = 0,
+    forces: Any = 0,
+    damping: Any = 0,
+    u: Any = None,
+    p: Any = None,
+) -> Lagrangian:
+    """Derive the equations of motion from energies.
+
+    Parameters
+    ----------
+    q, v : SX (n_q,)
+        Generalised coordinates and velocities, v = q'.
+    kinetic : SX scalar
+        T(q, v, p), quadratic in v [J]; `kinetic_energy` writes that of masses and of bodies that turn.
+    potential : SX scalar
+        V(q, p) [J].
+    forces : SX (n_q,)
+        Generalised forces F(q, v, u, p): of motors, winds, friction without contact.
+    damping : float, (n_q,) or (n_q, n_q)
+        Viscous damping D(q, p), its force is -D v; one number for all velocities, one each, or a matrix.
+    u, p : SX, optional
+        Controls and parameters.
+
+    Returns
+    -------
+    Lagrangian
+        Its `mass_matrix` and `force` are those of an `ns.CLS`.
+
+    Raises
+    ------
+    ModelError
+        If T is not quadratic in v, V depends on v, a symbol is foreign, a shape is wrong, or the mass matrix is not
+        positive definite: then a coordinate has no inertia.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("angle"), ca.SX.sym("speed")
+    >>> pendulum = ns.lagrangian(q=q, v=v, kinetic=0.5 * v**2, potential=-9.81 * ca.cos(q))
+    >>> system = ns.CLS(q=q, v=v, mass_matrix=pendulum.mass_matrix, force=pendulum.force)
+    """
+    given = {name: symbols(value, f"lagrangian: {name}") for name, value in (("q", q), ("v", v), ("u", u), ("p", p))}
+    q, v = given["q"], given["v"]
+    n_q = int(q.numel())
+    if n_q == 0 or v.numel() != n_q:
+        raise ModelError(f"lagrangian: q and v need the same positive length, given {n_q} and {v.numel()}.")
+    check_distinct(given)
+    T, V = column(kinetic, "lagrangian: kinetic", 1), column(potential, "lagrangian: potential", 1)
+    still = {name: given[name] for name in ("q", "p")}
+    check_free(T, {**still, "v": v}, "lagrangian: kinetic")
+    if ca.depends_on(V, v):
+        raise ModelError(
+            "lagrangian: the potential depends on v, but a potential energy is a function of positions alone; what "
+            "depends on velocities goes into forces= or damping=."
+        )
+    check_free(V, still, "lagrangian: potential")
+    F = _rows(forces, n_q)
+    check_free(F, given, "lagrangian: forces")
+    D = _damping(damping, n_q)
+    check_free(D, still, "lagrangian: damping")
+    M = _mass_matrix(T, given)
+    momentum = M @ v
+    turning = ca.jacobian(momentum, q)
+    C = 0.5 * (ca.reshape(ca.jtimes(ca.vec(M), q, v), n_q, n_q) + turning - turning.T)
+    return Lagrangian(
+        **given,
+        kinetic=T,
+        potential=V,
+        mass_matrix=M,
+        coriolis=C,
+        gravity=ca.densify(ca.gradient(V, q)),
+        forces=F - D @ v,
+    )
+
+
+def kinetic_energy(
+    q: Any, v: Any, masses: Sequence[tuple[Any, Any]] = (), inertias: Sequence[tuple[Any, Any]] = ()
+) -> ca.SX:
+    """Kinetic energy [J] of masses at positions r(q), m |r'|^2 / 2, and of bodies turned by phi(q), I phi'^2 / 2.
+
+    Parameters
+    ----------
+    q, v : SX (n_q,)
+    masses : sequence of (mass [kg], position SX (2,) or (3,) [m])
+        Of a link that is a body: with the position of its centre of mass.
+    inertias : sequence of (moment of inertia [kg m^2], angle SX scalar [rad])
+        Of a link: about its centre of mass, with its angle against the ground.
+
+    Raises
+    ------
+    ModelError
+        If an entry is no pair, or a position no column.
+    """
+    q, v = symbols(q, "kinetic_energy: q"), symbols(v, "kinetic_energy: v")
+    if q.numel() != v.numel():
+        raise ModelError(f"kinetic_energy: q and v need the same length, given {q.numel()} and {v.numel()}.")
+    total = ca.SX(0)
+    for what, pairs in (("masses", masses), ("inertias", inertias)):
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise ModelError(f"kinetic_energy: {what}: expected pairs (value, expression of q), given {pair!r}.")
+            factor, place = (column(part, f"kinetic_energy: {what}") for part in pair)
+            total += 0.5 * column(factor, f"kinetic_energy: {what}", 1) * ca.sumsqr(ca.jtimes(place, q, v))
+    return total
+
+
+def _rows(forces: Any, n_q: int) -> ca.SX:
+    found = column(forces, "lagrangian: forces")
+    if n_q > 1 and found.is_constant() and found.numel() == 1 and float(found) == 0.0:
+        return ca.SX.zeros(n_q)
+    return ca.densify(column(found, "lagrangian: forces", n_q))
+
+
+def _damping(damping: Any, n_q: int) -> ca.SX:
+    """The matrix D (n_q, n_q)."""
+    found = columns(damping, "lagrangian: damping")
+    if found.numel() == 1:
+        return ca.SX.eye(n_q) * found
+    if found.shape == (n_q, 1):
+        return ca.diag(found)
+    if found.shape != (n_q, n_q):
+        raise ModelError(
+            f"lagrangian: damping: expected one number, {n_q} numbers or a matrix ({n_q}, {n_q}), given {found.shape}."
+        )
+    return found
+
+
+def _mass_matrix(T: ca.SX, given: dict[str, ca.SX]) -> ca.SX:
+    """Second derivative of the kinetic energy by v, once it is known that there is nothing else in it."""
+    q, v, p = given["q"], given["v"], given["p"]
+    M = ca.densify(ca.hessian(T, v)[0])
+    if ca.depends_on(M, v):  # also v^4 / v^2 is quadratic, but not as a graph
+        M = ca.substitute(M, v, ca.DM.ones(v.shape))
+    look = ca.Function("look", [q, v, p], [T, 0.5 * ca.dot(v, M @ v), M])
+    random = np.random.default_rng(0)
+    places = [[random.uniform(0.2, 1.5, s.numel()) for s in (q, v, p)] for _ in range(PLACES)]
+    found = [[np.array(part) for part in look(*place)] for place in places]
+    found = [parts for parts in found if all(np.isfinite(part).all() for part in parts)]
+    if not found:
+        raise ModelError("lagrangian: the kinetic energy is not finite anywhere; look for divisions by zero.")
+    for energy, square, _ in found:
+        if abs(float(energy[0, 0]) - float(square[0, 0])) > ROUNDING * max(1.0, abs(float(energy[0, 0]))):
+            raise ModelError(
+                "lagrangian: the kinetic energy has to be quadratic in v, v'M(q)v / 2; terms without or with other "
+                "powers of v go into potential= or forces= (are all velocities written in v, not in symbols of q?)."
+            )
+    _check_definite([matrix for *_, matrix in found], q)
+    return M
+
+
+def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX) -> None:
+    """A mass matrix may be singular in single places, but not in all."""
+    for matrix in matrices:
+        values, vectors = np.linalg.eigh(matrix)
+        if values[0] > SINGULAR * max(abs(values[-1]), abs(values[0])):
+            return
+    name = q[int(np.argmax(np.abs(vectors[:, 0])))].name()
+    raise ModelError(
+        f"lagrangian: the mass matrix is not positive definite (smallest eigenvalue {values[0]:.3g}): {name} has no "
+        "inertia of its own; give it a mass or a moment of inertia, or leave the coordinate out."
+    )

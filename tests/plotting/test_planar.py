@@ -1,0 +1,302 @@
+"""Films and stills of planar systems: what is on them, how many frames, and that they arrive whole."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from PIL import Image
+
+import nosnoc_py as ns
+from models import bouncing_ball, bouncing_bodies, particle, spring_hopper, two_discs_elastic
+from nosnoc_py.errors import OptionError
+from nosnoc_py.plotting import animate, snapshots
+from nosnoc_py.plotting.animation import stage
+from nosnoc_py.plotting.film import Clock, ffmpeg, film, frame_times, writer_of
+from nosnoc_py.plotting.painter import Painter
+from nosnoc_py.plotting.planar import Motion, View
+from nosnoc_py.systems import scene
+
+BALL = bouncing_ball.build(0.8)
+
+
+@pytest.fixture(scope="module")
+def bouncing() -> ns.Trajectory:
+    return ns.simulate(BALL, x0=[1, 0], duration=1.0, method=ns.EventDriven())
+
+
+@pytest.fixture(scope="module")
+def pushed() -> tuple[ns.CLS, ns.Trajectory]:
+    """A particle under a force that changes from (7, 0) to (0, 3) N after 1 s."""
+    system = particle.build(0.6)
+    u = [[7.0, 0.0], [0.0, 3.0]]
+    return system, ns.simulate(system, x0=[0, 1, 0, 0], duration=2.0, u=np.array(u), method=ns.EventDriven())
+
+
+def test_a_gif_has_its_frames(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    path = animate(BALL, bouncing, tmp_path / "new" / "ball.gif", frames_per_second=10, dots_per_inch=40)
+    with Image.open(path) as shown:
+        assert getattr(shown, "n_frames", 1) == 11
+        assert shown.info["duration"] == 100
+        first = np.asarray(shown.convert("RGB"), dtype=int)
+        shown.seek(4)
+        later = np.asarray(shown.convert("RGB"), dtype=int)
+    assert (np.abs(first - later).max(axis=2) > 50).mean() > 0.005
+    assert [file.name for file in path.parent.iterdir()] == ["ball.gif"]
+
+
+def test_an_mp4_has_its_frames(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    """Written by the ffmpeg of imageio-ffmpeg where there is no other, and counted by it."""
+    program = ffmpeg()
+    if program is None:
+        pytest.skip("needs ffmpeg, pip install nosnoc_py[film]")
+    path = animate(BALL, bouncing, tmp_path / "ball.mp4", frames_per_second=10, size=(3.03, 2.51), dots_per_inch=100)
+    done = subprocess.run([program, "-i", str(path), "-f", "null", "-"], capture_output=True, text=True, check=True)
+    assert "h264" in done.stderr
+    assert "302x250" in done.stderr  # even, or players refuse it
+    assert [part.split()[0] for part in done.stderr.split("frame=")[1:]][-1] == "11"
+    assert path.stat().st_size > 2000
+    assert [file.name for file in tmp_path.iterdir()] == ["ball.mp4"]
+
+
+def test_ffmpeg_of_the_package_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert ffmpeg() == package.get_ffmpeg_exe()
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert ffmpeg() is None
+    with pytest.raises(OptionError, match=r'film\.mp4.*pip install "nosnoc_py\[film\]".*write a \.gif'):
+        writer_of(Path("film.mp4"), 20)
+
+
+def test_a_film_that_breaks_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "film.gif"
+    path.write_bytes(b"old")
+
+    def breaks() -> None:
+        with film(Figure(), path, 10, 50) as take:
+            take()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        breaks()
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_cannot_be_written_is_told(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OptionError, match=r"nothing can be written there .*give another folder"):
+        animate(BALL, bouncing, tmp_path / "file" / "ball.gif")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"speed": 0}, r"speed: expected a positive number, given speed=0"),
+        ({"frames_per_second": "20"}, "frames_per_second: expected a positive number"),
+        ({"size": 3}, "size: expected a width and a height"),
+        ({"dots_per_inch": 1.5}, "dots_per_inch: expected a whole number"),
+    ],
+)
+def test_bad_options_are_refused(bouncing: ns.Trajectory, tmp_path: Path, options: Any, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        animate(BALL, bouncing, tmp_path / "ball.gif", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_input_is_refused(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"ball\.avi: expected a file \.gif or \.mp4"):
+        animate(BALL, bouncing, tmp_path / "ball.avi")
+    with pytest.raises(OptionError, match=r"states x_1, y_1.*height, velocity"):
+        animate(two_discs_elastic.build(), bouncing, tmp_path / "ball.gif")
+    with pytest.raises(OptionError, match="trajectory: expected Trajectory, given CLS"):
+        animate(BALL, BALL, tmp_path / "ball.gif")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="system: expected CLS or"):
+        animate(bouncing, bouncing, tmp_path / "ball.gif")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"times: expected one or more from 0 to 1 s"):
+        snapshots(BALL, bouncing, [0.5, 1.5])
+    with pytest.raises(OptionError, match=r"arrangement 'strobo'.*Did you mean 'strobe'"):
+        snapshots(BALL, bouncing, arrangement="strobo")  # type: ignore[arg-type]
+
+
+def test_without_a_scene_the_error_is_a_scene(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    """What it says to write can be written: the line is tried as it stands."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    plain = replace(BALL, q=q, v=v, force=ca.SX(-9.81), contacts=[ns.Contact("ground", gap=q)], scene=())
+    with pytest.raises(OptionError, match=r"scene=\[ns\.scene\.Disc\(\[0, q\[0\]\], 0\.1\), ns\.scene\.Ground"):
+        animate(plain, bouncing, tmp_path / "ball.gif")
+    written = replace(plain, scene=[scene.Disc([0, q[0]], 0.1), scene.Ground(height=0)])
+    assert len(Motion(written, bouncing).shapes) == 2
+
+
+def test_frames_begin_and_end_with_the_motion(bouncing: ns.Trajectory) -> None:
+    times = frame_times(bouncing, 0.25, 10)
+    assert len(times) == 41
+    assert times[[0, -1]] == pytest.approx([0, 1])
+
+
+def test_the_clock_counts_and_names_impacts(bouncing: ns.Trajectory) -> None:
+    """At the very time of an impact it has happened; long after it is no news any more."""
+    time = bouncing_ball.impact_times(0.8, 1)[0]
+    clock = Clock(bouncing, np.linspace(0, 1, 11), flash=0.2)
+    said = bouncing.impacts[0].time
+    assert said == pytest.approx(time, abs=1e-9)
+    assert [clock.struck(t) for t in (said - 1e-9, said, 1.0)] == [0, 1, 1]
+    assert [clock.now(t) for t in (said - 1e-9, said, said + 0.3)] == ["", "impact ground", ""]
+    assert clock.said(0.5) == "t = 0.50 s, impacts (×): 1"
+    fine = Clock(bouncing, np.linspace(0, 1e-3, 11), flash=0.2)
+    assert fine.said(1e-4) != fine.said(2e-4)
+
+
+def test_frames_at_an_impact_show_the_state_after_it(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    """A scene may show velocities: at the impact that of the particle is the one after it."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    ground = ns.Contact("ground", gap=q, restitution=0.8)
+    ball = ns.CLS(
+        q=q, v=v, mass_matrix=1, force=ca.SX(-9.81), contacts=[ground], scene=[scene.Arrow([0, q], [0, v], unit="m/s")]
+    )
+    motion = ns.simulate(ball, x0=[1, 0], duration=1.0, method=ns.EventDriven())
+    time = motion.impacts[0].time
+    before, at = (Motion(ball, motion).at(np.array([t]))[0][0, 3] for t in (time - 1e-9, time))
+    speed = np.sqrt(2 * 9.81)
+    assert before == pytest.approx(-speed, abs=1e-6)
+    assert at == pytest.approx(0.8 * speed, abs=1e-6)
+
+
+def test_marks_lie_where_and_when_it_happened(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    """The particle lands after sqrt(2/g) s, 7/g m away."""
+    system, trajectory = pushed
+    motion = Motion(system, trajectory)
+    impacts = [(time, place) for time, impact, place in motion.marks if impact]
+    assert len(impacts) == 1
+    assert impacts[0][0] == pytest.approx(np.sqrt(2 / 9.81), abs=1e-9)
+    assert impacts[0][1] == pytest.approx([7 / 9.81, 0], abs=1e-9)
+    _, axes, painter = stage(motion)
+    assert not painter.draw_marks(axes, 0.1, 0.1, 0.5)
+    plain, fresh = (painter.draw_marks(axes, t, t, 0.2) for t in (0.9, impacts[0][0] + 0.1))
+    assert (len(plain), len(fresh)) == (1, 2)  # the ring is for what has just happened
+    assert fresh[0].get_xydata()[0] == pytest.approx([7 / 9.81, 0], abs=1e-9)
+
+
+def test_arrows_are_the_control_of_the_time(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    motion = Motion(*pushed)
+    arrow = next(k for k, shape in enumerate(motion.shapes) if isinstance(shape, scene.Arrow))
+    values = motion.at(np.array([0.5, 1.0, 1.5]))[arrow]
+    assert values[:, 2:] == pytest.approx(np.array([[7, 0], [0, 3], [0, 3]]))
+    size = motion.view.size
+    assert motion.longest(arrow) == pytest.approx(7.0)
+    assert 0.15 * size < 7.0 * motion.scales(size)[arrow] < 0.26 * size
+    _, axes, painter = stage(motion)
+    drawn = [artist for artist in painter.draw(axes, 0.5) if isinstance(artist, FancyArrowPatch)]
+    assert len(drawn) == 1
+
+
+def test_a_trajectory_without_controls_has_no_arrows() -> None:
+    system = particle.build(0.0)
+    motion = ns.simulate(system, x0=[0, 1, 0, 0], duration=0.2, u=[0.0, 0.0], method=ns.EventDriven())
+    bare = replace(motion, u=np.zeros((0, 0)), u_grid=np.zeros(1), control_names=(), control_interpolant=None)
+    _, axes, painter = stage(Motion(system, bare))
+    assert not [artist for artist in painter.draw(axes, 0.1) if isinstance(artist, FancyArrowPatch)]
+    assert not [handle for handle in painter.handles() if "force" in handle.get_label()]
+
+
+@pytest.mark.parametrize("size", [None, (3.0, 6.0), (8.0, 2.0)])
+def test_scales_are_equal_and_everything_is_seen(
+    pushed: tuple[ns.CLS, ns.Trajectory], size: tuple[float, float] | None
+) -> None:
+    motion = Motion(*pushed)
+    _, axes, _ = stage(motion, size)
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    box = axes.get_window_extent()
+    assert (right - left) / box.width == pytest.approx((top - bottom) / box.height, rel=1e-9)
+    x = pushed[1].x[:, :2]
+    assert left < x[:, 0].min() - 0.05
+    assert right > x[:, 0].max() + 0.05
+    assert bottom < 0.0
+    assert top > 1.1
+
+
+def test_a_view_is_no_strip() -> None:
+    view = View.around(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    assert view.ratio < 4.0
+    assert View.around(np.zeros((1, 2))).size > 0.0
+    wide = view.with_ratio(0.5)
+    assert wide.ratio == pytest.approx(0.5)
+    assert (wide.top - wide.bottom) >= (view.top - view.bottom) - 1e-12
+
+
+def test_the_path_ends_where_the_body_is(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    _, axes, painter = stage(Motion(*pushed))
+    trail = next(artist for artist in painter.draw(axes, 0.33) if artist.get_zorder() == 2)
+    points = trail.get_xydata()
+    assert points[0] == pytest.approx([0, 1])
+    assert points[-1] == pytest.approx(pushed[1](0.33)[:2])
+
+
+def test_a_path_is_broken_where_the_state_jumps() -> None:
+    x = ca.SX.sym("x", 2)
+    wrap = ns.StateJump("wrap", guard=1 - x[0], reset=[0, x[1]])
+    around = ns.HybridSystem(x=x, flow=ca.vertcat(1, 0.1), jumps=[wrap], scene=[scene.Trail(x)])
+    t, states = np.array([0.0, 1.0, 1.0, 1.5]), np.array([[0.0, 0.0], [1.0, 0.1], [0.0, 0.1], [0.5, 0.15]])
+    trajectory = ns.Trajectory(
+        t=t, x=states, state_names=("x_0", "x_1"), u_grid=np.zeros(1), u=np.zeros((0, 0)), control_names=()
+    )
+    _, axes, painter = stage(Motion(around, trajectory))
+    (trail,) = painter.draw(axes, 1.5)
+    assert np.isnan(trail.get_xydata()).any(axis=1).sum() == 1
+
+
+@pytest.mark.parametrize("arrangement", ["strobe", "panels"])
+def test_snapshots_show_what_they_were_asked_for(
+    pushed: tuple[ns.CLS, ns.Trajectory], arrangement: Any, tmp_path: Path
+) -> None:
+    times = [0.0, 0.4, 1.7]
+    figure = snapshots(*pushed, times, arrangement=arrangement, path=tmp_path / "a" / "s.png")
+    with Image.open(tmp_path / "a" / "s.png") as shown:
+        assert shown.format == "PNG"
+    centres = [
+        np.mean(patch.get_xy()[: scene.ROUND], axis=0)
+        for axes in figure.axes
+        for patch in axes.patches
+        if type(patch).__name__ == "Polygon" and len(patch.get_xy()) > 40
+    ]
+    expected = pushed[1](times)[:, :2] + [0, particle.DRAWN]
+    assert np.array(centres) == pytest.approx(expected, abs=1e-9)
+    assert len(figure.axes) == (1 if arrangement == "strobe" else 3)
+
+
+@pytest.mark.parametrize("arrangement", ["strobe", "panels"])
+def test_bodies_in_space_have_snapshots(arrangement: Any) -> None:
+    body = bouncing_bodies.build("III")
+    motion = ns.simulate(body, x0=bouncing_bodies.start(body), duration=0.2, method=ns.LieGroupVariational())
+    figure = snapshots(body, motion, [0.0, 0.1], arrangement=arrangement)
+    assert len(figure.axes) == (1 if arrangement == "strobe" else 2)
+
+
+def test_an_event_selected_system_is_drawn_by_numbers_of_numpy_too(tmp_path: Path) -> None:
+    """The states have the same names: the scene of the system in CasADi fits the motion of the one in NumPy."""
+    motion = ns.simulate(
+        spring_hopper.build_numeric(), x0=[2, 0], duration=0.6, method=ns.EventSelected(step=1e-2, compiled=False)
+    )
+    painted = Motion(spring_hopper.build(), motion)
+    assert [impact for _, impact, _ in painted.marks] == [False] * len(motion.events)
+    assert painted.at(np.array([0.0]))[0][0, :2] == pytest.approx([0, 2.1])
+
+
+def test_labels_and_units_are_in_the_legend(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    motion = Motion(*pushed)
+    labels = [handle.get_label() for handle in Painter(motion, motion.view).handles()]
+    assert labels[0] == "force, at most 7 N"
+    assert "impact" in labels
+    _, axes, _ = stage(motion)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("[m]", "[m]")

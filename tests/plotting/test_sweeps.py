@@ -1,0 +1,103 @@
+"""Pictures of many runs: cells have the right numbers, failures are seen, profiles are those of Dolan and Moré."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import LogNorm
+from matplotlib.patches import Rectangle
+
+from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.plotting import heat_map, performance_profile
+from nosnoc_py.plotting.sweeps import ratios_of
+
+ROWS: list[dict[str, Any]] = [
+    {"sigma": 10.0, "name": "b", "cost": 3.0},
+    {"sigma": 1.0, "name": "a", "cost": 2.0},
+    {"sigma": 1.0, "name": "a", "cost": 8.0},
+    {"sigma": 10.0, "name": "a", "cost": None},
+    {"sigma": 1.0, "name": "b", "cost": 5.0},
+    {"sigma": 1.0, "name": "b", "cost": math.inf},
+]
+
+
+def test_cells_are_geometric_means_and_failures_are_crossed_out(tmp_path: Path) -> None:
+    figure = heat_map(ROWS, "sigma", "name", "cost", unit="s", path=tmp_path / "map.png")
+    axes, bar = figure.axes
+    values = np.ma.filled(axes.collections[0].get_array(), np.nan)
+    assert values == pytest.approx(np.array([[5.0, 3.0], [4.0, np.nan]]), nan_ok=True)  # rows b, a; columns 1, 10
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "10"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "a"]
+    assert [text.get_text() for text in axes.texts] == ["5\n1 of 2 failed", "3", "4", "failed"]
+    crossed = [patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_hatch()]
+    assert [patch.get_xy() for patch in crossed] == [(1, 1)]
+    assert bar.get_ylabel() == "cost [s]"
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_negative_numbers_have_plain_means_and_cells_without_runs_stay_empty() -> None:
+    rows = [{"x": 1, "y": 1, "v": -1.0}, {"x": 1, "y": 1, "v": 2.0}, {"x": 2, "y": 2, "v": 1.0}]
+    axes = heat_map(rows, "x", "y", "v").axes[0]
+    values = np.ma.filled(axes.collections[0].get_array(), np.nan)
+    assert values == pytest.approx(np.array([[0.5, np.nan], [np.nan, 1.0]]), nan_ok=True)
+    assert len(axes.texts) == 2
+    assert not axes.patches
+
+
+def test_what_spans_decades_is_coloured_by_its_logarithm() -> None:
+    rows = [{"x": k, "y": 0, "v": 10.0**k} for k in range(4)]
+    assert isinstance(heat_map(rows, "x", "y", "v").axes[0].collections[0].norm, LogNorm)
+    assert not isinstance(heat_map(rows[:2], "x", "y", "v").axes[0].collections[0].norm, LogNorm)
+
+
+def test_a_map_of_failures_only_is_a_map() -> None:
+    axes = heat_map([{"x": 1, "y": 1, "v": None}], "x", "y", "v").axes
+    assert len(axes) == 1
+    assert axes[0].texts[0].get_text() == "failed"
+
+
+def test_ratios_are_over_the_cheapest() -> None:
+    rows = [
+        {"solver": "A", "problem": "p", "cost": 1.0},
+        {"solver": "B", "problem": "p", "cost": 3.0},
+        {"solver": "A", "problem": "q", "cost": 8.0},
+        {"solver": "B", "problem": "q", "cost": 4.0},
+        {"solver": "A", "problem": "r", "cost": 5.0},
+        {"solver": "B", "problem": "r", "cost": None},
+        {"solver": "A", "problem": "s", "cost": float("nan")},
+        {"solver": "B", "problem": "s", "cost": None},
+    ]
+    found, instances = ratios_of(rows, "solver", "cost", ("problem",))
+    assert instances == 4
+    assert found["A"].tolist() == [1.0, 2.0, 1.0, math.inf]
+    assert found["B"].tolist() == [3.0, 1.0, math.inf, math.inf]
+    (axes,) = performance_profile(rows, "solver", "cost", "problem").axes
+    shares = {line.get_label(): line for line in axes.lines}
+    assert set(shares) == {"A (3 of 4)", "B (2 of 4)"}
+    assert shares["A (3 of 4)"].get_ydata()[-1] == pytest.approx(0.75)
+    assert shares["B (2 of 4)"].get_xdata()[1:3] == pytest.approx([1.0, 3.0])
+    assert axes.get_xlabel() == "cost, in multiples of the cheapest solver"
+
+
+def test_repeats_are_averaged_and_fail_together() -> None:
+    rows = [{"s": s, "i": 0, "c": c} for s, c in (("A", 1.0), ("A", 3.0), ("B", 1.0), ("B", None))]
+    found, instances = ratios_of(rows, "s", "c", ("i",))
+    assert (instances, found["A"].tolist(), found["B"].tolist()) == (1, [1.0], [math.inf])
+
+
+def test_a_profile_may_be_of_several_keys() -> None:
+    rows = [{"s": "A", "i": i, "j": j, "c": 1.0 + i + j} for i in range(2) for j in range(3)]
+    assert ratios_of(rows, "s", "c", ("i", "j"))[1] == 6
+
+
+def test_bad_rows_are_refused() -> None:
+    with pytest.raises(OptionError, match="no rows"):
+        heat_map([], "x", "y", "v")
+    with pytest.raises(UnknownNameError, match="sigma"):
+        heat_map(ROWS, "sgma", "name", "cost")
+    with pytest.raises(OptionError, match="cost: expected positive numbers, given -1"):
+        performance_profile([{"s": "A", "i": 0, "cost": -1.0}], "s", "cost", "i")
