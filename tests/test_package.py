@@ -77,9 +77,9 @@ def own_doc(value: object) -> str | None:
 
 def test_readme_examples_run(tmp_path):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) == 11
+    assert len(examples) == 13
     checks = (
-        "assert solution.success, solution.summary()",
+        "assert solution.success and solution.objective < 0.43, solution.summary()",
         "assert loop.success and len(loop.impacts) == 1 and plain.sensitivity.u.shape == (50, 4, 1)",
         "assert certificate.confirmed, certificate",
         "assert truth.sensitivity.smooth and truth.sensitivity.x0.shape == (4, 4)",
@@ -89,6 +89,9 @@ def test_readme_examples_run(tmp_path):
         "assert abs(exact.objective - 0.311416870358472) < 1e-12 and 0 < direct.objective - exact.objective < 1e-3",
         "assert abs(hop.events[0].time - 0.4515236409857309) < 1e-12 and hop.sensitivity.smooth",
         "assert abs(tumble.impacts[1].time - 4.893938255327642) < 1e-11; import os; assert os.path.exists('body.gif')",
+        "assert swing.success and len(swing.impacts) > 5; assert os.path.exists('robot.gif')",
+        "assert again.success and later.success and again.iterations < solution.iterations / 5; "
+        "assert os.path.exists('paddle_c/nlp.c')",
         "assert result.success",
     )
     run("\n".join(line for pair in zip(examples, checks, strict=True) for line in pair), folder=tmp_path)
