@@ -64,7 +64,11 @@ def solve(
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Of finite elements; default `Auto()`. The other methods solve by themselves.
     guess : optional
-        A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
+        Where the solver starts: a control (a constant (n_u,), rows for equal intervals, or a function of time), a
+        mapping with controls as "u" and states as "x" (a constant (n_x,), rows at equally spaced times from 0 to the
+        horizon, or a function of time), a `Trajectory`, or a `Solution` of any grid and method. States that are not
+        given stay at x0. `solution.shift()` is the guess for the next problem of a receding horizon. Methods other
+        than finite elements simulate, and take the controls only.
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional

@@ -128,7 +128,12 @@ def test_a_solution_of_the_same_transcription_is_its_own_guess(reference: ns.Sol
         ([1.0, 2.0], "1 numbers"),
         (lambda t: [1.0, 2.0], "1 numbers"),
         ("much", "control"),
-        ({"u": 1}, "control"),
+        ({"v": 1}, "Legal: x, u"),
+        ({"u": [1.0, 2.0]}, "1 numbers"),
+        ({"x": [1.0]}, "2 numbers"),
+        ({"x": lambda t: [t]}, "2 numbers"),
+        ({"x": [0.0, np.inf]}, "finite"),
+        ({"x": "much"}, "x: expected 2 numbers"),
     ],
 )
 def test_guesses_that_do_not_fit(guess: Any, said: str) -> None:

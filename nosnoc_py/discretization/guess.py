@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +14,9 @@ from nosnoc_py.mpcc.layout import At, Block
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.solution import Event, Trajectory
+
+# Times closer than this, relative to the interval, are one time.
+TOUCHING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,11 @@ class Places:
             return float(0.5 * (nodes[0] + nodes[-1]) if name == "u" else nodes[0])
         inside = 1.0 if name == "x_right" or name.endswith(RIGHT) else 0.0 if at.rk is None else float(self.c[at.rk])
         return float(nodes[at.element] + inside * (nodes[at.element + 1] - nodes[at.element]))
+
+    def side(self, name: str, at: At) -> str:
+        """Which limit a block takes where the state jumps: "+" for what begins an element, else "-"."""
+        begins = name.endswith(START) or (at.rk is not None and float(self.c[at.rk]) == 0.0)
+        return "+" if begins else "-"
 
     def relative(self, at: At) -> float:
         """Length of an element relative to its equal share."""
@@ -127,9 +135,10 @@ def fill(
     p: np.ndarray,
     state: Callable[[float, str], np.ndarray],
     control: Callable[[float], np.ndarray] | None = None,
-    series: Callable[[str, float], float | None] = lambda name, t: None,
+    series: Callable[[str, float, str], float | None] = lambda name, t, side: None,
     impacts: Sequence[Event] = (),
     hits: np.ndarray | None = None,
+    known: Container[tuple[str, At]] = (),
 ) -> np.ndarray:
     """Return w with states, controls and algebraic variables set at their places.
 
@@ -137,27 +146,31 @@ def fill(
     ----------
     state : function (t, side) -> (n_x,)
     control : function t -> (n_u,), optional
-    series : function (name, t) -> value or None
+    series : function (name, t, side) -> value or None
     impacts : sequence of Event
         Put on the nearest nodes.
     hits : (n_impacts,), optional
         What hits at the very beginning, beside the impacts.
+    known : container of (name, At), optional
+        Blocks that are left as they are.
     """
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
-    known = [(places.nearest(event.time), event.name) for event in impacts]
+    hitting = [(places.nearest(event.time), event.name) for event in impacts]
     at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
     at_stage = stage_estimates(dcs)
     for block in mpcc.variables.blocks():
-        t = places.time(block.name, block.at)
+        if (block.name, block.at) in known:
+            continue
+        t, side = places.time(block.name, block.at), places.side(block.name, block.at)
         if block.name in ("x", "x_right", "x_initial"):
-            w[block.rows] = state(t, "-")
+            w[block.rows] = state(t, side)
         elif block.name == "x'":
             w[block.rows] = _mean_slope(places, block.at, state)
         elif block.name == "u" and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
-            hit = np.array([(t, name) in known for name in names], dtype=float)
+            hit = np.array([(t, name) in hitting for name in names], dtype=float)
             if hits is not None and t == 0.0:
                 hit = np.maximum(hit, hits)
             w[block.rows] = at_boundary(state(t, "-"), p, hit)[offsets[block.name]]
@@ -168,8 +181,8 @@ def fill(
         else:
             name = block.name.removesuffix(START).removesuffix(RIGHT)
             if name in at_stage:
-                w[block.rows] = np.asarray(at_stage[name](state(t, "-"), p)).reshape(-1)
-            _fill_named(w, block, t, series)
+                w[block.rows] = np.asarray(at_stage[name](state(t, side), p)).reshape(-1)
+            _fill_named(w, block, t, side, series)
     return w
 
 
@@ -197,20 +210,39 @@ def boundary_rows(dcs: DCS) -> Mapping[str, slice]:
     return offsets
 
 
-def _fill_named(w: np.ndarray, block: Block, t: float, series: Callable[[str, float], float | None]) -> None:
+def _fill_named(
+    w: np.ndarray, block: Block, t: float, side: str, series: Callable[[str, float, str], float | None]
+) -> None:
     for i, name in enumerate(block.components):
-        value = series(name, t)
+        value = series(name, t, side)
         if value is not None:
             w[block.start + i] = value
 
 
-def trajectory_series(trajectory: Trajectory) -> Callable[[str, float], float | None]:
-    """Look up a named series of a trajectory by time; None where it has no such series."""
+def trajectory_series(trajectory: Trajectory) -> Callable[[str, float, str], float | None]:
+    """Look up a named series of a trajectory by time and side; None where it has no such series.
 
-    def look(name: str, t: float) -> float | None:
+    Algebraic quantities jump at events: between two of them only their own samples count.
+    """
+    slack = TOUCHING * max(trajectory.duration, TOUCHING)
+    cuts = np.unique([event.time for event in trajectory.events])
+    numbers: dict[str, np.ndarray] = {}
+
+    def look(name: str, t: float, side: str) -> float | None:
         found = trajectory.series.get(name)
         if found is None or not len(found):
             return None
-        return float(np.interp(t, found.t, found.values))
+        if name not in numbers:
+            numbers[name] = _piece_numbers(found.t, cuts, slack)
+        piece = int(np.searchsorted(cuts, t - slack if side == "-" else t + slack))
+        own = numbers[name] == piece
+        own = own if own.any() else np.ones(len(found), bool)
+        return float(np.interp(t, found.t[own], found.values[own]))
 
     return look
+
+
+def _piece_numbers(t: np.ndarray, cuts: np.ndarray, slack: float) -> np.ndarray:
+    """How many events lie before every sample; of two samples at an event the second one is behind it."""
+    second = np.append(False, np.diff(t) <= slack)
+    return np.where(second, np.searchsorted(cuts, t + slack), np.searchsorted(cuts, t - slack))

@@ -88,8 +88,9 @@ class ActiveSet(Strategy):
         return replace(state, status=Status.SOLVED if solved else status)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
-        """This strategy, its homotopy from a small sigma."""
-        return self, self.homotopy.warm(mpcc)[1]
+        """This strategy, its homotopy from a small sigma; a start from which that fails is not worth a repetition."""
+        homotopy, sigma = self.homotopy.warm(mpcc)
+        return self.replace(homotopy=homotopy), sigma
 
     @property
     def _homotopy(self) -> Homotopy:

@@ -25,12 +25,17 @@ from nosnoc_py.mpcc.strategy import (
     record,
     runs_away,
 )
-from nosnoc_py.status import Status
+from nosnoc_py.status import Stationarity, Status
 
 # A point that IPOPT has left without converging is taken when its certificate has no slope above this, relatively.
 RESCUE = 1e-5
 # First relaxation parameter, relative to sigma_0, from an iterate of the same program.
 WARM_SIGMA = 1e-4
+# Multipliers above this may hide a slope that no tolerance of IPOPT sees: its errors are relative to them.
+HUGE_MULTIPLIER = 1e6
+# A point with such multipliers is refused when the objective falls faster than this along its own branch, relatively.
+STEEP = 1e-3
+CUSP = "Unbounded_Multipliers"  # beside IPOPT's words, in the log
 # A finish is worth a try where the relaxed problem is this feasible.
 NEARLY_FEASIBLE = 1e-3
 # A homotopy stalls when a residual changes by less than this fraction over several steps.
@@ -165,8 +170,8 @@ class Homotopy(Strategy):
         return self._verdict(state)
 
     def warm(self, mpcc: MPCC) -> tuple[Homotopy, float]:
-        """This homotopy from a small sigma, which does not forget where it starts."""
-        return self, max(WARM_SIGMA * self.sigma_0, self.sigma_min)
+        """This homotopy from a small sigma, which does not forget where it starts; it is not repeated if it fails."""
+        return self.replace(repeats=0), max(WARM_SIGMA * self.sigma_0, self.sigma_min)
 
     def finish_only(self, solvers: Solvers, w: np.ndarray, p: np.ndarray) -> HomotopyState:
         """Try the active-set finish on the branch that w shows; `finished` on the result says whether it held.
@@ -219,7 +224,7 @@ class Homotopy(Strategy):
         if state.infeasibility > self.infeasibility_tolerance:
             return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
         if self.residuals_small(state):
-            return Status.ITERATION_LIMIT
+            return Status.NOT_AN_OPTIMUM if last == CUSP else Status.ITERATION_LIMIT
         return Status.INFEASIBLE if last == "Infeasible_Problem_Detected" else Status.NOT_COMPLEMENTARY
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
@@ -238,22 +243,38 @@ class Homotopy(Strategy):
             state,
             w=w,
             sigma=sigma * self.kappa,
+            certificate=None,  # the last one is of another point
             converged=result.converged,
             multipliers=nlp_multipliers(solvers.mpcc, result),
             dual=result if np.isfinite(result.lam_g).all() else None,
             status=Status.INTERRUPTED if result.interrupted else None,
             **measure(solvers.evaluator, w, state.p),
         )
+        cusp = self._at_cusp(new, result)
+        new = replace(new, converged=new.converged and not cusp)
         log: dict[str, Any] = {
             "iterations": result.iterations,
             "seconds": result.wall_seconds,
-            "word": result.solver_status,
+            "word": CUSP if cusp else result.solver_status,
         }
         new = replace(new, records=(*state.records, record(new, "homotopy", sigma, **log)))
         new = self._after(new, sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
+
+    def _at_cusp(self, state: HomotopyState, result: NLPResult) -> bool:
+        """IPOPT converged in a cusp of the relaxed set, where multipliers grow without limit and prove nothing.
+
+        E.g. at (0, sigma) with `steffensen_ulbrich`, whatever the objective: its slope there vanishes with its value.
+        """
+        if not result.converged or not self.residuals_small(state) or self.finisher(state.solvers).feasibility_only:
+            return False
+        if np.abs(result.lam_g).max(initial=0.0) < HUGE_MULTIPLIER:
+            return False
+        found = certificate_of(state)
+        steep = found.lpec_value < -STEEP * max(1.0, abs(state.values.objective))
+        return found.b_stationary is False and found.stationarity is Stationarity.UNKNOWN and bool(steep)
 
     def _ipopt(self, state: HomotopyState) -> Ipopt:
         """IPOPT for the next NLP."""

@@ -4,6 +4,7 @@ from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import EVENT_KINDS, Event, Residual, Series, StepRecord
 from nosnoc_py.solution.sensitivity import Sensitivity
+from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.storage import INTERPOLANTS, load, save
 from nosnoc_py.solution.trajectory import Trajectory
@@ -17,6 +18,7 @@ __all__ = [
     "RungeKuttaInterpolant",
     "Sensitivity",
     "Series",
+    "Shifted",
     "Solution",
     "StepRecord",
     "Trajectory",

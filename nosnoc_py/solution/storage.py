@@ -22,6 +22,7 @@ from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
 from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
 from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
+from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity, Status
@@ -29,7 +30,7 @@ from nosnoc_py.status import Stationarity, Status
 FORMAT_VERSION = 1
 
 _ATTRIBUTE = "nosnoc_py"
-_CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution}
+_CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution, "Shifted": Shifted}
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}

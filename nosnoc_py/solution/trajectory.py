@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from nosnoc_py.solution.shift import Shifted
+
 __all__ = [
     "EVENT_KINDS",
     "Event",
@@ -38,6 +40,9 @@ __all__ = [
     "Trajectory",
     "nodes_of",
 ]
+
+# Events that a summary lists.
+SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -208,6 +213,40 @@ class Trajectory:
         if not self.success:
             said = f" ({self.message})" if self.message else ""
             raise SolverError(f"{self.status}{said}. {self.status.remedy}")
+
+    def shift(self, duration: float | None = None, *, stages: int | None = None) -> Shifted:
+        """Return the rest of the trajectory from later on, as a guess for the next problem of a receding horizon.
+
+        Time begins at zero again, and at the end the last state and the last control are held, so that it is as long
+        as before. `problem.solve(x0=measured, guess=solution.shift())` starts from it with a small relaxation
+        parameter; shifted by whole control stages every variable of the solution moves with its stage.
+
+        Parameters
+        ----------
+        duration : float, optional
+            By how much [s]; less than the whole.
+        stages : int, optional
+            The same in control stages; default 1.
+
+        Raises
+        ------
+        TranscriptionError
+            If both are given, or nothing of the trajectory would be left.
+        """
+        from nosnoc_py.solution.shift import shifted
+
+        return shifted(self, duration, stages)
+
+    def summary(self) -> str:
+        """Return a report of a few lines: status, interval, final state, events and, after a failure, what to try."""
+        span = f"{self.status}, t = {self.t0:g} .. {self.t[-1]:g} s, {len(self.t)} nodes"
+        final = zip(self.state_names, self.final_state, strict=True)
+        lines = [span, "  final state: " + enumerate_some([f"{name} = {value:.6g}" for name, value in final], 12)]
+        lines += [f"  {event}" for event in self.events[:SHOWN]] or ["  no events"]
+        hidden = len(self.events) - SHOWN
+        lines += [f"  ... and {hidden} more events"] if hidden > 0 else []
+        lines += [f"  note: {self.message}"] if self.message else []
+        return "\n".join(lines if self.success else [*lines, f"What to try: {self.status.remedy}"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None."""

@@ -6,7 +6,7 @@ time of a control stage makes up for both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -41,16 +41,21 @@ def frozen_guess(
     trajectory: Trajectory,
     horizon: float,
     p: np.ndarray,
+    left: Container[tuple[str, At]] = (),
 ) -> np.ndarray:
-    """Return w from a trajectory of the original system, whose start is that of the grid."""
+    """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
     motion = _Motion(frozen, trajectory, p)
     w = mpcc.w0.copy()
     estimates = stage_estimates(dcs)
     known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
     edges = np.linspace(0.0, horizon, grid.control_stages + 1)
-    stages = [motion.stage(edges[k], edges[k + 1], n) for k, n in enumerate(grid.elements)]
+    stages: dict[int, list[_Piece]] = {}
     for block in mpcc.variables.blocks():
+        if (block.name, block.at) in left:
+            continue
         k, n = block.at.stage or 0, block.at.element or 0
+        if k not in stages:
+            stages[k] = motion.stage(edges[k], edges[k + 1], grid.elements[k])
         pieces = stages[k]
         total = sum(piece.numerical for piece in pieces)
         if block.name == "u" and known_control:

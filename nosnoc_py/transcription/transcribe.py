@@ -27,7 +27,8 @@ from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
-from nosnoc_py.transcription.transcription import FREE, Method, Transcription, block_name, fesd_of
+from nosnoc_py.transcription.guesses import FREE
+from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of
 
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999

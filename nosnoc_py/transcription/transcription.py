@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
-from nosnoc_py.discretization.guess import Places, fill, trajectory_series
+from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
@@ -28,16 +30,13 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.numerical_time import SPEED
 from nosnoc_py.reformulation.time_freezing import Frozen
-from nosnoc_py.solution import Event, Series, Solution, Trajectory
+from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status
-from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription.costates import costates
-from nosnoc_py.transcription.freezing import frozen_guess
+from nosnoc_py.transcription.guesses import FREE, initial_guess, keeps_its_iterate
 from nosnoc_py.transcription.physical_time import physical_fields
-
-FREE = "free parameters"  # the block of parameters that are optimised
 
 Method = FESD | TimeFreezing
 
@@ -124,28 +123,15 @@ class Transcription:
         return values
 
     def initial_guess(self, guess: Any = None, parameters: np.ndarray | None = None) -> np.ndarray:
-        """Return w from a guess: None, a control (constant, function, rows), a Trajectory or a Solution."""
-        values = self.mpcc.p0 if parameters is None else parameters
-        if isinstance(guess, Solution) and guess.layout_key == self.layout_key:
-            return np.array(guess.w)
-        horizon, p = self.horizon(self.mpcc.w0, values), values[self.mpcc.parameters["p"]]
-        places = Places.equal(self.grid, self.tableau.c, horizon)
-        if isinstance(guess, Trajectory):
-            w = self._from_trajectory(guess, places, p)
-        else:
-            start = self._start_state(values)
-            control = None if guess is None else control_guess(guess, self.ocp.system.n_u, horizon)
-            w = fill(self.mpcc, self.dcs, places, p, lambda t, side: self._with_clock(start, t), control)
-        return self._with_parameters(w, p)
+        """Return w from a guess: None, a control (constant, function, rows), states and controls by name, a Trajectory
+        or a Solution.
 
-    def _with_clock(self, x: np.ndarray, t: float) -> np.ndarray:
-        return x if self.frozen is None else np.append(x, t)
-
-    def _with_parameters(self, w: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Free parameters start at the values that are given for all parameters."""
-        for block in self.mpcc.variables.blocks(FREE) if FREE in self.mpcc.variables.names else ():
-            w[block.rows] = p[[self.dcs.p_names.index(name) for name in block.components]]
-        return w
+        Raises
+        ------
+        TranscriptionError
+            If names, shapes or numbers of the guess do not fit the problem.
+        """
+        return initial_guess(self, guess, self.mpcc.p0 if parameters is None else parameters)
 
     def horizon(self, w: np.ndarray, values: np.ndarray) -> float:
         """Length of the horizon at an iterate [s], also where it is free."""
@@ -159,42 +145,6 @@ class Transcription:
         for block in self.mpcc.variables.blocks(FREE) if FREE in self.mpcc.variables.names else ():
             p[[self.dcs.p_names.index(name) for name in block.components]] = w[block.rows]
         return p
-
-    def _start_state(self, values: np.ndarray) -> np.ndarray:
-        if "x0" in self.mpcc.parameters.names:
-            return np.asarray(values[self.mpcc.parameters["x0"]])
-        lower, upper = self.ocp.x_bounds
-        return np.clip(np.zeros(lower.size), lower, upper)
-
-    def _from_trajectory(self, guess: Trajectory, places: Places, p: np.ndarray) -> np.ndarray:
-        if self.frozen is not None and guess.state_names == self.ocp.system.state_names:
-            _check_finite(guess)
-            span = float(places.nodes[-1][-1])
-            return frozen_guess(self.mpcc, self.dcs, self.frozen, self.grid, self.tableau.c, guess, span, p)
-        if guess.state_names != self.dcs.x_names:
-            raise TranscriptionError(
-                f"guess: expected the states {', '.join(self.dcs.x_names)}, given {', '.join(guess.state_names)}."
-            )
-        _check_finite(guess)
-        end = guess.t0 + guess.duration
-
-        def clip(t: float) -> float:
-            return min(max(t + guess.t0, guess.t0), end)
-
-        look = trajectory_series(guess)
-        impacts = [replace(event, time=event.time - guess.t0) for event in guess.impacts]
-        n_u = self.ocp.system.n_u  # of a motion in numerical time the speed is no control of the system
-        has_control = guess.control_names == self.dcs.u_names and len(guess.u) > 0
-        return fill(
-            self.mpcc,
-            self.dcs,
-            places.through([e.time for e in impacts], free_stages=not self.fesd.equidistant_control_grid),
-            p,
-            lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
-            (lambda t: guess.control(clip(t))[:n_u]) if has_control else None,
-            lambda name, t: look(name, clip(t)),
-            impacts,
-        )
 
     @cached_property
     def solvers(self) -> Solvers:
@@ -218,21 +168,25 @@ class Transcription:
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
         limit = np.inf if time_limit is None else time_limit
-        own = isinstance(guess, Solution) and guess.layout_key == self.layout_key
-        state = self._run(solver, w, values, started + limit, callback, warm=own)
+        warm = keeps_its_iterate(self, guess)
+        state = self._run(solver, w, values, started + limit, callback, warm=warm)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     def _run(
         self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, warm: bool
     ) -> SolverState:
-        """Run the strategy; an iterate of this transcription is first tried with a small sigma, which keeps it."""
+        """Run the strategy; an iterate of this transcription is first tried with a small sigma, which keeps it.
+
+        Where that fails it belongs to another branch, and a large sigma forgets it in any case: the default start is
+        as good as without it.
+        """
         records: tuple[StepRecord, ...] = ()
         if warm:
             first, sigma = solver.warm(self.mpcc)
             state = self._once(first, w, values, deadline, callback, sigma)
             if state.status not in (Status.INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
-            records = state.records
+            records, w = state.records, self.initial_guess(None, values)
         state = self._once(solver, w, values, deadline, callback, None)
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))
@@ -245,6 +199,36 @@ class Transcription:
             self.mpcc, w, values, sigma=sigma, callback=callback, time_limit=left, solvers=self.solvers
         )
         return found
+
+    def generate(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        x0: Any = None,
+        p: Any = None,
+        horizon: float | None = None,
+        guess: Any = None,
+    ) -> Path:
+        """Write the functions of the MPCC as C into a folder, with a header, a README and its layout as JSON.
+
+        Objective, constraints, G and H, their first derivatives and the Hessian of the Lagrangian, in the user's units;
+        bounds, groups, parameter values (those of x0, p, horizon) and a guess are in `layout.json`. The folder is new,
+        empty, or one that was generated before, and gets all of its files or none.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        OptionError
+            If the folder cannot be written or holds other files.
+        """
+        from nosnoc_py.transcription.generate import generate
+
+        values = self.parameters(x0, p, horizon)
+        return generate(self, folder, values, self.initial_guess(guess, values))
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
         """Numbers of all finite elements at an iterate."""
@@ -403,11 +387,6 @@ class Transcription:
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
-
-
-def _check_finite(guess: Trajectory) -> None:
-    if not np.isfinite(guess.x).all():
-        raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
 
 
 def fesd_of(method: Method) -> FESD:

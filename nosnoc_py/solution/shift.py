@@ -1,0 +1,142 @@
+"""The rest of a trajectory, from later on, prolonged to its old length: a guess for a receding horizon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.records import Series
+from nosnoc_py.solution.trajectory import Trajectory
+
+# Times closer than this, relative to the length of the interval, are one time.
+SAME = 1e-9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Shifted(Trajectory):
+    """A trajectory that begins later than the one it was made of.
+
+    Parameters
+    ----------
+    later
+        By how much [s].
+    stages
+        How many control stages that is; 0 where it is no whole number of equal ones.
+    w : (n_w,)
+        Iterate of the solution it was made of, unshifted; empty where there is none.
+    layout_key
+        Fingerprint of the transcription that `w` belongs to.
+    """
+
+    later: float
+    stages: int = 0
+    w: Array = field(default_factory=lambda: np.empty(0))
+    layout_key: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, w=read_only(self.w, "w", "n_w"), later=float(self.later), stages=int(self.stages))
+
+
+def shifted(trajectory: Trajectory, duration: float | None = None, stages: int | None = None) -> Shifted:
+    """See `Trajectory.shift`."""
+    later, whole = _length(trajectory, duration, stages)
+    start, end = trajectory.t0 + later, float(trajectory.t[-1])
+    slack = SAME * trajectory.duration
+    interpolant = trajectory.interpolant or RungeKuttaInterpolant.linear(trajectory.t, trajectory.x)
+    dense = _prolonged(interpolant, start, end, later, slack)
+    t, x = nodes_of(dense.t_left, dense.h, dense.x_initial, dense.x_left, dense.x_right)
+    u_grid, u = _controls(trajectory, later, max(whole, 1), slack)
+    control = trajectory.control_interpolant
+    return Shifted(
+        t=t,
+        x=x,
+        state_names=trajectory.state_names,
+        u_grid=u_grid,
+        u=u,
+        control_names=trajectory.control_names,
+        interpolant=dense,
+        control_interpolant=None if control is None else _prolonged(control, start, end, later, slack),
+        events=tuple(replace(e, time=e.time - start) for e in trajectory.events if e.time > start + slack),
+        series=_series(trajectory, start, slack),
+        parameters=trajectory.parameters,
+        status=trajectory.status,
+        units=trajectory.units,
+        later=later,
+        stages=whole,
+        w=getattr(trajectory, "w", np.empty(0)) if whole and not isinstance(trajectory, Shifted) else np.empty(0),
+        layout_key=getattr(trajectory, "layout_key", ""),
+    )
+
+
+def _length(trajectory: Trajectory, duration: Any, stages: Any) -> tuple[float, int]:
+    """By how much [s], and how many equal control stages that is, or 0."""
+    if duration is not None and stages is not None:
+        raise TranscriptionError("shift: give a duration [s] or a number of control stages, not both.")
+    edges, whole = trajectory.u_grid - trajectory.u_grid[0], 0
+    if duration is None:
+        whole = 1 if stages is None else stages
+        if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or not 0 < whole < len(trajectory.u):
+            raise TranscriptionError(
+                f"shift: expected a whole number of control stages, at least 1 and fewer than all "
+                f"{len(trajectory.u)}, given {whole!r}; without control stages give duration=."
+            )
+        duration = edges[whole]
+    elif isinstance(duration, bool) or not isinstance(duration, int | float | np.integer | np.floating):
+        raise TranscriptionError(f"shift: duration: expected a number of seconds, given {duration!r}.")
+    length = trajectory.duration
+    if not 0.0 < duration < length * (1 - SAME):
+        raise TranscriptionError(
+            f"shift: expected more than 0 s and less than the whole trajectory, {length:g} s, given {duration:g} s."
+        )
+    equal = len(trajectory.u) > 0 and bool(np.ptp(np.diff(edges)) <= SAME * length)
+    nearest = int(np.argmin(np.abs(edges - duration)))
+    return float(duration), nearest if equal and abs(edges[nearest] - duration) <= SAME * length else 0
+
+
+def _prolonged(found: Interpolant, start: float, end: float, later: float, slack: float) -> RungeKuttaInterpolant:
+    """Elements from `start` on; what is left of the first one keeps its polynomial, and at the end all stands still."""
+    if not isinstance(found, RungeKuttaInterpolant):
+        raise TranscriptionError(f"shift: there is none for a trajectory with a {type(found).__name__}.")
+    keep = (found.t_left + found.h > start + slack) | (found.t_left > start + slack)
+    t_left, h = found.t_left[keep], found.h[keep]
+    x_left, x_stages = found.x_left[keep].copy(), found.x_stages[keep].copy()
+    if t_left[0] < start - slack:
+        h[0] -= start - t_left[0]
+        t_left[0] = start
+        x_left[0] = found(start, "+")
+        x_stages[0] = found(start + found.c * h[0], "-")
+    last = found(end, "+")
+    rest = np.broadcast_to(last, (1, found.c.size, last.size))
+    return RungeKuttaInterpolant(
+        t_left=np.append(t_left, end) - start,
+        h=np.append(h, later),
+        c=found.c,
+        x_left=np.vstack([x_left, last]),
+        x_stages=np.concatenate([x_stages, rest]),
+    )
+
+
+def _controls(trajectory: Trajectory, later: float, stages: int, slack: float) -> tuple[Array, Array]:
+    """Control stages, the last control held to the end in that many stages."""
+    if not len(trajectory.u):
+        return np.zeros(1), trajectory.u
+    grid = trajectory.u_grid - trajectory.u_grid[0] - later
+    keep = grid[1:] > slack
+    end = grid[-1]
+    edges = np.concatenate([[0.0], grid[1:][keep], end + later * np.arange(1, stages + 1) / stages])
+    return edges, np.vstack([trajectory.u[keep], np.repeat(trajectory.u[-1:], stages, axis=0)])
+
+
+def _series(trajectory: Trajectory, start: float, slack: float) -> dict[str, Series]:
+    found = {}
+    for name, series in trajectory.series.items():
+        keep = series.t > start - slack
+        if keep.any():
+            found[name] = Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep])
+    return found

@@ -1,0 +1,226 @@
+"""The functions of a transcribed problem as C, for solvers and targets without Python.
+
+Everything is in the user's units: minimise objective(w, p) + penalty(w, p) subject to the bounds of w, lbg <= g <= ubg,
+G >= 0, H >= 0, and G_i H_j = 0 for all i, j of every group. How the products are relaxed is left to whoever solves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.layout import Layout
+from nosnoc_py.mpcc.program import MPCC
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
+
+SOURCE, HEADER, LAYOUT, README = "nlp.c", "nlp.h", "layout.json", "README.md"
+FILES = (SOURCE, HEADER, LAYOUT, README)
+LIBRARY = "libnlp.so"
+COMPILE = f"gcc -O1 -fPIC -shared -o {LIBRARY} {SOURCE} -lm"
+FORMAT = "nosnoc_py NLP functions 1"
+WORDS = {
+    "nlp_f": "objective",
+    "nlp_grad_f": "its gradient (dense)",
+    "nlp_penalty": "penalty of step equilibration, 0 where there is none",
+    "nlp_g": "constraints g",
+    "nlp_jac_g": "their Jacobian",
+    "nlp_G": "nonnegative quantities G",
+    "nlp_H": "nonnegative quantities H",
+    "nlp_jac_G": "Jacobian of G",
+    "nlp_jac_H": "Jacobian of H",
+    "nlp_r": "switched equations r, to hold where nlp_indicator is positive",
+    "nlp_indicator": "indicator of the switched equations",
+    "nlp_hess_lag": "Hessian of lam_f f + lam_g'g + lam_G'G + lam_H'H by w (both halves)",
+}
+
+
+def functions(mpcc: MPCC) -> dict[str, ca.Function]:
+    """The functions that are exported, by name."""
+    w, p, f, g, G, H = mpcc.w, mpcc.p, mpcc.objective, mpcc.g, mpcc.G, mpcc.H
+    plain: dict[str, Any] = {
+        "nlp_f": ca.densify(f),
+        "nlp_grad_f": ca.densify(ca.gradient(f, w)),
+        "nlp_penalty": ca.densify(mpcc.penalty),
+        "nlp_g": ca.densify(g),
+        "nlp_jac_g": ca.jacobian(g, w),
+        "nlp_G": ca.densify(G),
+        "nlp_H": ca.densify(H),
+        "nlp_jac_G": ca.jacobian(G, w),
+        "nlp_jac_H": ca.jacobian(H, w),
+        "nlp_r": ca.densify(mpcc.r),
+        "nlp_indicator": ca.densify(mpcc.indicator(G, H)),
+    }
+    made = {name: ca.Function(name, [w, p], [value], ["w", "p"], ["value"]) for name, value in plain.items()}
+    weights = [ca.SX.sym(f"lam_{name}", rows.numel()) for name, rows in zip("fgGH", (f, g, G, H), strict=True)]
+    lagrangian = sum((ca.dot(lam, rows) for lam, rows in zip(weights, (f, g, G, H), strict=True)), ca.SX(0))
+    hessian = ca.hessian(lagrangian, w)[0]
+    inputs = ["w", "p", "lam_f", "lam_g", "lam_G", "lam_H"]
+    made["nlp_hess_lag"] = ca.Function("nlp_hess_lag", [w, p, *weights], [hessian], inputs, ["value"])
+    return made
+
+
+def generate(problem: Transcription, folder: str | os.PathLike[str], values: np.ndarray, w: np.ndarray) -> Path:
+    """See `Transcription.generate`; `values` are the parameters (n_p,) of the MPCC, `w` the guess (n_w,)."""
+    target = _target(folder)
+    made = functions(problem.mpcc)
+    contents = {
+        **_sources(made),
+        LAYOUT: json.dumps(_description(problem, made, values, w), indent=1) + "\n",
+        README: _readme(problem, made),
+    }
+    try:
+        _write(target, contents)
+    except OSError as error:
+        raise OptionError(f"generate: cannot write the folder {target}: {error.strerror or error}.") from None
+    return target
+
+
+def _target(folder: Any) -> Path:
+    """The folder, if nothing in it would be lost."""
+    try:
+        target = Path(folder).absolute()
+    except TypeError:
+        raise OptionError(f"generate: expected the path of a folder, given {folder!r}.") from None
+    try:
+        if not target.exists():
+            return target
+        if not target.is_dir():
+            raise OptionError(f"generate: {target} is a file; give the path of a folder.")
+        present = sorted(path.name for path in target.iterdir())
+    except OSError as error:
+        raise OptionError(f"generate: cannot read the folder {target}: {error.strerror or error}.") from None
+    foreign = [name for name in present if name not in (*FILES, LIBRARY)]
+    if foreign or (present and not _is_own(target)):
+        raise OptionError(
+            f"generate: the folder {target} holds other files ({', '.join((foreign or present)[:5])}); give a new one, "
+            "or one that was generated before."
+        )
+    return target
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / LAYOUT).read_text(encoding="utf-8"))["format"] == FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _write(target: Path, contents: Mapping[str, str]) -> None:
+    """All files or none: they are written beside the folder, which then takes the old one's place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = (target.with_name(f".{target.name}.{uuid4().hex}") for _ in range(2))
+    try:
+        fresh.mkdir()
+        for name, text in contents.items():
+            (fresh / name).write_text(text, encoding="utf-8")
+        if target.exists():
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _sources(made: Mapping[str, ca.Function]) -> dict[str, str]:
+    generator = ca.CodeGenerator(SOURCE, {"with_header": True})
+    for function in made.values():
+        generator.add(function)
+    with TemporaryDirectory() as folder:
+        generator.generate(f"{folder}/")
+        return {name: (Path(folder) / name).read_text(encoding="utf-8") for name in (SOURCE, HEADER)}
+
+
+def _description(
+    problem: Transcription, made: Mapping[str, ca.Function], values: np.ndarray, w: np.ndarray
+) -> dict[str, Any]:
+    m = problem.mpcc
+    return {
+        "format": FORMAT,
+        "method": repr(problem.method),
+        "layout_key": problem.layout_key,
+        "places": "start:stop are rows; stage, element and rk count from 0 and are null where they have no meaning",
+        "variables": _blocks(m.variables),
+        "parameters": _blocks(m.parameters),
+        "constraints": _blocks(m.constraints),
+        "G": _blocks(m.left),
+        "H": _blocks(m.right),
+        "switched": _blocks(m.switched),
+        "groups": [{"G": group.left.tolist(), "H": group.right.tolist()} for group in m.groups],
+        "switched_required": m.required.tolist(),
+        "lbw": _bounds(m.lbw),
+        "ubw": _bounds(m.ubw),
+        "lbg": _bounds(m.lbg),
+        "ubg": _bounds(m.ubg),
+        "parameter_values": values.tolist(),
+        "guess": w.tolist(),
+        "functions": {
+            name: {
+                "inputs": {function.name_in(i): list(function.size_in(i)) for i in range(function.n_in())},
+                "shape": list(function.size_out(0)),
+                "nonzeros": function.nnz_out(0),
+            }
+            for name, function in made.items()
+        },
+    }
+
+
+def _blocks(layout: Layout) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": block.name,
+            "stage": block.at.stage,
+            "element": block.at.element,
+            "rk": block.at.rk,
+            "start": block.start,
+            "stop": block.start + block.size,
+            "components": list(block.components),
+        }
+        for block in layout.blocks()
+    ]
+
+
+def _bounds(values: np.ndarray) -> list[float | None]:
+    """JSON has no infinity: None where there is no bound."""
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _readme(problem: Transcription, made: Mapping[str, ca.Function]) -> str:
+    m = problem.mpcc
+    rows = "\n".join(f"| `{name}` | {', '.join(made[name].name_in())} | {WORDS[name]} |" for name in made)
+    return f"""# Functions of an optimal control problem
+
+minimise f(w, p) subject to lbw <= w <= ubw, lbg <= g(w, p) <= ubg, G(w, p) >= 0, H(w, p) >= 0, and G_i H_j = 0 for
+all i, j of every group. {m.w.numel()} variables, {m.p.numel()} parameters, {m.g.numel()} constraints, {m.G.numel()} and
+{m.H.numel()} nonnegative quantities in {len(m.groups)} groups, {m.r.numel()} switched equations.
+
+    {COMPILE}
+
+| function | arguments | value |
+|---|---|---|
+{rows}
+
+`{HEADER}` declares them, with CasADi's calling convention for C: `nlp_f(arg, res, iw, w, mem)` with the work sizes of
+`nlp_f_work`; matrices are sparse, column by column, their pattern is `nlp_jac_g_sparsity_out(0)` and so on.
+`{LAYOUT}` says where everything stands (name, control stage, finite element, Runge-Kutta stage, rows), and holds the
+groups, bounds (null: none), values of the parameters and a guess. From Python:
+
+    import casadi
+    f = casadi.external("nlp_f", "./{LIBRARY}")
+"""

@@ -1,0 +1,158 @@
+"""Initial guesses for a transcribed problem, from whatever the user has: controls, functions, trajectories, solutions.
+
+States land at their Runge-Kutta nodes and at the ends of elements, on the right side of jumps; impacts are put on
+element boundaries as far as there are enough; controls are looked up in the middle of their stages; algebraic variables
+are found by their names. A trajectory that is shorter than the horizon stands still at its end, a longer one is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nosnoc_py.discretization.grid import RIGHT, START
+from nosnoc_py.discretization.guess import Places, fill, trajectory_series
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.mpcc.layout import At
+from nosnoc_py.solution import Shifted, Solution, Trajectory
+from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
+from nosnoc_py.transcription.freezing import frozen_guess
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
+
+FREE = "free parameters"  # the block of parameters that are optimised
+
+
+def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.ndarray:
+    """Return w for parameters of the MPCC; see `Transcription.initial_guess`."""
+    if isinstance(guess, Solution) and guess.layout_key == problem.layout_key:
+        return np.array(guess.w)
+    horizon, p = _horizon(problem, guess, values), values[problem.mpcc.parameters["p"]]
+    places = Places.equal(problem.grid, problem.tableau.c, horizon)
+    if isinstance(guess, Trajectory):
+        moved = _moved_blocks(problem, guess)
+        w = _from_trajectory(problem, guess, places, p, moved)
+        if isinstance(guess, Shifted):
+            _move(problem, guess, w, moved)
+    else:
+        w = _from_functions(problem, guess, places, values)
+    return _with_unknowns(problem, w, p, horizon, guess)
+
+
+def keeps_its_iterate(problem: Transcription, guess: Any) -> bool:
+    """Whether a guess is an iterate of this transcription, from which a small relaxation parameter will do."""
+    return isinstance(guess, Solution | Shifted) and guess.layout_key == problem.layout_key
+
+
+def _horizon(problem: Transcription, guess: Any, values: np.ndarray) -> float:
+    """Length of the horizon [s]; one that is free starts at what is left of a trajectory."""
+    free = problem.ocp.free_time
+    if free is None or not isinstance(guess, Trajectory) or _of_numerical_time(problem, guess):
+        return problem.horizon(problem.mpcc.w0, values)
+    left = guess.duration - (guess.later if isinstance(guess, Shifted) else 0.0)
+    return float(np.clip(left, free.lower, free.upper))
+
+
+def _of_numerical_time(problem: Transcription, guess: Trajectory) -> bool:
+    return problem.frozen is not None and guess.state_names == problem.dcs.x_names
+
+
+def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon: float, guess: Any) -> np.ndarray:
+    """Free parameters start where the guess has them, else at the values given for all; a free horizon at its own."""
+    known = guess.parameters if isinstance(guess, Trajectory) else {}
+    layout, names = problem.mpcc.variables, problem.dcs.p_names
+    for block in layout.blocks(FREE) if FREE in layout.names else ():
+        start = [known.get(name, p[names.index(name)]) for name in block.components]
+        w[block.rows] = np.clip(start, problem.mpcc.lbw[block.rows], problem.mpcc.ubw[block.rows])
+    for block in layout.blocks("horizon") if problem.ocp.free_time is not None else ():
+        w[block.rows] = horizon
+    return w
+
+
+def _from_functions(problem: Transcription, guess: Any, places: Places, values: np.ndarray) -> np.ndarray:
+    """From a control, or from controls and states by name; states stay where they start by default."""
+    ocp, horizon = problem.ocp, float(places.nodes[-1][-1])
+    start = _start_state(problem, values)
+    state: Callable[[float], np.ndarray] = lambda t: start  # noqa: E731
+    if isinstance(guess, Mapping):
+        given = checked_guess(guess)
+        state = state_guess(given["x"], start.size, horizon) if given.get("x") is not None else state
+        guess = given.get("u")
+    control = None if guess is None else control_guess(guess, ocp.system.n_u, horizon)
+
+    def at(t: float, side: str) -> np.ndarray:
+        return state(t) if problem.frozen is None else np.append(state(t), t)
+
+    return fill(problem.mpcc, problem.dcs, places, values[problem.mpcc.parameters["p"]], at, control)
+
+
+def _start_state(problem: Transcription, values: np.ndarray) -> np.ndarray:
+    if "x0" in problem.mpcc.parameters.names:
+        return np.asarray(values[problem.mpcc.parameters["x0"]])
+    lower, upper = problem.ocp.x_bounds
+    return np.clip(np.zeros(lower.size), lower, upper)
+
+
+def _from_trajectory(
+    problem: Transcription, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
+) -> np.ndarray:
+    mpcc, dcs = problem.mpcc, problem.dcs
+    if not np.isfinite(guess.x).all():
+        raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
+    if problem.frozen is not None and guess.state_names == problem.ocp.system.state_names:
+        span = float(places.nodes[-1][-1])
+        return frozen_guess(mpcc, dcs, problem.frozen, problem.grid, problem.tableau.c, guess, span, p, known)
+    if guess.state_names != dcs.x_names:
+        raise TranscriptionError(
+            f"guess: expected the states {', '.join(dcs.x_names)}, given {', '.join(guess.state_names)}."
+        )
+    end = guess.t0 + guess.duration
+
+    def clip(t: float) -> float:
+        return min(max(t + guess.t0, guess.t0), end)
+
+    look = trajectory_series(guess)
+    impacts = [replace(event, time=event.time - guess.t0) for event in guess.impacts]
+    n_u = problem.ocp.system.n_u  # of a motion in numerical time the speed is no control of the system
+    has_control = guess.control_names == dcs.u_names and len(guess.u) > 0
+    return fill(
+        mpcc,
+        dcs,
+        places.through([e.time for e in impacts], free_stages=not problem.fesd.equidistant_control_grid),
+        p,
+        lambda t, side: guess(clip(t), side),  # type: ignore[arg-type]
+        (lambda t: guess.control(min(clip(t), guess.u_grid[-1]))[:n_u]) if has_control else None,
+        lambda name, t, side: look(name, clip(t), side),
+        impacts,
+        known=known,
+    )
+
+
+def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, At], slice]:
+    """Where the unshifted solution has a block, one by one, if every variable moves with its control stage."""
+    if not isinstance(guess, Shifted):
+        return {}
+    whole = guess.stages > 0 and guess.w.size == problem.mpcc.w0.size
+    equal = len(set(problem.grid.elements)) == 1 and problem.fesd.equidistant_control_grid
+    if not (whole and equal and problem.ocp.free_time is None and keeps_its_iterate(problem, guess)):
+        return {}
+    blocks = {(b.name, b.at): b.rows for b in problem.mpcc.variables.blocks() if not b.name.endswith((START, RIGHT))}
+    moved = {}
+    for name, at in blocks:
+        source = (name, At((at.stage or 0) + guess.stages, at.element, at.rk))
+        if at.stage is not None and source in blocks:
+            moved[name, at] = blocks[source]
+    return moved
+
+
+def _move(problem: Transcription, guess: Shifted, w: np.ndarray, moved: Mapping[tuple[str, At], slice]) -> None:
+    for block in problem.mpcc.variables.blocks():
+        source = moved.get((block.name, block.at))
+        if source is not None:
+            w[block.rows] = guess.w[source]
+            if problem.frozen is not None and block.name in ("x", "x_right"):
+                w[block.rows.stop - 1] -= guess.later  # the clock
