@@ -51,9 +51,15 @@ def findings(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
     """How well a motion keeps what it should keep.
 
     Largest values over all nodes: `energy_error` |E(t) - E(0)| [J], `orthogonality` |R'R - I|, `momentum_error` along
-    the plane [kg m/s], `penetration` [m]; and over all impacts `complementarity` |v+ + e v-| [m/s].
+    the plane [kg m/s], `penetration` [m]; and over all impacts `complementarity` |v+ + e v-| [m/s]. What is not kept:
+    `exchange`, the largest rotational energy that an impact gives or takes [J], beside `drift` of the same in flight
+    [J]; and `bend` of the path seen from above, its largest distance from a straight line [m].
     """
     total, plane = energy(body, trajectory.x), body.planes[0]
+    rotational = body.energies(trajectory.x)[:, 2]
+    at_impact = np.diff(trajectory.t) == 0.0
+    flights = np.split(rotational, np.flatnonzero(at_impact) + 1)
+    path, ahead = trajectory.x[:, :2] - trajectory.x[0, :2], trajectory.x[0, 12:14]
     rotations = trajectory.x[:, 3:12].reshape(-1, 3, 3)
     products = np.transpose(rotations, (0, 2, 1)) @ rotations - np.eye(3)
     fallen = trajectory.x[:, 12:15] - trajectory.x[0, 12:15] - np.outer(trajectory.t, body.mass * body.gravity)
@@ -65,6 +71,9 @@ def findings(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
         "momentum_error": float(np.abs(along).max()),
         "penetration": float(max(0.0, -trajectory[f"gap[{plane.name}]"].min())),
         "complementarity": max(rates, default=0.0),
+        "exchange": float(np.abs(np.diff(rotational)[at_impact]).max(initial=0.0)),
+        "drift": max(float(np.ptp(flight)) for flight in flights),
+        "bend": float(np.abs(path @ (ahead[1], -ahead[0])).max() / np.hypot(*ahead)),
     }
 
 

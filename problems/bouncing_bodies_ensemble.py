@@ -137,6 +137,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         "wall_seconds": time.monotonic() - started,
         "collisions": numbers,
         "kept": {case: {**found, "impacts": len(long[case].impacts)} for case, found in kept.items()},
+        "initial_distance": {name: float(error[0]) for name, error in errors.items()},
         "growth": {name: growth(first, t, error) for name, error in errors.items()},
         "algorithms": {name: _wandering(bodies["I"], trajectory) for name, trajectory in pair.items()},
     }

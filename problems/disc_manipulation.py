@@ -93,7 +93,12 @@ def run(settings: Settings, progress: Progress) -> Report:
     solution = ns.solve(ocp, settings.method, settings.solver, guess=start, callback=progress)
     certificate = ns.certify(ocp, solution)
     return Report(
-        results={**solution.to_dict(), "certificate": certificate.to_dict()},
+        results={
+            **solution.to_dict(),
+            "certificate": certificate.to_dict(),
+            "target_missed": float(np.abs(solution.final_state - TARGET)[:4].max()),
+            "untouched_speed": untouched_speed(solution),
+        },
         success=solution.success,
         show=lambda console: _show(console, solution, certificate),
         figures={
@@ -101,6 +106,13 @@ def run(settings: Settings, progress: Progress) -> Report:
             "disc_manipulation.png": lambda path: _drawing().over_time(solution, path),
         },
     )
+
+
+def untouched_speed(solution: ns.Solution) -> float:
+    """Largest speed of disc 2 before it is touched for the first time [m/s]."""
+    touched = min((event.time for event in solution.impacts), default=solution.horizon)
+    speed = np.hypot(solution["v_x_2"], solution["v_y_2"])[: np.searchsorted(solution.t, touched) + 1]
+    return float(speed.max())
 
 
 def _outside(system: ns.CLS, disc: int) -> ns.Constraint:

@@ -41,6 +41,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 import nosnoc_py as ns
@@ -77,7 +78,12 @@ def run(settings: Settings, progress: Progress) -> Report:
     certificate = ns.certify(ocp, solution, window=WINDOW, time_limit=300.0)
     holes = [(x, arguments["width"], arguments["depth"]) for x in centres(arguments["holes"])]
     return Report(
-        results={**solution.to_dict(), "wall_seconds": seconds, "certificate": certificate.to_dict()},
+        results={
+            **solution.to_dict(),
+            "wall_seconds": seconds,
+            "largest_torque": float(np.abs(solution.u).max()),
+            "certificate": certificate.to_dict(),
+        },
         success=solution.success,
         show=lambda console: _show(console, solution, certificate),
         figures={

@@ -135,6 +135,8 @@ def _optimal_control(settings: Settings, progress: Progress) -> Report:
         "continuous": references.continuous_optimum().objective,
         "quadrature": float(references.DURATION / len(solution.u) * np.sum(solution.u**2)),
         "speed_of_time": speeds(solution),
+        "controls": [float(value) for value in solution.u[:, 0]],
+        "goal_claimed": float(np.abs(solution.final_state - GOAL).max()),
     }
     certificate = ns.certify(ocp, solution)
     jumps = solve_by_jumps(ocp, solution, settings.arguments["seconds"])

@@ -58,9 +58,27 @@ class History:
     @property
     def fit(self) -> tuple[float, float]:
         """(sigma, mu): the error is nearly mu sigma^k in the first 5 / alpha iterations."""
-        count = min(round(FITTED / self.relaxation), self.error.size)
-        slope, start = np.polyfit(np.arange(count), np.log(self.error[:count]), 1)
+        return self._fitted(self.error)
+
+    def _fitted(self, values: Array) -> tuple[float, float]:
+        count = min(round(FITTED / self.relaxation), values.size)
+        slope, start = np.polyfit(np.arange(count), np.log(values[:count]), 1)
         return float(np.exp(slope)), float(np.exp(start))
+
+    @property
+    def sizes(self) -> dict[str, float] | None:
+        """Smallest and largest |u| until the first collision, and the largest after the last one [N]."""
+        times = [event.time for event in self.solution.impacts]
+        if not times or not self.solution.u.size:
+            return None
+        t = (np.arange(self.steps) + 0.5) * HORIZON / self.steps
+        size = np.hypot(*self.solution.control(t).T)
+        before, after = size[t < times[0]], size[t > times[-1]]
+        return {
+            "least_before": float(before.min()),
+            "most_before": float(before.max()),
+            "most_after": float(after.max(initial=0.0)),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return how it ended and how fast it was."""
@@ -73,7 +91,12 @@ class History:
             "status": self.solution.status.value,
             "iterations": self.error.size,
             "rate": self.fit[0] if self.error.size > 1 else None,
+            "slope_rate": self._fitted(self.slope)[0] if self.error.size > 1 else None,
             "objective": float(self.objective[-1]) if self.error.size else None,
+            "first_objective": float(self.objective[0]) if self.error.size else None,
+            "largest_rise": float(np.diff(self.objective).max(initial=0.0)),
+            "last_change": float(np.abs(np.diff(self.objective[-2:])).max(initial=0.0)),
+            "control_sizes": self.sizes,
             "slope": float(self.slope[-1]) if self.error.size else None,
             "control_error": float(self.error[-1]) if self.error.size else None,
             "collision_times": times,

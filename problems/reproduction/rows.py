@@ -1,0 +1,144 @@
+"""A row of the report for every entry of a paper: what was read, how it compares, and what is to be said about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nosnoc_py.sweep.tasks import FAILED
+from problems.reproduction.plan import Run, absent
+from problems.reproduction.records import Entry, value_of
+from problems.reproduction.verdicts import Verdict, judge
+
+Kept = Mapping[str, Any]  # the row of a task
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Row:
+    """A row of the report.
+
+    Parameters
+    ----------
+    paper : str
+    entry : Entry
+    verdict : Verdict
+    ours : number or str, optional
+    remark : str
+    """
+
+    paper: str
+    entry: Entry
+    verdict: Verdict
+    ours: float | str | None = None
+    remark: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """ours - paper, where both are numbers."""
+        numbers = (self.ours, self.entry.paper)
+        if any(isinstance(value, str | None) for value in numbers):
+            return None
+        return float(self.ours) - float(self.entry.paper)  # type: ignore[arg-type]
+
+    @property
+    def explained(self) -> bool:
+        """Nothing is wrong, or it is said why."""
+        return self.verdict is not Verdict.DIFFERS or bool(self.entry.why)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {
+            "paper": self.paper,
+            "where": self.entry.where,
+            "what": self.entry.what,
+            "published": self.entry.paper,
+            "ours": self.ours,
+            "unit": self.entry.unit,
+            "difference": self.difference,
+            "verdict": self.verdict.value,
+            "remark": self.remark,
+        }
+
+
+def rows_of(planned: Sequence[Run], kept: Mapping[str, Kept], quick: bool = False) -> tuple[Row, ...]:
+    """A row for every entry of the papers of the runs, whatever has become of the runs.
+
+    Parameters
+    ----------
+    planned : sequence of Run
+    kept : mapping
+        Rows of the tasks that have ended, by key.
+    quick : bool
+    """
+    papers = {run.paper.name: run.paper for run in planned}
+    by_name = {(run.paper.name, run.experiment.name): run for run in planned}
+    return tuple(
+        row_of(paper.name, entry, by_name.get((paper.name, entry.experiment or "")), kept, quick)
+        for paper in papers.values()
+        for entry in paper.entries
+    )
+
+
+def row_of(paper: str, entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> Row:
+    """The row of one entry."""
+    verdict, ours, said = _judged(entry, run, kept, quick)
+    parts = (said, entry.remark, entry.why if verdict is Verdict.DIFFERS else "")
+    return Row(paper=paper, entry=entry, verdict=verdict, ours=ours, remark=" ".join(part for part in parts if part))
+
+
+def _judged(entry: Entry, run: Run | None, kept: Mapping[str, Kept], quick: bool) -> tuple[Verdict, Any, str]:
+    """Verdict, value, and what the machine has to say."""
+    if entry.out_of_scope or run is None:
+        return Verdict.OUT_OF_SCOPE, None, _sentence(entry.out_of_scope)
+    if missing := (*run.missing, *absent(entry.needs)):
+        return Verdict.ABSENT, None, f'Needs {", ".join(missing)}: `pip install "nosnoc_py[bench]"`.'
+    if quick and not entry.quick:
+        return Verdict.FULL_ONLY, None, "Means nothing in the smaller version."
+    if run.key not in kept:
+        return Verdict.NOT_RUN, None, "The run has not ended."
+    return _read(entry, run, kept[run.key])
+
+
+def _read(entry: Entry, run: Run, row: Kept) -> tuple[Verdict, Any, str]:
+    if row.get("status") in FAILED:
+        return Verdict.FAILED, None, _sentence(ending(row))
+    results = row["results"]
+    if not row["success"] and not run.experiment.may_fail:
+        return Verdict.FAILED, None, f"The problem ended with the status {results.get('status')!r}."
+    try:
+        value = value_of(entry, results)
+        verdict = judge(entry.agreement, entry.paper, value)
+    except (KeyError, IndexError, TypeError, ValueError, StopIteration, ZeroDivisionError) as error:
+        return Verdict.FAILED, None, f"The results have no such number ({type(error).__name__}: {error})."
+    if isinstance(value, tuple | list):
+        return verdict, str(value[1]), ""
+    finite = isinstance(value, float | int) and math.isfinite(value)
+    return verdict, value if finite or isinstance(value, str) else None, "" if finite else "No number was found."
+
+
+def ending(row: Kept) -> str:
+    """How a task without a result ended, in a line: of a traceback its last one, and no folders of this machine."""
+    first, *more = str(row.get("message", "")).split("\n")
+    last = [line.strip() for line in more if line.strip()][-1:]
+    text = f"{row['status']}: {' '.join([first.removesuffix('Traceback (most recent call last):').strip(), *last])}"
+    return re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+", "", text)
+
+
+def _sentence(text: str) -> str:
+    """With a capital letter and a full stop."""
+    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
+
+
+def counts(rows: Iterable[Row]) -> dict[Verdict, int]:
+    """How many rows have which verdict; all verdicts that occur, in their own order."""
+    found = Counter(row.verdict for row in rows)
+    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def complete(rows: Iterable[Row]) -> bool:
+    """Whether everything was run, nothing failed, and every difference is explained."""
+    return all(row.explained and row.verdict not in (Verdict.FAILED, Verdict.NOT_RUN) for row in rows)
