@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,6 +21,16 @@ class Options(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise OptionError(_explain(type(self), error)) from None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What differs from the defaults: a representation is short, evaluates back, and equal options have the same."""
+        for name, option in type(self).model_fields.items():
+            value = getattr(self, name)
+            if option.is_required() or value != option.get_default(call_default_factory=True):
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def replace(self, **changes: Any) -> Any:
         """Return a copy with some options changed; the changes are validated like new options."""

@@ -99,6 +99,7 @@ def test_a_solution_of_another_grid_as_guess(reference: ns.Solution) -> None:
     cold = problem.solve()  # from zeros the impact sticks to the control grid, and the solution says so
     assert cold.objective > finer.objective + 0.1
     assert "the grid holds the impacts at t = 0.75" in cold.message
+    assert "try equidistant_control_grid=False" in cold.message
     assert finer.x[-1, 0] == pytest.approx(-0.4, abs=1e-8)
 
 

@@ -7,15 +7,23 @@ Systems differ in these data only; the finite elements know nothing else about t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.systems.text import counted, shown
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+def equal(labels: Sequence[str], expression: ca.SX) -> str:
+    """Labels with the expressions they stand for."""
+    texts = zip(labels, (shown(row) for row in ca.vertsplit(expression)), strict=True)
+    return ", ".join(label if label == text else f"{label} = {text}" for label, text in texts)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Variable:
     """A named algebraic variable (one value per RK stage) or boundary variable (one value per node).
 
@@ -49,8 +57,11 @@ class Variable:
     boundary: bool = False
     per_element: bool = False
 
+    def __repr__(self) -> str:
+        return f"Variable {self.name}: {', '.join(self.components)}"
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Equation:
     """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row.
 
@@ -64,8 +75,12 @@ class Equation:
     scale: Any = 1.0
     boundary: bool = False
 
+    def __repr__(self) -> str:
+        rows = zip(self.components, ca.vertsplit(self.expression), strict=True)
+        return f"Equation {self.name}: {', '.join(f'{label}: {shown(row)}' for label, row in rows)}"
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Pair:
     """0 <= a, b >= 0, a b = 0 for every component, where a(t) is continuous along solutions and b(t) may jump.
 
@@ -110,8 +125,11 @@ class Pair:
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 
+    def __repr__(self) -> str:
+        return f"Pair {self.name}: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NodePair:
     """Every a_i b_j vanishes, at one node: a and b are columns with a label per row.
 
@@ -124,6 +142,9 @@ class NodePair:
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
     split: bool = False
+
+    def __repr__(self) -> str:
+        return f"NodePair: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -180,7 +201,7 @@ class Coherence:
     left: ca.SX
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class JumpLaw:
     """Conditions between the left limit `x_minus` and the right limit `x_plus` of the state at a node.
 
@@ -222,6 +243,10 @@ class JumpLaw:
     def symbol(self) -> ca.SX:
         """All boundary variables below each other."""
         return ca.vertcat(ca.SX(0, 1), *[v.symbol for v in self.variables])
+
+    def __repr__(self) -> str:
+        parts = (*self.variables, *self.equations, *self.inequalities, *self.pairs)
+        return "\n".join(["JumpLaw", f"  x_plus = {shown(self.x_plus)}", *(f"  {part!r}" for part in parts)])
 
 
 # --- step equilibration: a small and/or tree that is positive where no switch happens at a node ---
@@ -342,13 +367,24 @@ class DCS:
         return self.switch_indicator or default_indicator(self.pairs)
 
     def __repr__(self) -> str:
-        lines = [f"DCS: {self.x.numel()} states, {self.u.numel()} controls, {self.z.numel()} algebraic variables"]
+        sizes = (counted(self.x.numel(), "state"), counted(self.u.numel(), "control"))
+        lines = [f"DCS: {', '.join(sizes)}, {counted(self.z.numel(), 'algebraic variable')}"]
         lines += [f"  variable {v.name}: {', '.join(v.components)}" for v in self.variables]
         lines += [f"  equation {e.name}: {', '.join(e.components)}" for e in self.equations]
-        lines += [f"  pair     {p.name}: {', '.join(p.a_labels)} with {', '.join(p.b_labels)}" for p in self.pairs]
+        for p in self.pairs:
+            lines += [f"  pair     {p.name}: {', '.join(p.a_labels)} with {', '.join(p.b_labels)}"]
+            sides = (*zip(p.a_labels, ca.vertsplit(p.a), strict=True), *zip(p.b_labels, ca.vertsplit(p.b), strict=True))
+            texts = {label: shown(side, self._named) for label, side in sides}
+            lines += [f"           {label} = {text}" for label, text in texts.items() if label != text]
         if self.jump is not None:
             names = [c for v in self.jump.variables for c in v.components]
             lines += [f"  jump     {', '.join(names)}"]
             for pair in self.jump.pairs:
                 lines += [f"    pair   {', '.join(pair.a_labels)} with {', '.join(pair.b_labels)}"]
         return "\n".join(lines)
+
+    @property
+    def _named(self) -> tuple[tuple[ca.SX, tuple[str, ...]], ...]:
+        """Symbols and what the user calls them."""
+        own = ((self.x, self.x_names), (self.u, self.u_names), (self.p, self.p_names))
+        return (*own, *((v.symbol, v.components) for v in self.variables))

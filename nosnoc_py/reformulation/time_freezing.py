@@ -22,7 +22,7 @@ from nosnoc_py.systems.pss import Heaviside
 CLOCK = "clock"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Frozen:
     """A CLS in numerical time.
 
@@ -40,6 +40,11 @@ class Frozen:
     system: Heaviside
     running: ca.SX
     contacts: tuple[FrozenContact, ...]
+
+    def __repr__(self) -> str:
+        contacts = [f"  contact  {contact.name}: impulses grow by {contact.strength:.4g} N" for contact in self.contacts]
+        system = repr(self.system).replace("\n", "\n  ")
+        return "\n".join(["Frozen: in numerical time, the clock is a state", f"  {system}", *contacts])
 
 
 def freeze(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.records import Residual, StepRecord
@@ -14,16 +15,29 @@ CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal
 # A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.
 STALL_SIGMA, STALL_RESIDUAL, SMALL = 1e-2, 0.5, 1e-7
 SHOWN = 3
+# What contacts push with, and forces [N] and impulses [N s] that count as none.
+PUSHES, NOTHING = ("lambda_normal[", "Lambda_normal["), 1e-6
+CLOSING = ("impact", "contact")
+
+SIGMA = "use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts touch"
+# Biactive pairs of contacts: (left, right) -> what it means.
+MEANINGS = {
+    ("gap", "lambda_normal"): "touches without a force",
+    ("gap", "Lambda_normal"): "touches without an impulse",
+    ("Y_plus", "Y_minus"): "has just the velocity of its law of restitution, as at an impact",
+}
+PAIR = re.compile(r"(\w+)\[(.+?)\] \* (\w+)\[(.+?)\]")
 
 # What solvers say -> (what it means, what to try).
 WORDS: dict[str, tuple[str, str]] = {
     "Infeasible_Problem_Detected": (
         "IPOPT ended where the violation of the constraints is locally smallest but not zero",
-        "check bounds, horizon and initial state for contradictions, start from another guess, or use a larger sigma_0",
+        "check bounds, horizon and initial state for contradictions, start from another guess, take more finite "
+        f"elements per control stage, and {SIGMA}",
     ),
     "Restoration_Failed": (
         "IPOPT's restoration phase found no point that is feasible enough to go on from",
-        "use a larger sigma_0 or a slower kappa, start from another guess, and scale constraints that differ by orders",
+        f"{SIGMA}; use a slower kappa, start from another guess, and scale constraints that differ by orders",
     ),
     "Maximum_Iterations_Exceeded": (
         "IPOPT used up its iterations",
@@ -67,6 +81,11 @@ WORDS: dict[str, tuple[str, str]] = {
     "Invalid_Problem_Definition": (
         "IPOPT refused the NLP as contradictory",
         "look for a lower bound above an upper one and for more equations than variables",
+    ),
+    "Unbounded_Multipliers": (
+        "IPOPT converged, but with multipliers that grow without limit, in a cusp of the relaxed set where the "
+        "objective still falls",
+        "use finish='active_set', another relaxation (scholtes), or another guess",
     ),
     "Invalid_Option": ("IPOPT refused an option", "check the names and values of the IPOPT options"),
     "Insufficient_Memory": ("the factorisation ran out of memory", "use fewer elements or a coarser aggregation"),
@@ -122,15 +141,25 @@ def explain(result: Result) -> str:
     """
     _check(result)
     lines = [*_verdict(result), *_worst(result), *_biactive(result)]
-    found = [*_first_failure(result.log), *([] if result.status.success else _stalls(result.log, result.infeasibility))]
+    found = _first_failure(result.log)
+    repeats = bool(found) and result.status in SAME and any(f" {word}: " in found[0][0] for word in SAME[result.status])
+    if not result.status.success:
+        found += [*_stalls(result.log, result.infeasibility), *_untouched(result)]
     lines += [sentence for sentence, _ in found]
     if not result.status.success:
-        remedies = dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in found if remedy)
-        lines += ["What to try:", *remedies, f"  {'In general: ' if remedies else ''}{result.status.remedy}"]
+        remedies = list(dict.fromkeys(f"  {remedy[0].upper()}{remedy[1:]}." for _, remedy in found if remedy))
+        general = [] if repeats else [f"  {'In general: ' if remedies else ''}{result.status.remedy}"]
+        lines += ["What to try:", *remedies, *general]
     return "\n".join(lines)
 
 
 Finding = tuple[str, str]  # what was found, and what to try
+
+# Statuses whose general remedy says what that of the first failure says already.
+SAME = {
+    Status.INFEASIBLE: ("Infeasible_Problem_Detected", "Restoration_Failed"),
+    Status.ITERATION_LIMIT: ("Maximum_Iterations_Exceeded",),
+}
 
 
 def _check(result: Result) -> None:
@@ -167,7 +196,36 @@ def _biactive(result: Result) -> list[str]:
         return ["No pair is biactive."]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     count = "1 pair is" if len(names) == 1 else f"{len(names)} pairs are"
-    return [f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}."]
+    meanings = dict.fromkeys(filter(None, map(_meaning, names)))
+    said = f"; here {', '.join(list(meanings)[:SHOWN])}" if meanings else ""
+    return [
+        f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}.",
+        f"  Such a pair leaves open which of its sides is to vanish{said}.",
+    ]
+
+
+def _meaning(name: str) -> str:
+    """A biactive pair of a contact in words."""
+    found = PAIR.match(name)
+    if found is None or found[2] != found[4]:
+        return ""
+    words = MEANINGS.get((found[1], found[3]))
+    return f"contact {found[2]} {words}" if words else ""
+
+
+def _untouched(result: Result) -> list[Finding]:
+    """An infeasible solution of a problem with contacts none of which ever closes: often nothing ever showed it one."""
+    series: Mapping[str, Any] = getattr(result, "series", {})
+    pushes = [abs(value.values).max() for name, value in series.items() if name.startswith(PUSHES) and len(value)]
+    closed = any(event.kind in CLOSING for event in getattr(result, "events", ()))
+    if result.status is not Status.INFEASIBLE or not pushes or closed or max(pushes) > NOTHING:
+        return []
+    return [
+        (
+            "No contact closes anywhere in the last iterate, and none pushes.",
+            "if the task needs contact, give a guess that touches, guess={'x': ..., 'u': ...}, or use ns.MultiStart",
+        )
+    ]
 
 
 def _first_failure(log: Sequence[StepRecord]) -> list[Finding]:

@@ -23,7 +23,7 @@ EVENT_KINDS = (
 RESIDUAL_KINDS = ("complementarity", "equation", "bound")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Event:
     """One detected switch or impact.
 
@@ -62,6 +62,9 @@ class Event:
     def to_dict(self) -> dict[str, float | str | None]:
         """Return the fields by name."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         text = f"{self.kind} {self.name} at {self.time:.6g}"

@@ -103,7 +103,7 @@ class Solution(Trajectory):
         """Return a report of a few lines: objective, residuals, effort, events and, after a failure, what to try."""
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
         lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort())]
-        lines += [f"  {event}" for event in self.events] or ["  no events"]
+        lines += self._first_events()
         lines += [f"  note: {self.message}"] if self.message else []
         if not self.success:
             lines += [f"  {residual}" for residual in self.worst]

@@ -242,11 +242,15 @@ class Trajectory:
         span = f"{self.status}, t = {self.t0:g} .. {self.t[-1]:g} s, {len(self.t)} nodes"
         final = zip(self.state_names, self.final_state, strict=True)
         lines = [span, "  final state: " + enumerate_some([f"{name} = {value:.6g}" for name, value in final], 12)]
-        lines += [f"  {event}" for event in self.events[:SHOWN]] or ["  no events"]
-        hidden = len(self.events) - SHOWN
-        lines += [f"  ... and {hidden} more events"] if hidden > 0 else []
+        lines += self._first_events()
         lines += [f"  note: {self.message}"] if self.message else []
         return "\n".join(lines if self.success else [*lines, f"What to try: {self.status.remedy}"])
+
+    def _first_events(self) -> list[str]:
+        """Lines about the first events, and how many more there are."""
+        hidden = len(self.events) - SHOWN
+        more = [f"  ... and {hidden} more events"] if hidden > 0 else []
+        return [*(f"  {event}" for event in self.events[:SHOWN]), *more] or ["  no events"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None."""

@@ -23,6 +23,7 @@ from nosnoc_py.systems.symbols import (
     square,
     symbols,
 )
+from nosnoc_py.systems.text import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,13 +261,13 @@ class CLS(Described):
                 _check_independent(np.array(frame(q, p)), contact.name)
 
     def __repr__(self) -> str:
-        lines = [f"CLS: {self.n_q} coordinates, {self.n_u} controls, {self.n_p} parameters"]
-        lines += [f"  states   {', '.join(self.state_names)}"]
-        lines += [f"  controls {', '.join(self.control_names)}"] if self.n_u else []
-        for c in self.contacts:
-            friction = f", friction {', '.join(f'{mu:g}' for mu in c.friction)}" if c.frictional else ""
-            lines.append(f"  contact  {c.name}: gap {c.gap}, restitution {c.restitution:g}{friction}")
-        return "\n".join(lines)
+        contacts = [("contact", self._of(contact)) for contact in self.contacts]
+        return self._tree(*contacts, size=counted(self.n_q, "coordinate"))
+
+    def _of(self, contact: Contact) -> str:
+        """A contact in words."""
+        friction = f", friction {', '.join(f'{mu:g}' for mu in contact.friction)}" if contact.frictional else ""
+        return f"{contact.name}: gap {self._shown(contact.gap)}, restitution {contact.restitution:g}{friction}"
 
 
 def _check_independent(frame: np.ndarray, name: str) -> None:

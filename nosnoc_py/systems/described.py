@@ -13,6 +13,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.drawing import Drawing, checked
 from nosnoc_py.systems.symbols import check_keys, component_names, finite, mapping, numbers
+from nosnoc_py.systems.text import counted, shown
 
 
 class Described:
@@ -79,6 +80,22 @@ class Described:
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible."""
         raise NotImplementedError
+
+    def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
+        """The system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
+        sizes = [size or counted(len(self.state_names), "state")]
+        sizes += [counted(self.n_u, "control")] if self.controlled else []
+        sizes += [counted(self.n_p, "parameter")]
+        sizes += [counted(self.z.numel(), "algebraic variable")] if self.algebraic is not None else []
+        named = [("states", self.state_names), ("controls", self.control_names)]
+        names = [(what, ", ".join(group)) for what, group in named if group]
+        return "\n".join(
+            [f"{self._kind}: {', '.join(sizes)}", *(f"  {what:<8} {text}" for what, text in (*names, *branches))]
+        )
+
+    def _shown(self, expression: Any) -> str:
+        """An expression of the states, controls and parameters in their names."""
+        return shown(expression, [(getattr(self, group), self.names[group]) for group in self.groups])
 
     @property
     def z(self) -> ca.SX:

@@ -91,7 +91,7 @@ class Guard:
         return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EventSelectedSystem(Described):
     """x' = f(x, mode, p), where bit k of the mode is set when h_k(x) rises through zero (ESS, Section 2.1).
 
@@ -162,6 +162,11 @@ class EventSelectedSystem(Described):
         if double:
             raise ModelError(f"EventSelectedSystem: two guards are named {', '.join(double)}; rename one.")
         self._describe()
+
+    def __repr__(self) -> str:
+        if not self.symbolic:
+            return self._tree(*(("guard", f"{name}: a function of NumPy") for name in self.guard_names))
+        return self._tree(*(("guard", f"{guard.name}: {self._shown(guard.function)}") for guard in self.guards))
 
     @property
     def symbolic(self) -> bool:

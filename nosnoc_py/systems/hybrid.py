@@ -139,7 +139,4 @@ class HybridSystem(Described):
         return state
 
     def __repr__(self) -> str:
-        lines = [f"HybridSystem: {self.x.numel()} states, {self.n_u} controls, {self.n_p} parameters"]
-        lines += [f"  states   {', '.join(self.state_names)}"]
-        lines += [f"  controls {', '.join(self.control_names)}"] if self.n_u else []
-        return "\n".join([*lines, *[f"  jump     {jump.name}: guard {jump.guard}" for jump in self.jumps]])
+        return self._tree(*(("jump", f"{jump.name}: guard {self._shown(jump.guard)}") for jump in self.jumps))

@@ -15,6 +15,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_distinct, check_free, column, columns, symbols
+from nosnoc_py.systems.text import counted
 
 # What has to hold for every q is looked at in some places.
 PLACES = 5
@@ -77,7 +78,8 @@ class Lagrangian:
 
     def __repr__(self) -> str:
         return (
-            f"Lagrangian: {self.q.numel()} coordinates, {self.u.numel()} controls, {self.p.numel()} parameters\n"
+            f"Lagrangian: {counted(self.q.numel(), 'coordinate')}, {counted(self.u.numel(), 'control')}, "
+            f"{counted(self.p.numel(), 'parameter')}\n"
             f"  kinetic energy   {self.kinetic}\n  potential energy {self.potential}"
         )
 

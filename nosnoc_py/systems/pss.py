@@ -149,7 +149,7 @@ def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
     return inside[0]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PSS(Described):
     """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
 
@@ -214,8 +214,19 @@ class PSS(Described):
         """Return a state as a vector (n_x,)."""
         return finite(x, what, self.x.shape[0])
 
+    def __repr__(self) -> str:
+        return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+    def _of(self, modes: Modes) -> str:
+        """A partition in words."""
+        if modes.functions is None:
+            return f"{modes.name}: {modes.count} regions by indicators {self._shown(modes.indicators)}"
+        functions = ca.vertsplit(modes.functions)
+        named = zip(modes.function_names or (), functions, strict=True)
+        return f"{modes.name}: {modes.count} regions by {', '.join(f'{n} = {self._shown(c)}' for n, c in named)}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Heaviside(Described):
     """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
 
@@ -273,8 +284,12 @@ class Heaviside(Described):
         """Return a state as a vector (n_x,)."""
         return finite(x, what, self.x.shape[0])
 
+    def __repr__(self) -> str:
+        functions = zip(self.function_names or (), ca.vertsplit(self.functions), strict=True)
+        return self._tree(*(("step", f"{name}: alpha = 1 where {self._shown(c)} > 0") for name, c in functions))
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PDS(Described):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
@@ -339,6 +354,10 @@ class PDS(Described):
             if not value >= -tolerance:
                 raise ModelError(f"{what} violates constraint {name!r}: its value is {value:.6g}, expected >= 0.")
         return state
+
+    def __repr__(self) -> str:
+        constraints = zip(self.constraint_names, ca.vertsplit(self.constraints), strict=True)
+        return self._tree(*(("inside", f"{name}: {self._shown(c)} >= 0") for name, c in constraints))
 
 
 def _arguments(system: Described) -> dict[str, ca.SX]:

@@ -335,10 +335,12 @@ class Transcription:
         held = self._on_grid(impacts, horizon) if self.frozen is not None else self._at_bound(w, impacts, h)
         if not held or not self.fesd.switch_detection:
             return ""
+        fixed = self.frozen is None and self.fesd.equidistant_control_grid
+        free = "equidistant_control_grid=False, " if fixed else ""
         return (
             f"the grid holds the impacts at t = {', '.join(f'{time:.6g}' for time in held)} (on the control grid, or a "
-            "step beside them at its bound): try another number of control stages, a larger gamma_h, or a guess from "
-            "another grid"
+            f"step beside them at its bound): try {free}another number of control stages, a larger gamma_h, or a guess "
+            "from another grid"
         )
 
     def _on_grid(self, impacts: Sequence[float], horizon: float) -> list[float]:

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import nosnoc_py as ns
 from nosnoc_py.files import write_atomically
 from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import FAILED
@@ -18,7 +19,7 @@ from problems.reproduction.records import Paper
 from problems.reproduction.rows import Kept, Row, counts, ending
 from problems.reproduction.verdicts import Verdict
 
-PACKAGES = ("nosnoc_py", "casadi", "numpy", "scipy", "numba", "mujoco")
+PACKAGES = ("casadi", "numpy", "scipy", "numba", "mujoco")
 COLUMNS = ("where", "what", "paper", "ours", "difference", "verdict", "counts as agreement", "remark")
 MEANINGS = {
     Verdict.AGREES: "as in the paper, by the criterion of the row",
@@ -145,7 +146,7 @@ def page(text: str) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on; of this machine nothing is told."""
-    made = {"Python": platform.python_version()}
+    made = {"Python": platform.python_version(), "nosnoc_py": ns.__version__}
     for name in PACKAGES:
         try:
             made[name] = metadata.version(name)

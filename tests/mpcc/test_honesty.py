@@ -42,6 +42,30 @@ def test_a_steep_gradient_elsewhere_proves_nothing() -> None:
     assert not result.success or result.w[1] == pytest.approx(1.0, abs=1e-3)
 
 
+def cusp(sigma_min: float) -> ns.MPCCResult:
+    """Where G = 0 and H = sigma, the relaxed set of `steffensen_ulbrich` ends in a cusp; optima are (0, 1), (1, 0)."""
+    mpcc = plane(lambda x, y: (x - 1) ** 2 + (y - 1) ** 2, w0=1.0)
+    return ns.solve_mpcc(mpcc, ns.Homotopy(relaxation="steffensen_ulbrich", finish="none", sigma_min=sigma_min))
+
+
+def test_a_cusp_of_the_relaxed_set_is_no_optimum() -> None:
+    """IPOPT converges there to an acceptable level, with multipliers of 1e9, though H descends with slope 1.8."""
+    stopped = cusp(0.1)
+    assert stopped.status is Status.NOT_AN_OPTIMUM
+    assert stopped.complementarity <= 1e-8 and stopped.infeasibility <= 1e-8
+    assert "cusp" in ns.explain(stopped)
+    result = cusp(1e-9)
+    assert result.success and result.stationarity is ns.Stationarity.S
+    assert sorted(result.w) == pytest.approx([0.0, 1.0], abs=1e-8)
+
+
+def test_without_a_look_at_the_multipliers_the_cusp_passes_for_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nosnoc_py.mpcc.homotopy.HUGE_MULTIPLIER", np.inf)
+    result = cusp(1e-9)
+    assert result.success and result.stationarity is ns.Stationarity.UNKNOWN
+    assert result.objective == pytest.approx(1 + 0.9**2, rel=1e-3)  # at (0, 0.1)
+
+
 def test_a_tiny_entry_with_a_large_multiplier_is_not_overlooked() -> None:
     """z2 = -y exactly, through coefficients 1e-9, 1e6 and 1e3: y descends with slope one."""
     w = ca.SX.sym("w", 5)

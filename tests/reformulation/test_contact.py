@@ -186,6 +186,6 @@ def test_a_system_without_contacts_is_an_ordinary_differential_equation():
 
 def test_repr_lists_the_parts():
     text = repr(contact_dcs(ball()))
-    assert "DCS: 2 states, 1 controls, 1 algebraic variables" in text
+    assert "DCS: 2 states, 1 control, 1 algebraic variable" in text
     assert "pair     contact: gap[ground] with lambda_normal[ground]" in text
     assert "pair   gap[ground], Y_plus[ground], Y_minus[ground] with Lambda_normal[ground]" in text

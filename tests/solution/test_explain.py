@@ -1,11 +1,13 @@
 """What `explain` says about made-up results: each situation its sentence, and nothing where there is nothing to say."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution import Residual, StepRecord, explain
+from nosnoc_py.solution import Event, Residual, Series, StepRecord, explain
 from nosnoc_py.solution.explain import CERTIFIED, CONVERGED, WORDS
 from nosnoc_py.status import Stationarity, Status
 
@@ -101,6 +103,54 @@ def test_the_worst_residuals_appear_by_name_and_place_and_the_others_do_not():
 )
 def test_biactive_pairs_are_counted_and_the_first_ones_named(names, sentence):
     assert sentence in explain(Result(biactive=names)).splitlines()
+
+
+def test_biactive_pairs_of_contacts_are_put_into_words():
+    names = ("Y_plus[hit] * Y_minus[hit] (control stage 0)", "gap[wall] * lambda_normal[wall]", "gap * force")
+    lines = explain(Result(biactive=names)).splitlines()
+    assert lines[-1] == (
+        "  Such a pair leaves open which of its sides is to vanish; here contact hit has just the velocity of its law "
+        "of restitution, as at an impact, contact wall touches without a force."
+    )
+    assert explain(Result(biactive=("a * b",))).endswith("which of its sides is to vanish.")
+
+
+@dataclass(frozen=True)
+class Moving(Result):
+    """The result of a problem with contacts."""
+
+    series: Mapping[str, Series] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+
+def moving(push: float, *events: Event, status: Status = Status.INFEASIBLE) -> str:
+    series = {name: Series(t=np.array([0.0, 1.0]), values=np.array([0.0, push])) for name in ("lambda_normal[a]", "q")}
+    return explain(Moving(status=status, series=series, events=events))
+
+
+def test_an_infeasible_iterate_without_contact_asks_for_a_guess_that_touches():
+    assert "No contact closes anywhere" in moving(0.0)
+    assert "give a guess that touches, guess={'x': ..., 'u': ...}, or use ns.MultiStart" in moving(0.0)
+    others = (
+        moving(1.0),
+        moving(0.0, Event(0.5, "a", "impact")),
+        moving(0.0, status=Status.TIME_LIMIT),
+        explain(Moving(status=Status.INFEASIBLE)),
+    )
+    assert not any("No contact closes" in other for other in others)
+
+
+def test_both_directions_of_sigma_0_are_said():
+    for word in ("Infeasible_Problem_Detected", "Restoration_Failed"):
+        assert "a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose" in WORDS[word][1]
+
+
+def test_what_the_first_failure_says_is_not_said_again_in_general():
+    log = (record(word="Infeasible_Problem_Detected"),)
+    assert Status.INFEASIBLE.remedy not in explain(failed(Status.INFEASIBLE, log=log))
+    assert f"In general: {Status.NOT_COMPLEMENTARY.remedy}" in explain(failed(log=log))
+    other = (record(word="Invalid_Number_Detected"),)
+    assert f"In general: {Status.INFEASIBLE.remedy}" in explain(failed(Status.INFEASIBLE, log=other))
 
 
 def test_nothing_is_said_about_biactive_pairs_that_nobody_looked_for():

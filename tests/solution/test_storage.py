@@ -27,6 +27,10 @@ def bits(value: Any) -> Any:
         return bits(value.t), bits(value.values)
     if isinstance(value, RungeKuttaInterpolant):
         return {name: bits(array) for name, array in value.to_arrays().items()}
+    if isinstance(value, Event):
+        return bits(value.to_dict())
+    if isinstance(value, tuple):
+        return [bits(item) for item in value]
     if isinstance(value, dict):
         return [(key, bits(item)) for key, item in value.items()]
     return repr(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 import nosnoc_py as ns
@@ -38,3 +40,18 @@ def test_long_lists_are_cut_and_failures_say_what_to_try() -> None:
     assert "note: it stopped" in text
     assert f"What to try: {ns.Status.INFEASIBLE.remedy}" in text
     assert "What to try" not in trajectory(50).summary()
+
+
+def test_a_solution_cuts_its_events_too() -> None:
+    given = {f.name: getattr(trajectory(50), f.name) for f in fields(ns.Trajectory) if f.init}
+    residuals = {"complementarity": 1.0, "complementarity_min": 1.0, "infeasibility": 1.0}
+    solution = ns.Solution(**given, **residuals, objective=0.0, x0=[1.0, 0.0], horizon=1.0)
+    lines = solution.summary().splitlines()
+    assert sum(line.startswith("  impact ground") for line in lines) == 20
+    assert "  ... and 30 more events" in lines
+
+
+def test_an_event_is_short_in_a_list() -> None:
+    assert repr([ns.Event(0.25, "ground", "impact", 2.0, -1.0, 0.5)]) == (
+        "[<impact ground at 0.25, impulse 2 N s, velocity -1 -> 0.5>]"
+    )
