@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,8 @@ class Progress:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(stderr=True, highlight=False)
+            # rich takes FORCE_COLOR, which notebooks set, for a terminal
+            self._console = Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty())
         return self._force or self._console.is_terminal
 
     def _display(self) -> Any:
