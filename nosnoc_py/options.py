@@ -23,7 +23,7 @@ class Options(BaseModel):
             raise OptionError(_explain(type(self), error)) from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What differs from the defaults: a representation is short, evaluates back, and equal options have the same."""
+        """What differs from the defaults: a text is short, evaluates back, and equal options have the same."""
         for name, option in type(self).model_fields.items():
             value = getattr(self, name)
             if option.is_required() or value != option.get_default(call_default_factory=True):

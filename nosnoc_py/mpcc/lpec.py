@@ -356,6 +356,8 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
     box = np.concatenate([program.box_lower, np.zeros(count)]), np.concatenate([program.box_upper, np.ones(count)])
     box[0][:size] *= _MAGNIFY
     box[1][:size] *= _MAGNIFY
+    # Some versions of HiGHS print a line of their own from here, whatever their options (mended upstream, HiGHS 2783);
+    # closing the output of the process around the call would swallow that of other threads.
     answer = milp(
         np.concatenate([program.cost / program.scale, np.zeros(count)]),
         integrality=np.concatenate([np.zeros(size), np.ones(count)]),

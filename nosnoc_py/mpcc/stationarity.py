@@ -56,7 +56,7 @@ class Multipliers:
     r: np.ndarray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Certificate:
     """What is known about a point.
 
@@ -86,6 +86,13 @@ class Certificate:
     biactive: tuple[int, ...]
     multipliers: Multipliers | None
     lpec: LPECResult | None = None
+
+    def __repr__(self) -> str:
+        verdict = {True: "B-stationary", False: "not B-stationary", None: "no verdict on B"}[self.b_stationary]
+        return (
+            f"Certificate: stationarity {self.stationarity.value}, {verdict}, slope {self.lpec_value:.2g}, "
+            f"gradient of the Lagrangian {self.residual:.2g}, biactive groups {len(self.biactive)}"
+        )
 
 
 def certify(

@@ -203,6 +203,18 @@ class Strategy(Options):
                 return self.settle(state, self.terminate(state) or stop)
         return self.settle(state, status)
 
+    def certify(self, state: SolverState, **options: Any) -> Certificate:
+        """What kind of stationary point a state's iterate is, also on the way.
+
+        Parameters
+        ----------
+        state : SolverState
+        **options
+            As those of `nosnoc_py.mpcc.stationarity.certify`, e.g. tolerance, biactive_tolerance, time_limit.
+        """
+        check_type(state, SolverState, "state")
+        return certificate_of(state, **options)
+
     def settle(self, state: Any, status: Status) -> Any:
         """The state with its status."""
         return replace(state, status=status)

@@ -42,7 +42,9 @@ class Frozen:
     contacts: tuple[FrozenContact, ...]
 
     def __repr__(self) -> str:
-        contacts = [f"  contact  {contact.name}: impulses grow by {contact.strength:.4g} N" for contact in self.contacts]
+        contacts = [
+            f"  contact  {contact.name}: impulses grow by {contact.strength:.4g} N" for contact in self.contacts
+        ]
         system = repr(self.system).replace("\n", "\n  ")
         return "\n".join(["Frozen: in numerical time, the clock is a state", f"  {system}", *contacts])
 

@@ -52,17 +52,34 @@ def test_a_cusp_of_the_relaxed_set_is_no_optimum() -> None:
     """IPOPT converges there to an acceptable level, with multipliers of 1e9, though H descends with slope 1.8."""
     stopped = cusp(0.1)
     assert stopped.status is Status.NOT_AN_OPTIMUM
-    assert stopped.complementarity <= 1e-8 and stopped.infeasibility <= 1e-8
+    assert stopped.complementarity <= 1e-8
+    assert stopped.infeasibility <= 1e-8
     assert "cusp" in ns.explain(stopped)
     result = cusp(1e-9)
-    assert result.success and result.stationarity is ns.Stationarity.S
+    assert result.success
+    assert result.stationarity is ns.Stationarity.S
     assert sorted(result.w) == pytest.approx([0.0, 1.0], abs=1e-8)
+
+
+def test_a_state_on_the_way_can_be_judged() -> None:
+    """Steps of the homotopy towards (0, 1): of no kind while relaxed, S-stationary at the end."""
+    homotopy = ns.Homotopy(finish="none")
+    mpcc = plane(lambda x, y: (x - 1) ** 2 + (y - 1) ** 2, w0=[0.1, 1.0])
+    state = homotopy.step(homotopy.init(mpcc))
+    assert homotopy.certify(state).stationarity is ns.Stationarity.UNKNOWN
+    end = homotopy.run(mpcc)
+    found = homotopy.certify(end, biactive_tolerance=1e-6)
+    assert found.stationarity is ns.Stationarity.S
+    assert repr(found).startswith("Certificate: stationarity S, B-stationary, slope ")
+    with pytest.raises(OptionError, match="state"):
+        homotopy.certify(mpcc)
 
 
 def test_without_a_look_at_the_multipliers_the_cusp_passes_for_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nosnoc_py.mpcc.homotopy.HUGE_MULTIPLIER", np.inf)
     result = cusp(1e-9)
-    assert result.success and result.stationarity is ns.Stationarity.UNKNOWN
+    assert result.success
+    assert result.stationarity is ns.Stationarity.UNKNOWN
     assert result.objective == pytest.approx(1 + 0.9**2, rel=1e-3)  # at (0, 0.1)
 
 
