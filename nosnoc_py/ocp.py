@@ -10,7 +10,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.systems.symbols import check_free, check_keys, column, finite, mapping, numbers, scalar
+from nosnoc_py.systems.symbols import check_free, check_keys, column, mapping, numbers, scalar
 
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
@@ -211,7 +211,7 @@ class OCP:
         horizon = scalar(self.horizon if free is None else free.initial, "OCP: horizon")
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
-        p = s.p_default if self.p is None else finite(self.p, "OCP: p", s.n_p)
+        p = s.parameters(self.p, "OCP: p")
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p, **({} if free is None else {"T": free.symbol})}

@@ -359,7 +359,7 @@ def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Alge
         },
         units=dict(system.units),
         nominal={"x": system.x_nominal, "u": system.u_nominal},
-        p_default=np.append(system.p_default, 1.0),
+        p_default=np.append(system.p_or_zeros, 1.0),
         original=system,
     )
 

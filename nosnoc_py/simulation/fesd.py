@@ -206,7 +206,7 @@ class Simulator:
 
     def init(self, x0: Any, p: Any = None) -> SimulatorState:
         """The state at t = 0; raises `ModelError` when x0 has the wrong shape or penetrates a contact."""
-        parameters = self.system.p_default if p is None else numbers(p, "p", self.system.n_p)
+        parameters = self.system.parameters(p)
         return SimulatorState(t=0.0, x=self.system.check_state(x0, parameters), p=parameters, problem=self.problem)
 
     @cached_property

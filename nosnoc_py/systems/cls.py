@@ -18,7 +18,6 @@ from nosnoc_py.systems.symbols import (
     columns,
     finite,
     free_of_others,
-    numbers,
     scalar,
     square,
     symbols,
@@ -137,7 +136,7 @@ class CLS(Described):
         Typical magnitudes for "q", "v", "u" and "force" (contact forces): they scale the program, results stay in
         the user's units.
     p_default : sequence of float, optional
-        Default values of the parameters.
+        Default values of the parameters; without them values have to be given wherever the system is used.
     scene : sequence of shapes of `ns.scene`, optional
         What the system looks like, for `ns.animate` and `ns.snapshots`.
 
@@ -241,7 +240,7 @@ class CLS(Described):
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
         state = finite(x, what, 2 * self.n_q)
-        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        parameters = self.parameters(p)
         gaps = ca.Function("gaps", [self.q, self.p], [ca.vertcat(*[c.gap for c in self.contacts])])
         values = np.array(gaps(state[: self.n_q], parameters)).reshape(-1)
         for contact, value in zip(self.contacts, values, strict=True):

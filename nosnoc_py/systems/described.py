@@ -49,8 +49,9 @@ class Described:
         """Resolve names, nominal values (of the groups without p, and of `more`, name -> size), and defaults of p."""
         self._check_names()
         self._check_nominal({**{k: getattr(self, k).shape[0] for k in self.groups if k != "p"}, **more})
-        given = np.zeros(self.n_p) if self.p_default is None else self.p_default
-        self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
+        if self.p_default is not None or not self.n_p:  # None: values have to be given wherever the system is used
+            given = () if self.p_default is None else self.p_default
+            self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
         self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
         self._set("scene", checked(self))
 
@@ -116,6 +117,26 @@ class Described:
     def n_p(self) -> int:
         """Number of parameters."""
         return int(self.p.shape[0])
+
+    @property
+    def p_or_zeros(self) -> np.ndarray:
+        """Defaults of the parameters (n_p,), zeros where there are none: for scales and for what is set later."""
+        return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
+
+    def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
+        """Values of the parameters (n_p,): those that are given, else the defaults.
+
+        Raises
+        ------
+        ModelError
+            If there are neither, or a value is not finite.
+        """
+        if p is None and self.p_default is None:
+            raise ModelError(
+                f"{what}: the parameters {', '.join(self.parameter_names)} of the {self._kind} have no values; give p=[...] "
+                "here, or p_default=[...] in the system."
+            )
+        return finite(self.p_default if p is None else p, what, self.n_p)
 
     @property
     def state_names(self) -> tuple[str, ...]:

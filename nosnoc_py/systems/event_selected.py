@@ -197,7 +197,7 @@ class EventSelectedSystem(Described):
         """Return a state as a vector (n_x,); derivatives that are given have to be those of the functions there."""
         state = finite(x, what, self.n_x)
         if not self.symbolic:
-            parameters = self.p_default if p is None else finite(p, "p", self.n_p)
+            parameters = self.parameters(p)
             self._check_results(state, parameters, defined=True)
             self._check_derivatives(state, parameters)
         return state
@@ -293,7 +293,7 @@ class EventSelectedSystem(Described):
                 "write the system in CasADi, which differentiates it."
             )
         self._check_signatures()
-        p = np.zeros(self.p.shape[0]) if self.p_default is None else self.p_default
+        p = self.p_or_zeros
         p = finite(p, "EventSelectedSystem: p_default", self.p.shape[0])
         self._check_results(np.zeros(self.n_x), p, defined=False)  # it need not be defined at zero
 

@@ -16,7 +16,6 @@ from nosnoc_py.systems.symbols import (
     column,
     finite,
     free_of_others,
-    numbers,
     symbols,
 )
 
@@ -129,7 +128,7 @@ class HybridSystem(Described):
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or beyond a guard."""
         state = finite(x, what, self.x.numel())
-        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        parameters = self.parameters(p)
         guards = ca.Function("guards", [self.x, self.p], [ca.vertcat(*[jump.guard for jump in self.jumps])])
         for jump, value in zip(self.jumps, np.array(guards(state, parameters)).reshape(-1), strict=True):
             if not value >= -tolerance:

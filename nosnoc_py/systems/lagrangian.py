@@ -6,7 +6,7 @@ C is made of the Christoffel symbols of M, with which dM/dt - 2 C is skew: the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,13 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.symbols import check_distinct, check_free, column, columns, symbols
+from nosnoc_py.systems.symbols import check_distinct, check_free, check_keys, column, columns, finite, mapping, symbols
 from nosnoc_py.systems.text import counted
 
-# What has to hold for every q is looked at in some places.
-PLACES = 5
+# What has to hold for every q is looked at in some places; all symbols are positive there, as lengths and masses are.
+PLACES, LOW, HIGH = 12, 0.2, 1.5
 ROUNDING = 1e-9
-SINGULAR = 1e-12  # smallest eigenvalue of a mass matrix relative to the largest
+SINGULAR = 1e-12  # smallest eigenvalue of a mass matrix with ones on its diagonal
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,6 +94,7 @@ def lagrangian(
     damping: Any = 0,
     u: Any = None,
     p: Any = None,
+    at: Mapping[str, Any] | None = None,
 ) -> Lagrangian:
     """Derive the equations of motion from energies.
 
@@ -111,6 +112,9 @@ def lagrangian(
         Viscous damping D(q, p), its force is -D v; one number for all velocities, one each, or a matrix.
     u, p : SX, optional
         Controls and parameters.
+    at : mapping, optional
+        Values of "q" or "p" for which the kinetic energy is checked, such as `{"p": 3.0}`, where a model does not hold
+        for numbers between 0.2 and 1.5.
 
     Returns
     -------
@@ -120,8 +124,9 @@ def lagrangian(
     Raises
     ------
     ModelError
-        If T is not quadratic in v, V depends on v, a symbol is foreign, a shape is wrong, or the mass matrix is not
-        positive definite: then a coordinate has no inertia.
+        If T is not quadratic in v, V depends on v, a symbol is foreign, a shape is wrong, constant damping feeds energy
+        in, or the mass matrix is not positive definite: it has a negative eigenvalue somewhere, or is singular in all
+        places that were looked at (then a coordinate has no inertia).
 
     Examples
     --------
@@ -149,7 +154,7 @@ def lagrangian(
     check_free(F, given, "lagrangian: forces")
     D = _damping(damping, n_q)
     check_free(D, still, "lagrangian: damping")
-    M = _mass_matrix(T, given)
+    M = _mass_matrix(T, given, _held(at, given))
     momentum = M @ v
     turning = ca.jacobian(momentum, q)
     C = 0.5 * (ca.reshape(ca.jtimes(ca.vec(M), q, v), n_q, n_q) + turning - turning.T)
@@ -180,19 +185,34 @@ def kinetic_energy(
     Raises
     ------
     ModelError
-        If an entry is no pair, or a position no column.
+        If an entry is no pair, a position no column of 1 to 3 rows, an angle no scalar, one of them depends on v, or a
+        mass is negative.
     """
     q, v = symbols(q, "kinetic_energy: q"), symbols(v, "kinetic_energy: v")
     if q.numel() != v.numel():
         raise ModelError(f"kinetic_energy: q and v need the same length, given {q.numel()} and {v.numel()}.")
     total = ca.SX(0)
-    for what, pairs in (("masses", masses), ("inertias", inertias)):
+    for what, pairs, most in (("masses", masses, 3), ("inertias", inertias, 1)):
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise ModelError(f"kinetic_energy: {what}: expected pairs (value, expression of q), given {pair!r}.")
-            factor, place = (column(part, f"kinetic_energy: {what}") for part in pair)
-            total += 0.5 * column(factor, f"kinetic_energy: {what}", 1) * ca.sumsqr(ca.jtimes(place, q, v))
+            factor, place = column(pair[0], f"kinetic_energy: {what}", 1), column(pair[1], f"kinetic_energy: {what}")
+            _check_pair(what, factor, place, most, v)
+            total += 0.5 * factor * ca.sumsqr(ca.jtimes(place, q, v))
     return total
+
+
+def _check_pair(what: str, factor: ca.SX, place: ca.SX, most: int, v: ca.SX) -> None:
+    if not 1 <= place.numel() <= most:
+        expected = "positions of 1 to 3 rows" if most > 1 else "scalar angles"
+        raise ModelError(f"kinetic_energy: {what}: expected {expected}, given {place.numel()} rows.")
+    if ca.depends_on(ca.vertcat(factor, place), v):
+        raise ModelError(
+            f"kinetic_energy: {what}: give positions and angles as expressions of q, not of v: they are differentiated "
+            "here."
+        )
+    if factor.is_constant() and float(factor) < 0.0:
+        raise ModelError(f"kinetic_energy: {what}: expected values >= 0, given {float(factor):g}.")
 
 
 def _rows(forces: Any, n_q: int) -> ca.SX:
@@ -206,17 +226,32 @@ def _damping(damping: Any, n_q: int) -> ca.SX:
     """The matrix D (n_q, n_q)."""
     found = columns(damping, "lagrangian: damping")
     if found.numel() == 1:
-        return ca.SX.eye(n_q) * found
-    if found.shape == (n_q, 1):
-        return ca.diag(found)
+        found = ca.SX.eye(n_q) * found
+    elif found.shape == (n_q, 1):
+        found = ca.diag(found)
     if found.shape != (n_q, n_q):
         raise ModelError(
             f"lagrangian: damping: expected one number, {n_q} numbers or a matrix ({n_q}, {n_q}), given {found.shape}."
         )
+    if found.is_constant():
+        D = np.array(ca.evalf(found))
+        least = float(np.linalg.eigvalsh(0.5 * (D + D.T))[0])
+        if least < -ROUNDING * float(np.abs(D).max()):
+            raise ModelError(
+                f"lagrangian: damping takes energy, v'Dv >= 0; the least eigenvalue of its symmetric part is {least:.3g}. "
+                "Forces that feed energy in go into forces=."
+            )
     return found
 
 
-def _mass_matrix(T: ca.SX, given: dict[str, ca.SX]) -> ca.SX:
+def _held(at: Mapping[str, Any] | None, given: dict[str, ca.SX]) -> dict[str, np.ndarray]:
+    """Values of q and p where the user says which."""
+    found = mapping({} if at is None else at, "lagrangian: at")
+    check_keys(found, ("q", "p"), "group in lagrangian: at")
+    return {name: finite(value, f"lagrangian: at: {name}", given[name].numel()) for name, value in found.items()}
+
+
+def _mass_matrix(T: ca.SX, given: dict[str, ca.SX], held: dict[str, np.ndarray]) -> ca.SX:
     """Second derivative of the kinetic energy by v, once it is known that there is nothing else in it."""
     q, v, p = given["q"], given["v"], given["p"]
     M = ca.densify(ca.hessian(T, v)[0])
@@ -224,29 +259,49 @@ def _mass_matrix(T: ca.SX, given: dict[str, ca.SX]) -> ca.SX:
         M = ca.substitute(M, v, ca.DM.ones(v.shape))
     look = ca.Function("look", [q, v, p], [T, 0.5 * ca.dot(v, M @ v), M])
     random = np.random.default_rng(0)
-    places = [[random.uniform(0.2, 1.5, s.numel()) for s in (q, v, p)] for _ in range(PLACES)]
+    places = [
+        [held.get(name, random.uniform(LOW, HIGH, given[name].numel())) for name in ("q", "v", "p")]
+        for _ in range(PLACES)
+    ]
     found = [[np.array(part) for part in look(*place)] for place in places]
     found = [parts for parts in found if all(np.isfinite(part).all() for part in parts)]
     if not found:
-        raise ModelError("lagrangian: the kinetic energy is not finite anywhere; look for divisions by zero.")
-    for energy, square, _ in found:
-        if abs(float(energy[0, 0]) - float(square[0, 0])) > ROUNDING * max(1.0, abs(float(energy[0, 0]))):
-            raise ModelError(
-                "lagrangian: the kinetic energy has to be quadratic in v, v'M(q)v / 2; terms without or with other "
-                "powers of v go into potential= or forces= (are all velocities written in v, not in symbols of q?)."
-            )
-    _check_definite([matrix for *_, matrix in found], q)
+        raise ModelError(f"lagrangian: the kinetic energy is not finite{_where(held)}; look for divisions by zero.")
+    energies, squares = (np.array([parts[k].item() for parts in found]) for k in range(2))
+    if np.abs(energies - squares).max() > ROUNDING * np.abs(energies).max():
+        raise ModelError(
+            "lagrangian: the kinetic energy has to be quadratic in v, v'M(q)v / 2; terms without or with other "
+            "powers of v go into potential= or forces= (are all velocities written in v, not in symbols of q?)."
+        )
+    _check_definite([matrix for *_, matrix in found], q, held)
     return M
 
 
-def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX) -> None:
-    """A mass matrix may be singular in single places, but not in all."""
+def _where(held: dict[str, np.ndarray]) -> str:
+    """Where it was looked, and what to do if that is no place of the model."""
+    free = " and ".join(name for name in ("q", "p") if name not in held)
+    fixed = "".join(f", {name} = {value.tolist()}" for name, value in held.items())
+    return f' (looked at {free or "v"} in {LOW} to {HIGH}{fixed}; other places: at={{"q": ..., "p": ...}})'
+
+
+def _check_definite(matrices: Sequence[np.ndarray], q: ca.SX, held: dict[str, np.ndarray]) -> None:
+    """A mass matrix may be singular in single places, but not in all; nowhere may it have a negative eigenvalue."""
+    definite = False
     for matrix in matrices:
-        values, vectors = np.linalg.eigh(matrix)
-        if values[0] > SINGULAR * max(abs(values[-1]), abs(values[0])):
-            return
+        # Coordinates of different units have inertias of different sizes: only what is left without them tells.
+        sizes = np.sqrt(np.abs(np.diag(matrix)))
+        sizes = np.where(sizes > 0.0, sizes, 1.0)
+        values, vectors = np.linalg.eigh(matrix / np.outer(sizes, sizes))
+        if values[0] < -ROUNDING * max(abs(values[-1]), abs(values[0])):
+            raise ModelError(
+                "lagrangian: the mass matrix is not positive definite: there are velocities whose kinetic energy is "
+                f"negative{_where(held)}; are all masses and moments of inertia positive?"
+            )
+        definite = definite or values[0] > SINGULAR
+    if definite:
+        return
     name = q[int(np.argmax(np.abs(vectors[:, 0])))].name()
     raise ModelError(
-        f"lagrangian: the mass matrix is not positive definite (smallest eigenvalue {values[0]:.3g}): {name} has no "
-        "inertia of its own; give it a mass or a moment of inertia, or leave the coordinate out."
+        f"lagrangian: the mass matrix is not positive definite: {name} has no inertia of its own{_where(held)}; give it "
+        "a mass or a moment of inertia, or leave the coordinate out."
     )

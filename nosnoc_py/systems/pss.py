@@ -18,7 +18,6 @@ from nosnoc_py.systems.symbols import (
     column,
     component_names,
     finite,
-    numbers,
     symbols,
 )
 
@@ -348,7 +347,7 @@ class PDS(Described):
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set."""
         state = finite(x, what, self.x.shape[0])
-        parameters = self.p_default if p is None else numbers(p, "p", self.n_p)
+        parameters = self.parameters(p)
         values = np.array(ca.Function("c", [self.x, self.p], [self.constraints])(state, parameters)).reshape(-1)
         for name, value in zip(self.constraint_names, values, strict=True):
             if not value >= -tolerance:

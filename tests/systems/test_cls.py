@@ -48,7 +48,11 @@ def test_defaults():
     assert s.parameter_names == ("p_0", "p_1")
     assert s.x.shape == (4, 1)
     assert s.x_initial.shape == (4, 1)
-    assert np.array_equal(s.p_default, [0.0, 0.0])
+    assert s.p_default is None
+    assert np.array_equal(s.p_or_zeros, [0.0, 0.0])
+    refused("p: the parameters p_0, p_1 of the CLS have no values; give p=", s.parameters)
+    refused("p: the parameters p_0, p_1", s.check_state, [0, 1, 0, 0])
+    assert np.array_equal(s.parameters([1, 2]), [1.0, 2.0])
     assert s.contacts[0].restitution == 0.0
     assert np.array_equal(s.x_nominal, np.ones(4))
 
@@ -116,15 +120,15 @@ def test_a_system_is_frozen_and_its_contacts_are_its_own():
 
 def test_a_penetrating_state_names_the_contact_and_its_gap():
     s = system(contacts=[contact(), contact(name="wall", gap=2 - q[0])])
-    message = refused("x0 penetrates contact 'wall'", s.check_state, [2.25, 1, 0, 0])
+    message = refused("x0 penetrates contact 'wall'", s.check_state, [2.25, 1, 0, 0], [0, 0])
     assert "its gap is -0.25, expected >= 0; move the bodies apart" in message
 
 
 def test_touching_and_rounding_are_no_penetration():
     s = system()
-    s.check_state([0, 0, 0, 0])
-    s.check_state([0, -9e-9, 0, 0])
-    refused("penetrates contact 'ground': its gap is -1.1e-08", s.check_state, [0, -1.1e-8, 0, 0])
+    s.check_state([0, 0, 0, 0], [0, 0])
+    s.check_state([0, -9e-9, 0, 0], [0, 0])
+    refused("penetrates contact 'ground': its gap is -1.1e-08", s.check_state, [0, -1.1e-8, 0, 0], [0, 0])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_ill_shaped_states(state, message):
 
 def test_a_gap_that_is_not_a_number_penetrates():
     s = system(contacts=[contact(gap=ca.sqrt(q[1]))])
-    refused("penetrates contact 'ground': its gap is nan", s.check_state, [0, -1, 0, 0])
+    refused("penetrates contact 'ground': its gap is nan", s.check_state, [0, -1, 0, 0], [0, 0])
 
 
 # Mistakes: contacts -------------------------------------------------------------------------------------------------

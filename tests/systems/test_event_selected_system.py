@@ -183,8 +183,8 @@ def test_states_are_checked():
 )
 def test_derivatives_are_those_of_the_functions(changes, said):
     with pytest.raises(ModelError, match=said):
-        numeric(**changes).check_state([0.5, 1.0])
-    numeric(flow_jacobian=lambda x, mode, p: np.array([[0.0, 1.0], [-mode[0], 0.0]])).check_state([0.5, 1.0])
+        numeric(**changes).check_state([0.5, 1.0], [0.0])
+    numeric(flow_jacobian=lambda x, mode, p: np.array([[0.0, 1.0], [-mode[0], 0.0]])).check_state([0.5, 1.0], [0.0])
 
 
 @pytest.mark.parametrize("kinds", ["ab", ("switch",), ("switch", "touch"), None])

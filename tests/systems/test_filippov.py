@@ -138,7 +138,7 @@ def test_the_set_of_a_projected_system_is_checked_with_the_parameters() -> None:
     with pytest.raises(ns.ModelError, match="x0 violates constraint 'c_0': its value is -1, expected >= 0"):
         system.check_state([0.0, 0.0], [1.0])
     with pytest.raises(ns.ModelError, match="x0 violates constraint 'c_0'"):
-        ns.OCP(system, horizon=1.0, x0=[-1, 0])
+        ns.OCP(system, horizon=1.0, x0=[-1, 0], p=[0.0])
 
 
 @pytest.mark.parametrize("system", [pss(), heaviside(), pds()], ids=["pss", "heaviside", "pds"])
@@ -350,6 +350,6 @@ def test_bad_projected_systems(changes: dict[str, Any], message: str) -> None:
 
 
 def test_indicators_cannot_be_written_with_step_functions() -> None:
-    ocp = ns.OCP(pss(modes=by_indicators()), horizon=1.0)
+    ocp = ns.OCP(pss(modes=by_indicators()), horizon=1.0, p=[0.0])
     with pytest.raises(ns.OptionError, match="modes 'm' have indicators; use dcs_mode='stewart'"):
         ns.transcribe(ocp, ns.FESD(dcs_mode="step"))

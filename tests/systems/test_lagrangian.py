@@ -176,7 +176,13 @@ def test_jacobian_of_a_point() -> None:
 def test_damping_in_all_forms() -> None:
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
     matrix = np.array([[2.0, 0.5], [0.5, 1.0]])
-    for damping, full in ((0.3, 0.3 * np.eye(2)), ([0.1, 0.2], np.diag([0.1, 0.2])), (matrix, matrix)):
+    skew = np.array([[2.0, 0.9], [-0.4, 1.0]])
+    for damping, full in (
+        (0.3, 0.3 * np.eye(2)),
+        ([0.1, 0.2], np.diag([0.1, 0.2])),
+        (matrix, matrix),
+        (skew, skew),  # not its transposed
+    ):
         one = lagrangian(q=q, v=v, kinetic=0.5 * ca.sumsqr(v), damping=damping)
         force = np.array(ca.Function("f", [q, v], [one.force])([1, 2], [3, 4])).ravel()
         np.testing.assert_allclose(force, -full @ [3, 4], rtol=0, atol=1e-14)
@@ -197,6 +203,14 @@ def test_bad_input() -> None:
         ({"kinetic": 0.5 * ca.sumsqr(v) + v[0]}, "quadratic in v"),
         ({"kinetic": 0.5 * ca.sumsqr(v) + q[0] ** 2}, "quadratic in v"),
         ({"kinetic": ca.sumsqr(v) ** 2}, "quadratic in v"),
+        ({"kinetic": 0.5 * ca.sumsqr(v) + 0.005 * v[0] ** 3}, "quadratic in v"),
+        ({"kinetic": 1e-12 * (0.5 * ca.sumsqr(v) + v[0] ** 3)}, "quadratic in v"),
+        ({"kinetic": 0.5 * ca.sumsqr(v) + 1.2 * ca.sin(q[0]) * v[0] * v[1]}, "not positive definite.*negative"),
+        ({"damping": -0.1}, "damping takes energy"),
+        ({"damping": [0.1, -0.1]}, "damping takes energy"),
+        ({"damping": [[1.0, 3.0], [0.0, 1.0]]}, "damping takes energy"),
+        ({"at": {"x": [1.0]}}, "unknown group in lagrangian: at 'x'"),
+        ({"at": {"q": [1.0]}}, "at: q: expected 2 numbers"),
         ({"kinetic": 0.5 * v[0] ** 2}, "q_1 has no inertia"),
         ({"kinetic": 0.5 * (v[0] + v[1]) ** 2}, "no inertia"),
         ({"kinetic": -0.5 * ca.sumsqr(v)}, "not positive definite"),
@@ -220,6 +234,39 @@ def test_bad_input() -> None:
             lagrangian(**{**good, **change})
 
 
+def test_inertias_of_different_sizes_and_singular_places_are_no_mistake() -> None:
+    """Metres and micrometres; and polar coordinates, whose mass matrix is singular at the origin alone."""
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    one = lagrangian(q=q, v=v, kinetic=0.5e6 * v[0] ** 2 + 0.5e-7 * v[1] ** 2)
+    assert np.array(ca.evalf(one.mass_matrix)) == pytest.approx(np.diag([1e6, 1e-7]), rel=1e-15)
+    with pytest.raises(ns.ModelError, match="no inertia"):
+        lagrangian(q=q, v=v, kinetic=0.5e6 * (v[0] + 1e-6 * v[1]) ** 2)
+    polar = 0.5 * (v[0] ** 2 + q[0] ** 2 * v[1] ** 2)
+    lagrangian(q=q, v=v, kinetic=polar)
+    with pytest.raises(ns.ModelError, match=r"q_1 has no inertia.*q = \[0.0, 0.0\]"):
+        lagrangian(q=q, v=v, kinetic=polar, at={"q": [0.0, 0.0]})
+
+
+def test_where_a_model_holds_may_be_said() -> None:
+    q, v, p = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("p")
+    energy = 0.5 * (p - 2) * v**2
+    with pytest.raises(ns.ModelError, match=r"looked at q and p in 0.2 to 1.5; other places: at="):
+        lagrangian(q=q, v=v, p=p, kinetic=energy)
+    M = lagrangian(q=q, v=v, p=p, kinetic=energy, at={"p": 3.0}).mass_matrix
+    assert float(ca.Function("M", [p], [M])(5.0)) == 3.0
+
+
+def test_the_shoulder_of_the_arm_is_where_it_is_said() -> None:
+    tall = two_link_arm.Constants(height=1.7)
+    system = two_link_arm.build(tall)
+    hanging = float(ca.Function("gap", [system.q], [system.contacts[0].gap])([0.0, 0.0]))
+    assert hanging == pytest.approx(1.7 - 0.5 - 0.5, abs=1e-15)
+    assert two_link_arm.joints([0.0, 0.0], tall)[:, 1] == pytest.approx([1.7, 1.2, 0.7], abs=1e-15)
+    one = arm(tall)
+    potential = float(ca.Function("V", [one.q], [one.potential])([0.0, 0.0]))
+    assert potential == pytest.approx(9.81 * (1.45 + 0.95), abs=1e-13)
+
+
 def test_kinetic_energy_refuses_what_is_no_pair() -> None:
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     assert float(ca.Function("T", [v], [kinetic_energy(q, v, [(2.0, ca.vertcat(q, 0))], [(1.0, q)])])(3.0)) == 13.5
@@ -229,3 +276,16 @@ def test_kinetic_energy_refuses_what_is_no_pair() -> None:
             kinetic_energy(q, v, masses)
     with pytest.raises(ns.ModelError, match="same length"):
         kinetic_energy(q, ca.SX.sym("v", 2))
+    two = ca.SX.sym("q", 2)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"masses": [(1.0, v)]}, "not of v"),
+        ({"masses": [(v, q)]}, "not of v"),
+        ({"inertias": [(1.0, ca.vertcat(q, q))]}, "scalar angles, given 2"),
+        ({"masses": [(1.0, ca.vertcat(q, q, q, q))]}, "1 to 3 rows, given 4"),
+        ({"masses": [(1.0, ca.SX(0, 1))]}, "1 to 3 rows, given 0"),
+        ({"masses": [(-1.0, q)]}, "values >= 0, given -1"),
+        ({"masses": [(two, q)]}, "expected 1 rows"),
+    ]
+    for change, said in refused:
+        with pytest.raises(ns.ModelError, match=said):
+            kinetic_energy(q, v, **change)

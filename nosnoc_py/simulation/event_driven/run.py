@@ -22,7 +22,6 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import numbers
 
 # Rows of a control that is no constant between breaks, in the trajectory.
 CONTROL_ROWS = 200
@@ -47,7 +46,7 @@ def run(
         if given is not None:
             raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
     seconds = seconds_of(duration)
-    parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
+    parameters = system.parameters(p)
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
     if sensitivities:

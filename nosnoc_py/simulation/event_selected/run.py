@@ -26,7 +26,6 @@ from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_stat
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem
-from nosnoc_py.systems.symbols import numbers
 
 Array = np.ndarray
 
@@ -75,7 +74,7 @@ def run(
     _check(system, u, solver)
     seconds = seconds_of(duration)
     step = method.step if steps is None else seconds / equal_steps(method, "step", steps, seconds)
-    parameters = np.array(system.p_default if p is None else numbers(p, "p", system.n_p))
+    parameters = system.parameters(p)
     start = system.check_state(x0, parameters)
     fields = fields_of(system, method.compiled)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit

@@ -120,7 +120,7 @@ class ContactNewton:
         """
         x = numbers(x, "x", 2 * self.system.n_q)
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
-        p = numbers(self.system.p_default if p is None else p, "p", self.system.n_p)
+        p = self.system.parameters(p)
         modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
         found = self.engine.step(x, u, p, scalar(length, "length"), modes)
         return replace(self.read(found), hint=found.hint(u, p) if len(found.h) else None)
@@ -159,5 +159,5 @@ class ContactNewton:
 def _mass_of(system: CLS) -> float:
     """The largest entry of the mass matrix, at q = 0 where it depends on q; 1 where that is no number."""
     mass = ca.Function("mass", [system.q, system.p], [system.mass_matrix])
-    largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_default))).max())
+    largest = float(np.abs(np.asarray(mass(np.zeros(system.n_q), system.p_or_zeros))).max())
     return largest if np.isfinite(largest) and largest > 0 else 1.0

@@ -20,7 +20,6 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
-from nosnoc_py.systems.symbols import numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +61,7 @@ def run(
         raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
     seconds = seconds_of(duration)
     count = equal_steps(method, "step", steps, seconds)
-    parameters = system.p_default if p is None else numbers(p, "p", system.n_p)
+    parameters = system.parameters(p)
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
