@@ -126,6 +126,12 @@ def _show(console: Console, solution: ns.Solution, certificate: ns.Certificate) 
     console.print(impacts_text(solution))
     console.print(f"largest distance from the target at T: {np.abs(solution.final_state - TARGET)[:4].max():.3g} m")
     console.print(str(certificate), markup=False)
+    if not certificate.confirmed:
+        console.print(
+            "The claims hold in every window, started from the solution's own states, up to the defect above. Over the "
+            "whole horizon the end differs, because pushing a disc is unstable and amplifies the error of "
+            "discretisation: a finer grid shrinks it (python -m problems.referee draws it)."
+        )
 
 
 def _drawing() -> Any:
