@@ -75,7 +75,7 @@ class Task:
         )
 
     def _fingerprint(self) -> str:
-        words = (repr(make_solver(self.solver)), ns.__version__)
+        words = (make_solver(self.solver).model_dump_json(), ns.__version__)
         content = b""
         with suppress(OSError):  # whoever loads it will say so
             content = Path(self.path).read_bytes()
