@@ -117,7 +117,9 @@ def _read(entry: Entry, run: Run, row: Kept) -> tuple[Verdict, Any, str]:
     if isinstance(value, tuple | list):
         return verdict, str(value[1]), ""
     finite = isinstance(value, float | int) and math.isfinite(value)
-    return verdict, value if finite or isinstance(value, str) else None, "" if finite else "No number was found."
+    if not finite and not isinstance(value, str):  # where it is known why, that is a difference
+        return (Verdict.DIFFERS if entry.why else verdict), None, "No number was found."
+    return verdict, value, ""
 
 
 def ending(row: Kept) -> str:
