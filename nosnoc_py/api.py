@@ -41,6 +41,8 @@ SIMULATIONS: dict[type, str] = {
     EventSelected: "event_selected.run",
     LieGroupVariational: "variational.run",
 }
+# What solves an optimal control problem.
+METHODS = (FESD, TimeFreezing, CompleteMethod)
 # Systems that only one method simulates.
 OWN_METHODS: dict[type, type] = {EventSelectedSystem: EventSelected, RigidBody: LieGroupVariational}
 
@@ -89,8 +91,10 @@ def solve(
             )
         check_run(callback, time_limit)
         return method.solve(ocp, guess=guess, callback=callback, time_limit=time_limit)
+    if isinstance(method, type) and issubclass(method, METHODS):
+        check_type(method, METHODS, "method")
     if not isinstance(method, FESD | TimeFreezing):
-        given = method.__name__ if isinstance(method, type) else type(method).__name__
+        given = getattr(method, "__name__", type(method).__name__)
         raise OptionError(
             "method: expected one made by ns.FESDJ(...), ns.FESD(...), ns.TimeFreezing(...), ns.MinimumPrinciple(...), "
             f"ns.AutonomousSwitching(...) or ns.DirectShooting(...), given {given}."

@@ -44,6 +44,8 @@ class UnknownNameError(NosnocError, KeyError):
 def check_type(given: object, expected: type | tuple[type, ...], what: str) -> None:
     """Raise `OptionError` when an argument is of another kind, with the kinds that were expected."""
     kinds = expected if isinstance(expected, tuple) else (expected,)
+    if isinstance(given, type) and issubclass(given, kinds):
+        raise OptionError(f"{what}: given the class {given.__name__}; write ns.{given.__name__}(...).")
     if not isinstance(given, kinds):
         kind = given.__name__ if isinstance(given, type) else type(given).__name__
         makers = [name for each in kinds for name in _makers(each)]

@@ -30,7 +30,7 @@ def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """lower <= expression <= upper.
+    """lower <= expression <= upper, with one of them at least; lower = upper is an equation.
 
     Parameters
     ----------
@@ -56,6 +56,10 @@ class Constraint:
             raise ModelError(f"constraint: the name has to be a non-empty string or None, given {self.name!r}.")
         what = "constraint" if self.name is None else f"constraint {self.name!r}"
         expression = column(self.expression, f"{what}: expression")
+        if self.lower is None and self.upper is None:
+            raise ModelError(
+                f"{what}: without limits it constrains nothing; give lower, upper, or both (equal: an equation)."
+            )
         labels = [str(i) for i in range(expression.shape[0])]
         lower, upper = _interval(self.lower, self.upper, labels, what)
         if self.at not in PLACES:

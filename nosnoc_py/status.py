@@ -31,6 +31,7 @@ class Status(Enum):
     NOT_AN_OPTIMUM = "not an optimum"
     NOT_EVENT_SELECTED = "not event-selected"
     INACCURATE = "steps too long"
+    BADLY_SCALED = "badly scaled"
 
     @property
     def success(self) -> bool:
@@ -46,15 +47,19 @@ class Status(Enum):
         return self.value
 
 
+UNITS = "write the problem in units in which lengths, times, masses and forces are about 1 (mm, g or mg, ms)"
+
 _REMEDIES = {
     Status.SOLVED: "Nothing to do; certify the result by an independent simulation if it matters.",
     Status.NOT_COMPLEMENTARY: (
         "The smallest relaxation still leaves complementarity residuals: lower sigma_min, try steering='l_inf', "
-        "another guess, or more finite elements where several switches fall into one control stage."
+        "another guess, or more finite elements where several switches fall into one control stage. Residuals are "
+        f"absolute: {UNITS}."
     ),
     Status.INFEASIBLE: (
         "The relaxed problem is locally infeasible: look at solution.worst, check bounds and horizon, start from "
-        "another guess, use a larger sigma_0 or a slower kappa, or more finite elements per control stage."
+        "another guess, use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts "
+        f"touch, a slower kappa, or more finite elements per control stage. Residuals are absolute: {UNITS}."
     ),
     Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
     Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",
@@ -119,6 +124,10 @@ _REMEDIES = {
     Status.INACCURATE: (
         "The estimated error of a step is above the tolerance (the message says where, how large it is, and proposes a "
         "length): use shorter steps; the trajectory is kept, but is not to be believed from there on."
+    ),
+    Status.BADLY_SCALED: (
+        "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "
+        f"when): {UNITS}; nominal values do not mend this."
     ),
 }
 

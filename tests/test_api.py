@@ -281,7 +281,7 @@ def test_solve_and_simulate_say_what_they_take() -> None:
     floor = ns.StateJump("floor", guard=x[0], reset=ca.vertcat(x[0], -0.5 * x[1]))
     ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[floor])
     ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2)
-    for wrong in (3, ns.FESDJ, ns.Homotopy()):
+    for wrong in (3, ns.EventDriven, ns.Homotopy()):
         with pytest.raises(ns.OptionError, match=r"expected one made by ns.FESDJ.*ns.DirectShooting.*given"):
             ns.solve(ocp, wrong)
     with pytest.raises(ns.OptionError, match=r"no finite elements for a HybridSystem; use ns.MinimumPrinciple"):
@@ -346,3 +346,38 @@ def test_repr_says_why_it_ended() -> None:
     assert found.status is ns.Status.NOT_EVENT_SELECTED
     assert "message: guard 'wall' is not crossed with speed at t = 1" in repr(found)
     assert found.status.remedy in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda o: ns.solve(o, ns.FESDJ), r"method: given the class FESDJ; write ns.FESDJ\(\.\.\.\)"),  # type: ignore[arg-type]
+        (lambda o: ns.solve(o, ns.MinimumPrinciple), r"write ns.MinimumPrinciple\(\.\.\.\)"),  # type: ignore[arg-type]
+        (lambda o: ns.solve(o, METHOD, ns.Auto), r"solver: given the class Auto; write ns.Auto\(\.\.\.\)"),  # type: ignore[arg-type]
+        (lambda o: ns.transcribe(o, ns.FESDJ), r"write ns.FESDJ\(\.\.\.\)"),  # type: ignore[arg-type]
+        (
+            lambda o: ns.simulate(o.system, x0=[0, 1], duration=1.0, method=ns.EventDriven),  # type: ignore[arg-type]
+            r"write ns.EventDriven\(\.\.\.\)",
+        ),
+        (lambda o: ns.solve(o, ns.DirectShooting), "given DirectShooting"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_class_in_place_of_its_object(call: Any, message: str) -> None:
+    with pytest.raises(ns.OptionError, match=message):
+        call(throw())
+
+
+@pytest.mark.parametrize("u", [lambda: 0.0, lambda t, x, p: 0.0, lambda t, *, gain: gain * t])
+def test_functions_of_other_arguments_are_refused_before_anything_is_computed(u: Any) -> None:
+    with pytest.raises(ns.TranscriptionError, match="u has to be a function of t, or of t and x, given <lambda>"):
+        ns.simulate(throw().system, x0=[0, 1], duration=1.0, u=u)
+    with pytest.raises(ns.TranscriptionError, match="guess: a control has to be a function of t, given <lambda>"):
+        ns.solve(throw(), METHOD, guess=u)
+    with pytest.raises(ns.TranscriptionError, match="guess x: a state has to be a function of t"):
+        ns.solve(throw(), METHOD, guess={"x": u})
+
+
+def test_functions_with_more_than_they_need() -> None:
+    for u in (lambda t, gain=1.0: gain, lambda *arguments: 1.0, np.cos):
+        found = ns.simulate(throw().system, x0=[0, 0], duration=0.1, steps=2, u=u)
+        np.testing.assert_allclose(found.u[:, 0], 1.0, rtol=0, atol=0.01)

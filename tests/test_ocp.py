@@ -112,7 +112,7 @@ def test_foreign_symbols(changes, message):
 
 
 def test_symbols_with_equal_names_are_still_foreign():
-    refused("stage_cost depends on q_0", ocp, stage_cost=ca.SX.sym("q", 2)[0] ** 2)
+    refused("stage_cost depends on another symbol that is also called q_0", ocp, stage_cost=ca.SX.sym("q", 2)[0] ** 2)
 
 
 # Mistakes: the problem ----------------------------------------------------------------------------------------------
@@ -271,3 +271,17 @@ def test_a_length_between_bounds_is_its_square_between_theirs(lower: float, uppe
     assert (plain.lower[0], plain.upper[0]) == (lower, upper)
     negative = ns.Constraint(ca.norm_2(u), -3.0, -1.0).without_roots(u)  # stays infeasible
     assert (negative.lower[0], negative.upper[0]) == (-3.0, -1.0)
+
+
+def test_a_symbol_that_was_made_again_is_told_from_the_first() -> None:
+    again = ca.SX.sym("u")
+    text = refused("another symbol that is also called u", ocp, stage_cost=again**2)
+    assert "system.u" in text
+    assert "not among" not in text
+    refused("not among", ocp, stage_cost=STRANGER)
+
+
+def test_a_constraint_without_limits_is_refused() -> None:
+    refused("constraint 'up': without limits it constrains nothing", ns.Constraint, q[1], name="up")
+    assert np.array_equal(ns.Constraint(q[1], 0).upper, [np.inf])
+    assert np.array_equal(ns.Constraint(q[1], upper=0).lower, [-np.inf])

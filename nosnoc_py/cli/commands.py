@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except NosnocError as error:
+            _show_own_traceback(error)
             _fail(ctx, type(error).__name__, str(error), MISTAKE)
         except BrokenPipeError:
             raise  # the reader of our output left: nothing to tell
@@ -49,6 +51,16 @@ def _fail(ctx: Any, kind: str, message: str, code: int) -> NoReturn:
     if ctx.meta.get(JSON):
         write_json({"error": kind, "message": message})
     raise typer.Exit(code)
+
+
+def _show_own_traceback(error: NosnocError) -> None:
+    """Where a function of the user has raised, on standard error; our own calls are left out."""
+    from nosnoc_py.sweep.references import RaisedError
+
+    cause = error.__cause__
+    if isinstance(error, RaisedError) and cause is not None and cause.__traceback__ is not None:
+        own = cause.__traceback__.tb_next  # the first is that of our call
+        typer.echo("".join(traceback.format_exception(type(cause), cause, own)), err=True, nl=False)
 
 
 def _about(error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -61,11 +62,11 @@ def changed(given: Configuration, changes: Sequence[str]) -> dict[str, Any]:
     content = given.model_dump(exclude={"sweep"}, exclude_unset=True)
     axes = {path: [value] for path, value in map(assignment, changes)}
     # a change is an axis with one value, so that both know the same paths and complain alike
-    single = config.configuration({**content, "sweep": {"grid": axes}}, given.path)
     try:
-        (run,) = grid.runs(single)
+        (run,) = grid.runs(config.configuration({**content, "sweep": {"grid": axes}}, given.path))
     except OptionError as error:
-        raise OptionError(str(error).replace("sweep.grid", "--set")) from None
+        message = str(error).removeprefix(f"{given.path}: ") if axes else str(error)  # it is not in the file
+        raise OptionError(re.sub(r"^sweep(\.grid)?[.:] ?", "--set: ", message)) from None
     return run.resolved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import typer
 from nosnoc_py.cli.commands import FAILURE, INTERRUPTED, SUCCESS, write_json
 from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.progress import Progress
-from nosnoc_py.sweep import config, study
+from nosnoc_py.sweep import config, grid, study
 from nosnoc_py.sweep.config import Configuration
-from nosnoc_py.sweep.results import Results, read
+from nosnoc_py.sweep.results import Results, grouped, read
 
 Draw = Callable[[Path], Any]
+MANY = 5000  # runs whose check takes seconds
 HOW_TO_GO_ON = "the same command again goes on from there"
 
 
@@ -38,6 +39,8 @@ def work(
         When interrupted, with what is kept and how to go on.
     """
     given = config.load(path).replace_run(workers=workers, output=None if output is None else str(output))
+    if (count := grid.count(given)) > MANY and not quiet:
+        typer.echo(f"nosnoc-py: {count} runs; all are checked before the first, which takes some time", err=True)
     try:
         with nullcontext() if json or quiet else Progress() as progress:
             results = study.run(given, scheduler=scheduler, retry=retry, callback=progress)
@@ -103,16 +106,35 @@ def chosen(
     OptionError
         If what was asked for cannot be drawn.
     """
-    for name in (x, y, value, group):
-        if name is not None:
-            results.column(name)
+    asked = [name for name in (x, y, value, group) if name is not None]
+    for name in asked:
+        results.column(name)
+    if value is not None:
+        _check_numeric(results, value)
     axes = [axis for axis in results.axes if len(_values(results, axis)) > 1]
     pictures: dict[str, Draw] = {}
     if group is None or x or y:
         pictures |= _heat_map(results, axes, x, y, value)
     if group or not (x or y):
         pictures |= _profile(results, axes, value, group)
+    if asked and not pictures:
+        raise OptionError(
+            "nothing to draw: a heat map needs two columns to vary over, --x and --y, a performance profile needs "
+            f"--group and at least two values of another axis; here are the axes {', '.join(results.axes) or '(none)'}."
+        )
     return pictures
+
+
+def _check_numeric(results: Results, value: str) -> None:
+    numeric = [name for name in results.columns if _has_number(results.rows, name)]
+    if value not in numeric:
+        told = ", ".join(numeric) or "of which there are none"
+        raise OptionError(f"--value: expected a column of numbers, {told}; given {value!r}.")
+
+
+def _has_number(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
+    values = (row.get(name) for row in rows)
+    return any(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _heat_map(
@@ -147,14 +169,14 @@ def _numbers(results: Results, column: str) -> list[dict[str, Any]]:
 
 
 def _values(results: Results, axis: str) -> list[Any]:
-    return list(dict.fromkeys(results.column(axis))) if results.rows else []
+    return [value for value, _ in grouped(results.rows, axis)]
 
 
 def _first_told(results: Results, first: Iterable[str] = ()) -> str | None:
     """The first column of these, or else of the efforts, in which a successful run has a number."""
     good = [row for row in results.rows if row["success"]]
     names = (*first, "wall_seconds", "iterations")
-    return next((name for name in names if any(isinstance(row.get(name), int | float) for row in good)), None)
+    return next((name for name in names if _has_number(good, name)), None)
 
 
 def _draw(pictures: dict[str, Draw], folder: Path) -> list[Path]:

@@ -15,8 +15,8 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
-# An impulse below this is round-off or the sqrt(sigma) phantom of a persistent contact; an approach slower than this
-# is none.
+# An impulse below this share of the largest one, or of 1 N s, is round-off or the sqrt(sigma) phantom of a persistent
+# contact; an approach slower than this [m/s] is none, nor is an impact that changes its speed by less.
 IMPULSE_TOLERANCE = 1e-6
 # A slip slower than this is round-off: where forces are not unique a contact at rest may be at the end of its cone.
 SLIPPING = 1e-9
@@ -203,9 +203,9 @@ def _units(dcs: DCS) -> dict[str, str]:
 def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tuple[Event, ...]:
     """Impacts, the changes of the active sets of pairs that name events, slip and stick, in the order of time.
 
-    An impact needs an impulse, an approach before it, and a contact that was open: the position-level contact
-    conditions leave small normal velocities at element ends, whose projection is no impact, and in persistent contact
-    the impulse is a double root that relaxations leave at sqrt(sigma).
+    An impact needs an impulse, an approach before it that it changes, and a contact that was open: the position-level
+    contact conditions leave small normal velocities at element ends, whose projection is no impact, and in persistent
+    contact the impulse is a double root that relaxations leave at sqrt(sigma).
     """
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
     column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
@@ -214,11 +214,13 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     sides = sides_of(dcs, r)
     energy = _energy(dcs, r, p)
     events: list[Event] = []
+    least = IMPULSE_TOLERANCE * min(1.0, float(r.impacts[..., 0].max(initial=0.0)))
     for e, time in enumerate(t_left):
         for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
             impulse, before, after = r.impacts[e, i]
             was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.name]]
-            if impulse > IMPULSE_TOLERANCE and before < -IMPULSE_TOLERANCE and was_open:
+            hits = before < -IMPULSE_TOLERANCE and after - before > IMPULSE_TOLERANCE
+            if impulse > least and hits and was_open:
                 events.append(Event(time, impact.name, "impact", impulse, before, after, float(energy[e])))
         for k, (pair, name) in enumerate(columns):
             if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:

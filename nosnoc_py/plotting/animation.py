@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from nosnoc_py.errors import check_type
+from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.plotting.bodies import animate_body
-from nosnoc_py.plotting.film import FLASH, Clock, check_integer, check_positive, check_size, film, frame_times
-from nosnoc_py.plotting.painter import Painter, legend_above, rows_of
+from nosnoc_py.plotting.film import (
+    FLASH,
+    Clock,
+    check_integer,
+    check_positive,
+    check_size,
+    film,
+    frame_rate,
+    frame_times,
+)
+from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion, View
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -43,16 +53,22 @@ def animate(system: Described, trajectory: Trajectory, path: str | Path, **optio
     options
         `speed` (seconds of the motion per second of the film), `frames_per_second`, `size` (inches),
         `dots_per_inch`; of bodies in space also `view` and `resolution`, see `nosnoc_py.plotting.animate_body`.
+        The frames of a GIF last multiples of 10 ms, 20 ms at the least: its number per second is rounded to that.
+        A motion of less than half a second makes a film of less than ten frames: give a `speed` below 1.
 
     Raises
     ------
     OptionError
-        For a system without a scene, a trajectory of another system, another kind of file, numbers that do not fit, or
-        a place that cannot be written.
+        For a system without a scene, a trajectory of another system, another kind of file, options that do not exist,
+        numbers that do not fit, too many frames, or a place that cannot be written.
     """
     check_type(system, SYSTEMS, "system")
     check_type(trajectory, Trajectory, "trajectory")
     make = animate_body if isinstance(system, RigidBody) else animate_scene
+    legal = [name for name, one in signature(make).parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in legal:
+            raise OptionError(unknown_name(name, legal, "option"))
     return make(system, trajectory, path, **options)  # type: ignore[arg-type]
 
 
@@ -74,15 +90,16 @@ def animate_scene(
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
     path = Path(path)
+    rate = frame_rate(path, frames_per_second)
+    times = frame_times(trajectory, speed, rate)
     figure, axes, painter = stage(motion, size)
-    times = frame_times(trajectory, speed, frames_per_second)
     flash = FLASH * speed
     said = Clock(trajectory, times, flash, marked=any(impact for _, impact, _ in motion.marks))
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
     clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)
     above = 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5
     now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
-    with film(figure, path, frames_per_second, dots_per_inch) as take:
+    with film(figure, path, rate, dots_per_inch) as take:
         for t in times:
             drawn = painter.draw(axes, float(t), flash=flash)
             clock.set_text(said.said(t))
@@ -93,13 +110,15 @@ def animate_scene(
     return path
 
 
-def stage(motion: Motion, size: tuple[float, float] | None = None) -> tuple[Figure, Axes, Painter]:
+def stage(
+    motion: Motion, size: tuple[float, float] | None = None, title: str | None = None
+) -> tuple[Figure, Axes, Painter]:
     """A figure with axes that fit a motion, a line above them for the clock, and a legend; and who draws into them."""
     if size is not None:
         check_size(size)
     handles = Painter(motion, motion.view).handles()
     head = LINE * (1.3 + rows_of(handles, WIDTH if size is None else size[0]))
-    head += 0.0 if size is None or size[0] >= WIDE else LINE
+    head += (0.0 if size is None or size[0] >= WIDE else LINE) + (TITLE if title else 0.0)
     width, height = size or (WIDTH, _height(motion.view, head))
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
@@ -107,7 +126,7 @@ def stage(motion: Motion, size: tuple[float, float] | None = None) -> tuple[Figu
     axes = figure.add_axes((LEFT / width, BOTTOM / height, wide / width, high / height))
     painter = Painter(motion, motion.view.with_ratio(high / wide))
     painter.prepare(axes)
-    legend_above(figure, handles)
+    legend_above(figure, handles, title)
     return figure, axes, painter
 
 

@@ -16,7 +16,16 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.figures import COLOURS
-from nosnoc_py.plotting.film import FLASH, Clock, check_integer, check_positive, check_size, film, frame_times
+from nosnoc_py.plotting.film import (
+    FLASH,
+    Clock,
+    check_integer,
+    check_positive,
+    check_size,
+    film,
+    frame_rate,
+    frame_times,
+)
 from nosnoc_py.plotting.floors import floors_of, shadows_of
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
 from nosnoc_py.plotting.scenes import FLOOR, View, scene
@@ -73,6 +82,7 @@ def animate_body(
     check_integer("resolution", resolution, 3, 1000)
     check_size(size)
     path = Path(path)
+    rate = frame_rate(path, frames_per_second)
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
@@ -80,9 +90,9 @@ def animate_body(
     meshes = meshes_of(body.shape, resolution)
     places = impact_places(body, trajectory)
     clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
-    times = frame_times(trajectory, speed, frames_per_second)
+    times = frame_times(trajectory, speed, rate)
     said = Clock(trajectory, times, FLASH * speed)
-    with film(figure, path, frames_per_second, dots_per_inch) as take:
+    with film(figure, path, rate, dots_per_inch) as take:
         for t in times:
             drawn: list[Any] = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: said.struck(t)])]
             drawn += axes.plot(

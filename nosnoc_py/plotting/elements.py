@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
-from nosnoc_py.plotting.figures import COLOURS, GREY, finished, new_figure, tidy
+from nosnoc_py.plotting.figures import COLOURS, GREY
+from nosnoc_py.plotting.sheets import finished, new_figure, tidy, titled
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
 
@@ -52,7 +53,7 @@ def plot_active_set(
     tolerance
         What counts as zero, in the user's units.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def plot_active_set(
     used = [side for side in SIDES if any(side in sides for sides in table.values())]
     handles = [Patch(fc=SIDES[side][0], ec="white", hatch=SIDES[side][1], label=side) for side in used]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8, frameon=False)
-    return finished(figure, title, path)
+    return finished(figure, titled(title, solution), path)
 
 
 def active_set(
@@ -133,7 +134,7 @@ def plot_elements(
     solution : Solution
         Of this problem.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def plot_elements(
     bottom.yaxis.set_major_locator(MaxNLocator(5))
     tidy(bottom, legend=False)
     _explain_elements(figure, bool(events))
-    return finished(figure, title, path)
+    return finished(figure, titled(title, solution), path)
 
 
 def _explain_elements(figure: Figure, events: bool) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.plotting.panels import SMALLEST, Kind, Panel, kind_of, panels_of
+from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of
+from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
@@ -28,7 +28,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":", "-.")
 GREY = "#8A8A8A"
 LOGGED = ("complementarity", "infeasibility", "sigma", "slope")
-DOTS_PER_INCH = 150
+FEW = 60  # samples of a series that have markers; more would be a thick line
+CLOSE = 1e-12  # of the duration: times that are the same
 
 
 def plot(
@@ -47,14 +48,16 @@ def plot(
     names
         What to draw, everything when None. A sequence inside is one panel: `["u", ("x", "y")]`.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     title
-        Title of the figure.
+        Title of the figure; the status of a motion that has failed is added.
 
     Raises
     ------
     UnknownNameError
         If a name is not one of the trajectory's quantities over time.
+    OptionError
+        For another kind of file, or a place that cannot be written.
     """
     panels = panels_of(trajectory, names)
     figure = new_figure(8.0, 1.1 + 1.6 * len(panels))
@@ -62,11 +65,11 @@ def plot(
     for panel, axes in zip(panels, rows, strict=True):
         _draw_panel(axes, trajectory, panel)
     _label_events(rows[0], trajectory)
-    rows[-1].set_xlabel(f"t [{trajectory.units.get('t', 's')}]")
     margin = 0.01 * (trajectory.duration or 1.0)
     rows[-1].set_xlim(trajectory.t[0] - margin, trajectory.t[-1] + margin)
+    rows[-1].set_xlabel(scaled(rows[-1].xaxis, "t", trajectory.units.get("t", "s")))
     figure.align_ylabels(list(rows))
-    return finished(figure, title, path)
+    return finished(figure, titled(title, trajectory), path)
 
 
 def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
@@ -103,7 +106,7 @@ def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: 
     axes.set(xlabel="step", ylabel=_logged(drawn))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
-    return finished(figure, title, path)
+    return finished(figure, titled(title, solution), path)
 
 
 def _logged(names: Sequence[str]) -> str:
@@ -132,7 +135,8 @@ def _draw_panel(axes: Axes, trajectory: Trajectory, panel: Panel) -> None:
     for k, name in enumerate(panel.names):
         style = (COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)])
         _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
-    axes.set_ylabel(panel.label, fontsize=9)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(scaled(axes.yaxis, panel.heading, panel.unit), fontsize=9)
     tidy(axes, legend=len(panel.names) > 1)
 
 
@@ -167,16 +171,30 @@ def _draw_smooth_control(axes: Axes, trajectory: Trajectory, name: str, style: S
 
 
 def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    t, values = trajectory.times(name), trajectory[name]
-    # a force may jump at an event, so the line is broken there
-    between = np.searchsorted(sorted(event.time for event in trajectory.events), t)
-    breaks = np.flatnonzero(np.diff(between)) + 1
-    t, values = np.insert(t, breaks, np.nan), np.insert(values, breaks, np.nan)
-    axes.plot(t, values, color=style[0], ls=style[1], lw=1.2, marker=".", ms=3.5, label=name)
+    events = [event.time for event in trajectory.events]
+    t, values = broken(trajectory.times(name), trajectory[name], events, float(trajectory.t[-1]))
+    marker = {"marker": ".", "ms": 3.5} if len(t) <= FEW else {}
+    axes.plot(t, values, color=style[0], ls=style[1], lw=1.2, label=name, **marker)
+
+
+def broken(t: Array, values: Array, events: Sequence[float], end: float) -> tuple[Array, Array]:
+    """Times and values of a series, with NaN where it jumps.
+
+    That is between two samples of one time. Events with a single sample belong to what is before them, as the stages of
+    a finite element do that reach its right end; unless the series stops before the end of the motion, because its
+    samples are those at left ends.
+    """
+    close = CLOSE * float(np.ptp(t)) if t.size else 0.0
+    twice = np.diff(t) <= close
+    ends = np.array([time for time in sorted(events) if not np.any(np.abs(t[1:][twice] - time) <= close)])
+    before = t.size > 0 and t[-1] < end - close
+    passed = np.searchsorted(ends, t + close, "right") if before else np.searchsorted(ends, t - close)
+    breaks = np.flatnonzero(twice | (np.diff(passed) > 0)) + 1
+    return np.insert(t, breaks, np.nan), np.insert(values, breaks, np.nan)
 
 
 def _draw_impulse(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    acts = np.abs(trajectory[name]) > SMALLEST
+    acts = acting(trajectory, name)
     t, values = trajectory.times(name)[acts], trajectory[name][acts]
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.vlines(t, 0.0, values, color=style[0], ls=style[1], lw=1.5)
@@ -204,30 +222,3 @@ def _label_events(axes: Axes, trajectory: Trajectory) -> None:
             text = ", ".join(dict.fromkeys(labels))
             axes.annotate(text, (time, 1.0), xytext=(0, 3), **place, rotation=40, fontsize=7, color="#555555")
             last = time
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """A figure of this size [inches] whose axes find their places."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def tidy(axes: Axes, legend: bool = True) -> None:
-    """Give axes the look of all figures, and a legend beside them."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#E4E4E4", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8)
-    if legend:
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, handlelength=1.6)
-
-
-def finished(figure: Figure, title: str | None, path: str | Path | None) -> Figure:
-    """Write the title, and the PNG if there is a path for it."""
-    if title:
-        figure.suptitle(title)
-    if path is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
-    return figure

@@ -4,29 +4,61 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter
 from matplotlib.figure import Figure
+from PIL import Image
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.trajectory import Trajectory
 
 Array = npt.NDArray[np.float64]
 
+MOST = 3000  # frames
+SHORTEST_FRAME = 2  # of a GIF [10 ms]; programs show shorter ones slowly
 FLASH = 0.4  # how long an event is written into a film [s of the film]
 
 
 def frame_times(trajectory: Trajectory, speed: float, frames_per_second: float) -> Array:
-    """Times [s] of the frames: the first and the last one are the ends of the motion."""
-    count = max(2, round(trajectory.duration / speed * frames_per_second) + 1)
-    return np.linspace(trajectory.t0, trajectory.t0 + trajectory.duration, count)
+    """Times [s] of the frames: the first and the last one are the ends of the motion.
+
+    Raises
+    ------
+    OptionError
+        For a motion that takes no time, and for one that needs more than `MOST` frames.
+    """
+    if not trajectory.duration > 0.0:
+        raise OptionError(f"the motion takes no time (t = {trajectory.t0:g} s): there is nothing to make a film of.")
+    frames = trajectory.duration / speed * frames_per_second
+    if frames > MOST:
+        fitting = _rounded_up(trajectory.duration * frames_per_second / MOST)
+        raise OptionError(
+            f"a motion of {trajectory.duration:g} s has {frames:.3g} frames at speed={speed:g}, more than {MOST}; "
+            f"give speed={fitting:g} (seconds of the motion per second of the film) or more."
+        )
+    return np.linspace(trajectory.t0, trajectory.t0 + trajectory.duration, max(2, round(frames) + 1))
+
+
+def _rounded_up(value: float) -> float:
+    """The next number with two digits."""
+    unit = 10.0 ** (np.floor(np.log10(value)) - 1)
+    return float(f"{np.ceil(value / unit - 1e-9) * unit:.2g}")
+
+
+def frame_rate(path: Path, frames_per_second: float) -> float:
+    """Frames per second that a file can really have: those of a GIF last multiples of 10 ms, 20 ms at the least."""
+    if path.suffix.lower() != ".gif":
+        return frames_per_second
+    return 100.0 / max(SHORTEST_FRAME, round(100.0 / frames_per_second))
 
 
 class Clock:
@@ -72,18 +104,49 @@ def film(figure: Figure, path: Path, frames_per_second: float, dots_per_inch: in
         For another kind of file than `.gif` and `.mp4`, without ffmpeg, or where nothing can be written.
     """
     writer = writer_of(path, frames_per_second)
-    temporary = path.with_name(f".{path.stem}.{uuid4().hex}{path.suffix}")
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder; give the path of a file in it.")
+    temporary = path.with_name(f".{path.stem}.{uuid4().hex}{path.suffix.lower()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
     except OSError as error:
         raise OptionError(f"{path}: nothing can be written there ({error.strerror}); give another folder.") from None
     try:
-        with writer.saving(figure, str(temporary), dots_per_inch):
+        writer.setup(figure, str(temporary), dots_per_inch)
+        try:
             yield writer.grab_frame
+        except BaseException:
+            with suppress(Exception):  # what went wrong is more than that there is no film now
+                writer.finish()
+            raise
+        writer.finish()
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class GifWriter(AbstractMovieWriter):
+    """A GIF whose frames have their palettes at once: as written, they need a quarter of the room."""
+
+    def setup(self, fig: Figure, outfile: Any, dpi: float | None = None) -> None:
+        """Begin."""
+        super().setup(fig, outfile, dpi)
+        self._pictures: deque[Image.Image] = deque()
+
+    def grab_frame(self, **options: Any) -> None:
+        """Take the figure as it is now."""
+        data = BytesIO()
+        self.fig.savefig(data, format="rgba", dpi=self.dpi, **options)
+        picture = Image.frombuffer("RGBA", self.frame_size, data.getvalue(), "raw", "RGBA", 0, 1)
+        self._pictures.append(picture.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE))
+
+    def finish(self) -> None:
+        """Write the file."""
+        first, length = self._pictures.popleft(), round(1000.0 / self.fps)
+        # each is let go when its turn comes, for the file is made in memory, too
+        others = (self._pictures.popleft() for _ in range(len(self._pictures)))
+        first.save(self.outfile, save_all=True, append_images=others, duration=length, loop=0)
 
 
 def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
@@ -94,9 +157,10 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
     OptionError
         For another kind of file, or without ffmpeg.
     """
-    if path.suffix == ".gif":
-        return PillowWriter(fps=frames_per_second)
-    if path.suffix == ".mp4":
+    kind = path.suffix.lower()
+    if kind == ".gif":
+        return GifWriter(fps=frame_rate(path, frames_per_second))
+    if kind == ".mp4":
         program = ffmpeg()
         if program is None:
             raise OptionError(
@@ -104,7 +168,7 @@ def writer_of(path: Path, frames_per_second: float) -> AbstractMovieWriter:
                 "or write a .gif."
             )
         return _ffmpeg_writer(program)(fps=frames_per_second, codec="h264")
-    raise OptionError(f"{path.name}: expected a file .gif or .mp4.")
+    raise OptionError(f"{path.name or path}: expected a file .gif or .mp4.")
 
 
 def ffmpeg() -> str | None:

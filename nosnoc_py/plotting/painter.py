@@ -11,19 +11,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, Polygon
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.planar import BAND, Motion, View
+from nosnoc_py.plotting.sheets import scaled
 from nosnoc_py.systems import scene
 
 Array = npt.NDArray[np.float64]
 
 NAMED = dict(zip(scene.COLOURS, (*COLOURS, GREY), strict=True))
-IMPACT, OTHER, EARTH = COLOURS[1], "#000000", "#C9CDD1"
+MARK, EARTH = "#000000", "#C9CDD1"  # no body has the colour of the marks unless it asks for it
+HALO = [withStroke(linewidth=3.2, foreground="white")]  # behind marks: seen on dark bodies, too
 SHORTEST = 0.01  # of the greater side of a picture: shorter arrows are not drawn
 COLUMNS, COLUMN = 4, 1.3  # of legends at most, and their width [inches]
-TICK = 0.45  # inches between ticks, at least
+TITLE = 0.27  # inches
+WIDE_TICK, HIGH_TICK = 0.55, 0.4  # inches between ticks, at least
 
 
 class Painter:
@@ -42,20 +46,20 @@ class Painter:
         if chosen is not None:
             return NAMED[chosen]
         if isinstance(shape, scene.Arrow):
-            return OTHER
+            return MARK
         if isinstance(shape, scene.Trail | scene.Spring):
             return "#555555"
-        return COLOURS[:6][next(free) % 6] if shape.body else OTHER
+        return COLOURS[:6][next(free) % 6] if shape.body else MARK
 
     def prepare(self, axes: Axes) -> None:
         """Set limits, equal scales and labels, and draw what never moves."""
         axes.set_aspect("equal")
         width, height = axes.get_window_extent().size / axes.figure.dpi
-        axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / TICK, 1, 8))))
-        axes.yaxis.set_major_locator(MaxNLocator(int(np.clip(height / TICK, 2, 8))))
+        axes.xaxis.set_major_locator(MaxNLocator(int(np.clip(width / WIDE_TICK, 1, 8))))
+        axes.yaxis.set_major_locator(MaxNLocator(int(np.clip(height / HIGH_TICK, 2, 8))))
         axes.set(xlim=(self.view.left, self.view.right), ylim=(self.view.bottom, self.view.top))
-        axes.set_xlabel("[m]", fontsize=8, labelpad=1)
-        axes.set_ylabel("[m]", fontsize=8, labelpad=1)
+        axes.set_xlabel(scaled(axes.xaxis, "", "m"), fontsize=8, labelpad=1)
+        axes.set_ylabel(scaled(axes.yaxis, "", "m"), fontsize=8, labelpad=1)
         axes.tick_params(labelsize=7, length=2)
         axes.spines[["top", "right"]].set_visible(False)
 
@@ -80,9 +84,10 @@ class Painter:
     def draw_marks(self, axes: Axes, until: float, t: float, flash: float) -> list[Any]:
         """Draw the places of all events until a time, those that are fresh with a ring."""
         drawn: list[Any] = []
-        for kind, marker, colour, ring in ((True, "x", IMPACT, 16), (False, ".", OTHER, 9)):
+        for kind, marker, ring in ((True, "x", 16), (False, ".", 9)):
             found = [(time, place) for time, impact, place in self.motion.marks if impact is kind and time <= until]
-            look: dict[str, Any] = {"ls": "none", "color": colour, "mew": 1.4, "zorder": 6, "clip_on": False}
+            look: dict[str, Any] = {"ls": "none", "color": MARK, "mew": 1.4, "zorder": 6, "clip_on": False}
+            look["path_effects"] = HALO
             if found:
                 drawn += axes.plot(*np.array([place for _, place in found]).T, marker=marker, ms=5, **look)
             fresh = [place for time, place in found if 0.0 <= t - time < flash]
@@ -171,9 +176,9 @@ class Painter:
             elif label:
                 line = Line2D([], [], color=colour, lw=2.4, label=label)
                 found[label] = Patch(fc=colour, ec="black", lw=0.6, label=label) if shape.filled else line
-        for text, is_impact, marker, colour in (("impact", True, "x", IMPACT), ("other event", False, ".", OTHER)):
+        for text, is_impact, marker in (("impact", True, "x"), ("other event", False, ".")):
             if any(impact is is_impact for _, impact, _ in self.motion.marks):
-                found[text] = Line2D([], [], ls="none", marker=marker, ms=5, mew=1.4, color=colour, label=text)
+                found[text] = Line2D([], [], ls="none", marker=marker, ms=5, mew=1.4, color=MARK, label=text)
         return list(found.values())
 
 
@@ -186,11 +191,15 @@ def _left(points: Array) -> Array:
     return left
 
 
-def legend_above(figure: Figure, handles: Sequence[Any]) -> None:
-    """Write a legend at the upper edge, in `rows_of(handles, width)` lines."""
+def legend_above(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:
+    """Write a title at the upper edge, and a legend in `rows_of(handles, width)` lines below."""
+    high = figure.get_figheight()
+    if title:
+        figure.suptitle(title, fontsize=10, y=1.0 - 0.05 / high, va="top")
     if handles:
         look: dict[str, Any] = {"fontsize": 7, "handlelength": 1.4, "columnspacing": 1.2, "frameon": False}
         columns = -(-len(handles) // rows_of(handles, figure.get_figwidth()))
+        look["bbox_to_anchor"] = (0.0, 0.0, 1.0, 1.0 - (TITLE / high if title else 0.0))
         figure.legend(handles=handles, loc="upper center", ncols=columns, borderaxespad=0.1, **look)
 
 

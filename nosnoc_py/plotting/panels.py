@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.solution import costate_name
@@ -14,7 +15,8 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Kind = Literal["state", "control", "impulse", "force", "series"]
 
-SMALLEST = 1e-6  # in N or N s; less is what the relaxation leaves where nothing touches
+SMALLEST = 1e-6  # of the largest force or impulse; less is what the relaxation leaves where nothing touches
+TOUCHING = ("impact", "contact", "release", "slip", "stick", "reversal")  # events that tell that something touches
 
 INDIRECT = ("MinimumPrinciple", "AutonomousSwitching")  # methods whose unknowns the costates are
 
@@ -25,6 +27,8 @@ _QUANTITIES = {
     "rad/s": "angular velocity",
     "kg m/s": "momentum",
     "kg m^2/s": "angular momentum",
+    "J": "energy",
+    "W": "power",
 }
 _UNITS = {"force": "N", "impulse": "N s"}
 
@@ -38,11 +42,9 @@ class Panel:
     names: tuple[str, ...]
 
     @property
-    def label(self) -> str:
-        """The label of the vertical axis: the name if there is one, else the quantity; with its unit."""
-        title = self.names[0] if len(self.names) == 1 else self.title
-        space = " " if len(title) < 15 else "\n"
-        return f"{title}{space}[{self.unit}]" if self.unit else title
+    def heading(self) -> str:
+        """What the vertical axis shows: the name if there is one, else the quantity."""
+        return self.names[0] if len(self.names) == 1 else self.title
 
 
 def panels_of(trajectory: Trajectory, names: Sequence[str | Sequence[str]] | None) -> list[Panel]:
@@ -87,11 +89,40 @@ def _worth_drawing(trajectory: Trajectory) -> list[str]:
     series = [
         name
         for name in trajectory.series
-        if kind_of(trajectory, name) in ("force", "impulse") and np.any(np.abs(trajectory[name]) > SMALLEST)
+        if kind_of(trajectory, name) in ("force", "impulse") and acting(trajectory, name).any()
     ]
     indirect = str(getattr(trajectory, "method", "")).startswith(INDIRECT)
     costates = [name for name in map(costate_name, trajectory.state_names) if indirect and name in trajectory.series]
     return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower), *costates]
+
+
+def acting(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
+    """Which samples of a contact force or an impulse are more than what a relaxation leaves.
+
+    Forces are also compared with impulses over the duration, and impulses without impacts with forces. Where no event
+    says that anything has touched, what is small in N is nothing.
+    """
+    span = trajectory.duration or 1.0
+    force = max((_largest(trajectory, other) for other in _of_kind(trajectory, "force")), default=0.0)
+    impulses = [_largest(trajectory, other) for other in _of_kind(trajectory, "impulse")]
+    impulse = max([*impulses, *(float(np.abs(event.impulse or 0.0)) for event in trajectory.impacts)], default=0.0)
+    if kind_of(trajectory, name) == "force":
+        reference = max(force, impulse / span)
+    else:
+        reference = impulse if trajectory.impacts else max(impulse, force * span)
+    if not any(event.kind in TOUCHING for event in trajectory.events):
+        reference = max(reference, 1.0)
+    over: npt.NDArray[np.bool_] = np.abs(trajectory[name]) > SMALLEST * reference
+    return over
+
+
+def _of_kind(trajectory: Trajectory, kind: Kind) -> list[str]:
+    return [name for name in trajectory.series if kind_of(trajectory, name) == kind]
+
+
+def _largest(trajectory: Trajectory, name: str) -> float:
+    values = np.abs(trajectory[name])
+    return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
 def _panel(trajectory: Trajectory, names: Sequence[str]) -> Panel:
@@ -115,5 +146,6 @@ def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:
         return "costate", unit
     if kind != "state":
         # Stewart's and the step formulation's lambda are no forces: their unit says so
-        return ("multiplier" if not unit else "contact force") if kind == "force" else kind, unit
+        caption = ("multiplier" if not unit else "contact force") if kind == "force" else kind
+        return (_QUANTITIES.get(unit, kind) if kind == "series" else caption), unit
     return _QUANTITIES.get(unit, "velocity" if name.startswith("v") and not unit else "state"), unit

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import UnknownNameError, check_type
-from nosnoc_py.plotting.figures import COLOURS, dense_output, finished, new_figure, tidy
+from nosnoc_py.plotting.figures import COLOURS, dense_output
+from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
 from nosnoc_py.solution.trajectory import Trajectory
 
 Array = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ def plot_phase(
     x, y
         Names of states.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
     Raises
     ------
@@ -67,10 +68,11 @@ def plot_phase(
     for place, marker, label in ((0, "o", "start"), (-1, "*", "end")):
         look = {"mfc": "white" if place == 0 else "black", "mec": "black", "ms": 6 if place == 0 else 9}
         axes.plot(*trajectory.x[place, columns], marker, label=label, zorder=4, **look)
-    axes.set(xlabel=_labelled(trajectory, x), ylabel=_labelled(trajectory, y))
+    axes.set_xlabel(scaled(axes.xaxis, x, trajectory.units.get(x, "")))
+    axes.set_ylabel(scaled(axes.yaxis, y, trajectory.units.get(y, "")))
     axes.grid(axis="x", color="#E4E4E4", lw=0.6)
     tidy(axes)
-    return finished(figure, title, path)
+    return finished(figure, titled(title, trajectory), path)
 
 
 def _mark_events(axes: Axes, trajectory: Trajectory, columns: list[int]) -> None:
@@ -81,8 +83,3 @@ def _mark_events(axes: Axes, trajectory: Trajectory, columns: list[int]) -> None
             places = before if np.allclose(before, after) else np.vstack([before, after])
             look = {"mfc": "none", "mec": colour, "mew": 1.3, "ms": 6, "zorder": 5}
             axes.plot(*places.T, marker, label=kind.replace("_", " "), **look)
-
-
-def _labelled(trajectory: Trajectory, name: str) -> str:
-    unit = trajectory.units.get(name, "")
-    return f"{name} [{unit}]" if unit else name

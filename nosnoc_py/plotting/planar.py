@@ -68,10 +68,18 @@ class Motion:
     def __post_init__(self) -> None:
         if not self.system.scene:
             raise OptionError(no_scene(self.system))
-        if self.trajectory.state_names != self.system.state_names:
+        names, given = self.system.state_names, self.trajectory.state_names
+        # in numerical time the clock is one more state
+        if given != names and given[:-1] != names:
             raise OptionError(
-                f"expected a trajectory of this system, with the states {', '.join(self.system.state_names)}, given "
-                f"one with {', '.join(self.trajectory.state_names)}."
+                f"expected a trajectory of this system, with the states {', '.join(names)}, given one with "
+                f"{', '.join(given)}."
+            )
+        names, given = self.system.control_names, self.trajectory.control_names
+        if len(self.trajectory.u) and given[: len(names)] != names:
+            raise OptionError(
+                f"expected a trajectory of this system, with the controls {', '.join(names)}, given one with "
+                f"{', '.join(given) or 'none'}."
             )
 
     @property
@@ -82,12 +90,13 @@ class Motion:
     def at(self, t: Array, x: Array | None = None) -> list[Array]:
         """Numbers (frames, k) of all shapes at times (frames,); where the state jumps, those after it."""
         states = np.atleast_2d(self.trajectory(t)) if x is None else x
+        states = states[:, : len(self.system.state_names)]
         return self.system.drawing(states, self._controls(t), self._parameters)
 
     def _controls(self, t: Array) -> Array:
         """Controls (frames, n_u); zeros where the trajectory has none. A speed of time is not one of the system."""
-        names, n_u = self.system.control_names, self.system.n_u
-        if not len(self.trajectory.u) or self.trajectory.control_names[:n_u] != names:
+        n_u = self.system.n_u
+        if not len(self.trajectory.u):
             return np.zeros((len(t), n_u))
         grid = self.trajectory.u_grid
         return np.atleast_2d(self.trajectory.control(np.clip(t, grid[0], grid[-1])))[:, :n_u]
@@ -95,7 +104,7 @@ class Motion:
     @cached_property
     def _parameters(self) -> Array:
         given = self.trajectory.parameters
-        names, defaults = self.system.parameter_names, self.system.p_default
+        names, defaults = self.system.parameter_names, self.system.p_or_zeros
         return np.array([given.get(name, default) for name, default in zip(names, defaults, strict=True)])
 
     @cached_property

@@ -14,7 +14,8 @@ from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.sparsity import Pattern, derivatives
-from nosnoc_py.plotting.figures import COLOURS, GREY, finished, new_figure
+from nosnoc_py.plotting.figures import COLOURS, GREY
+from nosnoc_py.plotting.sheets import finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
 
 MOST_LABELS = 12  # of control stages along an axis
@@ -33,7 +34,7 @@ def plot_sparsity(problem: Transcription | MPCC, *, path: str | Path | None = No
     ----------
     problem : Transcription or MPCC
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     """
     check_type(problem, (Transcription, MPCC), "problem")
     mpcc = problem.mpcc if isinstance(problem, Transcription) else problem

@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.plotting.animation import LINE, SYSTEMS, stage
 from nosnoc_py.plotting.bodies import check_motion, draw_body, impact_places, mark
-from nosnoc_py.plotting.figures import finished
 from nosnoc_py.plotting.film import check_size
 from nosnoc_py.plotting.meshes import meshes_of
-from nosnoc_py.plotting.painter import Painter, legend_above, rows_of
+from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion
 from nosnoc_py.plotting.scenes import scene
+from nosnoc_py.plotting.sheets import finished, titled
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -53,7 +53,7 @@ def snapshots(
     arrangement : {"strobe", "panels"}
         All moments over each other, early ones faint, or each in a panel of its own.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     size
         Width and height in inches.
 
@@ -68,18 +68,22 @@ def snapshots(
         raise OptionError(unknown_name(str(arrangement), get_args(Arrangement), "arrangement"))
     if size is not None:
         check_size(size)
-    moments = _moments(trajectory, times, COUNT[arrangement])
+    moments, title = _moments(trajectory, times, COUNT[arrangement]), titled(title, trajectory)
     if isinstance(system, RigidBody):
-        figure = (_space_strobe if arrangement == "strobe" else _space_panels)(system, trajectory, moments, size)
+        figure = (_space_strobe if arrangement == "strobe" else _space_panels)(system, trajectory, moments, size, title)
     else:
         motion = Motion(system, trajectory)
-        figure = (_strobe if arrangement == "strobe" else _panels)(motion, moments, size)
-    return finished(figure, title, path)
+        figure = (_strobe if arrangement == "strobe" else _panels)(motion, moments, size, title)
+    return finished(figure, None, path)
 
 
 def _moments(trajectory: Trajectory, times: Sequence[float] | Array | None, count: int) -> Array:
     start, end = trajectory.t0, trajectory.t0 + trajectory.duration
     if times is None:
+        if not end > start:
+            raise OptionError(
+                f"the motion takes no time (t = {start:g} s): give times=[{start:g}] for a still picture."
+            )
         return np.linspace(start, end, count)
     try:
         moments = np.atleast_1d(np.asarray(times, dtype=float))
@@ -104,8 +108,8 @@ def _said(moments: Array, unit: str) -> str:
     return f"t = {moments[0]:.3g} ... {moments[-1]:.3g} {unit}, {len(moments)} moments, the later the darker"
 
 
-def _strobe(motion: Motion, moments: Array, size: tuple[float, float] | None) -> Figure:
-    figure, axes, painter = stage(motion, size)
+def _strobe(motion: Motion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
+    figure, axes, painter = stage(motion, size, title)
     painter.draw_strobe(axes, moments, _opacities(len(moments)))
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
     said = _said(moments, motion.trajectory.units.get("t", "s"))
@@ -113,7 +117,7 @@ def _strobe(motion: Motion, moments: Array, size: tuple[float, float] | None) ->
     return figure
 
 
-def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None) -> Figure:
+def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
     """Rows and columns of panels with the same scales."""
     view = motion.view
     wide, high = (PANEL, PANEL * view.ratio) if view.ratio < 1.0 else (PANEL / view.ratio, PANEL)
@@ -122,7 +126,7 @@ def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None) ->
     rows = -(-len(moments) // columns)
     handles = Painter(motion, view).handles()
     width = size[0] if size else columns * (wide + BESIDE)
-    head = LINE * rows_of(handles, width) + 0.1
+    head = LINE * rows_of(handles, width) + 0.1 + (TITLE if title else 0.0)
     height = size[1] if size else rows * (high + BESIDE + 0.15) + head
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
@@ -135,10 +139,11 @@ def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None) ->
         left, low = column * cell[0] + 0.8 * BESIDE / width, 1.0 - share - (row + 1) * cell[1] + 0.75 * BESIDE / height
         axes = figure.add_axes((left, low, across, up))
         painter.prepare(axes)
-        axes.set(xlabel="[m]" if row == rows - 1 else "", ylabel="[m]" if column == 0 else "")
+        axes.xaxis.label.set_visible(row == rows - 1)
+        axes.yaxis.label.set_visible(column == 0)
         axes.set_title(f"t = {t:.3g} {motion.trajectory.units.get('t', 's')}", fontsize=8, pad=3)
         painter.draw(axes, float(t), flash=1e-12)
-    legend_above(figure, handles)
+    legend_above(figure, handles, title)
     return figure
 
 
@@ -148,7 +153,7 @@ def _space(size: tuple[float, float]) -> Figure:
     return figure
 
 
-def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any) -> Figure:
+def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any, title: str | None) -> Figure:
     check_motion(trajectory)
     figure = _space(size or (6.4, 4.0))
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 0.94), projection="3d"), body, [trajectory])
@@ -159,21 +164,26 @@ def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size:
     for t, opacity in zip(moments, _opacities(len(moments)), strict=True):
         draw_body(axes, body, meshes, trajectory(float(t)), opacity=float(opacity))
     figure.text(0.03, 0.97, f"{_said(moments, 's')}; impacts: ×", fontsize=8, va="top")
+    if title:
+        figure.suptitle(title, fontsize=10, x=0.97, y=0.985, ha="right", va="top")
     return figure
 
 
-def _space_panels(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any) -> Figure:
+def _space_panels(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any, title: str | None) -> Figure:
     check_motion(trajectory)
     columns = min(3, len(moments))
     rows = -(-len(moments) // columns)
-    figure = _space(size or (SPACE * columns, 0.8 * SPACE * rows))
+    figure = _space(size or (SPACE * columns, 0.8 * SPACE * rows + (TITLE if title else 0.0)))
+    legend_above(figure, [], title)
+    top = 1.0 - (TITLE / figure.get_figheight() if title else 0.0)
+    high = top / rows
     meshes, places = meshes_of(body.shape, 16), impact_places(body, trajectory)
     for k, t in enumerate(moments):
         row, column = divmod(k, columns)
-        box = (column / columns, 1.0 - (row + 1) / rows, 1.0 / columns, 0.94 / rows)
+        box = (column / columns, top - (row + 1) * high, 1.0 / columns, 0.94 * high)
         axes = scene(figure.add_axes(box, projection="3d"), body, [trajectory])
         axes.set_axis_off()
         draw_body(axes, body, meshes, trajectory(float(t)))
         mark(axes, places[: sum(event.time <= t for event in trajectory.impacts)])
-        figure.text((column + 0.05) / columns, 1.0 - (row + 0.04) / rows, f"t = {t:.3g} s", fontsize=8, va="top")
+        figure.text((column + 0.05) / columns, top - (row + 0.04) * high, f"t = {t:.3g} s", fontsize=8, va="top")
     return figure

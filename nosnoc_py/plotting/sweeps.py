@@ -14,12 +14,14 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nosnoc_py.errors import OptionError, UnknownNameError
-from nosnoc_py.plotting.figures import COLOURS, DASHES, finished, new_figure, tidy
+from nosnoc_py.plotting.figures import COLOURS, DASHES
+from nosnoc_py.plotting.sheets import finished, new_figure, tidy
 
 Array = npt.NDArray[np.float64]
 Rows = Sequence[Mapping[str, Any]]
 
 DECADES = 2.0  # values that span more are coloured by their logarithm
+LONG = 13  # letters that fit below a cell
 BEYOND = 1.15  # how far behind the largest ratio a profile goes on
 
 
@@ -46,7 +48,7 @@ def heat_map(
     x, y, value : str
         Keys of the rows.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     unit
         Of the value.
 
@@ -78,7 +80,10 @@ def heat_map(
             if text == "failed":
                 look["bbox"] = {"fc": "white", "ec": "none", "pad": 1.0}  # type: ignore[assignment]
             axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, [_said(key) for key in columns])
+    names = [_said(key) for key in columns]
+    turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    wide = max(map(len, names)) > LONG
+    axes.set_xticks(np.arange(len(columns)) + 0.5, names, **(turned if wide else {}))
     axes.set_yticks(np.arange(len(lines)) + 0.5, [_said(key) for key in lines])
     axes.tick_params(length=0, labelsize=8)
     axes.set(xlabel=x, ylabel=y)
@@ -150,7 +155,7 @@ def performance_profile(
     instance : str or sequence of str
         Key or keys that tell the problem.
     path
-        Where to save a PNG; folders are made.
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
 
     Raises
     ------
@@ -218,13 +223,20 @@ def _number(value: Any) -> float:
 
 
 def _key(value: Any) -> Any:
-    return value if value is None or isinstance(value, (int, float, str, bool)) else str(value)
+    """What tells settings apart: plain numbers, and text for everything else (True is not 1, NaN is NaN)."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)) and not np.isnan(value):
+        return float(value)
+    return value if value is None else str(value)
 
 
 def _sorted(values: Iterable[Any]) -> list[Any]:
     """Distinct values: numbers by size, everything else in the order of appearance."""
     distinct = list(dict.fromkeys(_key(value) for value in values))
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in distinct):
+    if all(isinstance(value, (int, float)) for value in distinct):
         return sorted(distinct)
     return distinct
 

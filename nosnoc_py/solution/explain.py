@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.records import Residual, StepRecord
-from nosnoc_py.status import Stationarity, Status
+from nosnoc_py.status import UNITS, Stationarity, Status
 
 CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
 # A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.
@@ -33,7 +33,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "Infeasible_Problem_Detected": (
         "IPOPT ended where the violation of the constraints is locally smallest but not zero",
         "check bounds, horizon and initial state for contradictions, start from another guess, take more finite "
-        f"elements per control stage, and {SIGMA}",
+        f"elements per control stage, and {SIGMA}; residuals are absolute: {UNITS}",
     ),
     "Restoration_Failed": (
         "IPOPT's restoration phase found no point that is feasible enough to go on from",
@@ -140,7 +140,7 @@ def explain(result: Result) -> str:
         For anything that lacks residuals, a status or a log, e.g. a simulated trajectory.
     """
     _check(result)
-    lines = [*_verdict(result), *_worst(result), *_biactive(result)]
+    lines = [*_verdict(result), *_broken(result), *_worst(result), *_biactive(result)]
     found = _first_failure(result.log)
     repeats = bool(found) and result.status in SAME and any(f" {word}: " in found[0][0] for word in SAME[result.status])
     if not result.status.success:
@@ -182,6 +182,13 @@ def _verdict(result: Result) -> list[str]:
         f"Residuals of the unrelaxed problem: complementarity {result.complementarity:.1e} "
         f"(min form {result.complementarity_min:.1e}), infeasibility {result.infeasibility:.1e}.",
     ]
+
+
+def _broken(result: Result) -> list[str]:
+    """The law that residuals do not show to be broken."""
+    message = getattr(result, "message", "")
+    scaled = result.status is Status.BADLY_SCALED and message
+    return [f"In its own scale the motion breaks a law: {message}."] if scaled else []
 
 
 def _worst(result: Result) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
@@ -28,6 +28,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity, Status
 
 FORMAT_VERSION = 1
+SUFFIX = ".nc"
 
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution, "Shifted": Shifted}
@@ -48,14 +49,26 @@ _DIMENSIONS = {
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
-    """Write a `Trajectory` or a `Solution` to one file, entirely or not at all.
+    """Write a `Trajectory` or a `Solution` to one file, entirely or not at all; folders that are missing are made.
 
     Returns
     -------
     Path
         The path written.
+
+    Raises
+    ------
+    OptionError
+        If the name of the file does not end in .nc.
     """
     path = Path(path)
+    if path.suffix != SUFFIX:
+        proposed = path.with_suffix(SUFFIX) if path.name else f"solution{SUFFIX}"
+        raise OptionError(
+            f"save: expected a netCDF file such as {str(proposed)!r}, given {str(path)!r}; for other formats write "
+            "to_xarray() or to_dataframe() with their own methods."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Array] = {}
     values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
     meta = {"format_version": FORMAT_VERSION, "class": type(trajectory).__name__, "fields": values}
@@ -68,9 +81,13 @@ def load(path: str | Path) -> Trajectory:
 
     Raises
     ------
+    OptionError
+        If there is no such file.
     TranscriptionError
         If the file is damaged, was not written by `save`, or has another format version.
     """
+    if not Path(path).is_file():
+        raise OptionError(f"load: there is no file {str(path)!r}; expected one that save wrote, such as 'solution.nc'.")
     data = Path(path).read_bytes()
     try:
         meta, arrays = _from_netcdf(data)

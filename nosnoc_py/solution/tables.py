@@ -53,4 +53,6 @@ def _optional(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        raise OptionError(f"this conversion needs {package}, which is not installed: pip install {package}") from None
+        raise OptionError(
+            f'this conversion needs {package}, which is not installed: pip install "nosnoc_py[data]".'
+        ) from None

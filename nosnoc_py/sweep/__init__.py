@@ -5,8 +5,9 @@ print(results.summary())
 """
 
 from nosnoc_py.sweep.config import Configuration, load
+from nosnoc_py.sweep.grid import runs
 from nosnoc_py.sweep.perform import SweepState
 from nosnoc_py.sweep.results import Results, read
 from nosnoc_py.sweep.study import run
 
-__all__ = ["Configuration", "Results", "SweepState", "load", "read", "run"]
+__all__ = ["Configuration", "Results", "SweepState", "load", "read", "run", "runs"]

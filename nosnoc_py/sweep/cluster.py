@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
+import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -15,7 +18,11 @@ from nosnoc_py.sweep.store import library_version
 from nosnoc_py.sweep.tasks import Outcome, Task
 
 PATIENCE = 10.0  # seconds in which a scheduler has to answer, and a worker to appear
+FETCH = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # seconds in which an answer has to come over, files included: attempts
+IMPORT = 120.0  # seconds in which the workers have to say their version
 POLL = 0.5  # seconds between looks for workers that have come or gone
+
+ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.%]+\]):(?P<port>[0-9]+)")
 
 Answer = tuple[dict[str, Any] | None, dict[str, bytes], str | None]
 
@@ -50,6 +57,7 @@ class DaskExecutor:
 
     def __init__(self, address: str, patience: float = PATIENCE) -> None:
         self.address, self.patience = address, patience
+        _check_address(address, patience)
         self._client = _client(address, patience)
         self._done: SimpleQueue[Any] = SimpleQueue()
         try:
@@ -70,7 +78,8 @@ class DaskExecutor:
         logger = logging.getLogger("distributed.client")  # it would tell the end of a scheduler by a traceback
         logger.addFilter(_nothing)
         try:
-            self._client.close(timeout=self.patience)
+            with suppress(TimeoutError):
+                _within(2 * self.patience, self._client.close, timeout=self.patience)
         finally:
             logger.removeFilter(_nothing)
 
@@ -91,10 +100,10 @@ class DaskExecutor:
                 if not running:
                     self._wait_for_workers()
                 for future in self._ended(running):
-                    task, _ = running.pop(future)
-                    yield _outcome(task, future)
+                    yield self._outcome(*running.pop(future), future)
         finally:
-            self._client.cancel(list(running))
+            with suppress(TimeoutError):
+                _within(self.patience, self._client.cancel, list(running))
 
     def _fill(self, waiting: Iterator[Task], running: dict[Any, tuple[Task, str]], threads: Mapping[str, int]) -> bool:
         """Start tasks on all free threads; True when there are no more."""
@@ -128,7 +137,7 @@ class DaskExecutor:
 
     def _threads(self) -> dict[str, int]:
         try:
-            return dict(self._client.nthreads())
+            return dict(_within(self.patience, self._client.nthreads))
         except Exception as error:
             raise self._lost(error) from None
 
@@ -137,6 +146,22 @@ class DaskExecutor:
             f"scheduler {self.address}: does not answer any more ({type(error).__name__}: {error}); finished runs are "
             "kept. Start again when it is back, or without a scheduler."
         )
+
+    def _outcome(self, task: Task, worker: str, future: Any) -> Outcome:
+        if future.status != "finished":
+            said = future.exception(timeout=self.patience) if future.status == "error" else future.status
+            return Outcome(task=task, death=f"the cluster lost it ({said})")
+        for patience in FETCH:
+            try:
+                row, files, death = future.result(timeout=patience)
+                return Outcome(task=task, row=row, files=files, death=death)
+            except TimeoutError:
+                if worker not in self._threads():  # gone before its answer came over; nobody else has it
+                    future.cancel()
+                    return Outcome(task=task, death=f"the worker {worker} of the cluster is gone")
+            except Exception as error:
+                raise self._lost(error) from None
+        raise self._lost(TimeoutError(f"no answer within {sum(FETCH):g} s"))
 
     def _wait_for_workers(self) -> None:
         deadline = time.monotonic() + self.patience
@@ -149,7 +174,7 @@ class DaskExecutor:
 
     def _check_versions(self) -> None:
         try:
-            found = self._client.run(library_version)
+            found = _within(IMPORT, self._client.run, library_version)
         except Exception as error:
             raise OptionError(
                 f"scheduler {self.address}: its workers cannot run nosnoc_py ({type(error).__name__}: {error}); "
@@ -166,6 +191,57 @@ def _nothing(record: logging.LogRecord) -> bool:
     return False
 
 
+def _within(seconds: float, ask: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Answer of a call that may wait for ever, as for a scheduler that is stopped.
+
+    Raises
+    ------
+    TimeoutError
+        If there is none in time; the call is left to itself.
+    """
+    answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def wait() -> None:
+        try:
+            answered.put((ask(*arguments, **options), None))
+        except BaseException as error:  # handed over
+            answered.put((None, error))
+
+    threading.Thread(target=wait, daemon=True).start()
+    try:
+        answer, error = answered.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return answer
+
+
+def _check_address(address: str, patience: float) -> None:
+    """Refuse what cannot be a scheduler before a client is made, which would be long about it."""
+    found = ADDRESS.fullmatch(address)
+    if found is None:
+        raise OptionError(f"scheduler: expected an address such as tcp://127.0.0.1:8786, given {address!r}.")
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=patience):
+                return
+        except (socket.gaierror, OverflowError) as error:  # no such name, no such port: waiting would not help
+            raise OptionError(f"scheduler {address}: there is no such address ({error}); check it.") from None
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise _silent(address, patience, error) from None
+        time.sleep(POLL / 5)
+
+
+def _silent(address: str, patience: float, error: Exception) -> OptionError:
+    return OptionError(
+        f"scheduler {address}: no answer within {patience:g} s ({' '.join(str(error).split())}); check the address and "
+        'that it runs, e.g. "dask scheduler", or run without a scheduler.'
+    )
+
+
 def _client(address: str, patience: float) -> Any:
     try:
         from distributed import Client
@@ -176,15 +252,4 @@ def _client(address: str, patience: float) -> Any:
     try:
         return Client(address, timeout=patience, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise OptionError(
-            f"scheduler {address}: no answer within {patience:g} s ({' '.join(str(error).split())}); check the address "
-            'and that it runs, e.g. "dask scheduler", or run without a scheduler.'
-        ) from None
-
-
-def _outcome(task: Task, future: Any) -> Outcome:
-    if future.status != "finished":
-        said = future.exception(timeout=1.0) if future.status == "error" else future.status
-        return Outcome(task=task, death=f"the cluster lost it ({said})")
-    row, files, death = future.result()
-    return Outcome(task=task, row=row, files=files, death=death)
+        raise _silent(address, patience, error) from None

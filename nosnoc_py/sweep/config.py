@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.sweep.choices import make
+from nosnoc_py.sweep.values import plain
 
 Reference = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -18,6 +19,20 @@ Numbers = list[float]
 UNIONS = {
     ("problem", "guess"): 'a function as "module:function", or a constant control: a list of numbers',
     ("simulate", "u"): "a list of numbers, or of such lists: one for each interval of equal length",
+}
+# What is expected, by pydantic's kinds of errors; in braces its own numbers.
+EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a word",
+    "string_too_short": "a word",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
 }
 REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation:build'"
 
@@ -34,7 +49,8 @@ class Problem(Section):
     Parameters
     ----------
     build : str
-        "module:function"; returns an OCP, or a system to simulate.
+        "module:function"; returns an OCP, or a system to simulate. Its source code is no part of the key of a run:
+        after a change of what it does, name another output folder, or delete the old results.
     arguments : mapping
         Of this function.
     guess : str or list of float, optional
@@ -114,6 +130,7 @@ class Configuration(Section):
     run: Run = Field(default_factory=Run)
 
     _path: Path | None = PrivateAttr(default=None)
+    _shown: str = PrivateAttr(default="")
 
     @field_validator("method", "solver")
     @classmethod
@@ -126,6 +143,10 @@ class Configuration(Section):
     def path(self) -> Path | None:
         """The file it was read from."""
         return self._path
+
+    def where(self, message: object) -> str:
+        """A message with the name of the file in front, as it was given."""
+        return _where(self._shown, str(message))
 
     @property
     def folder(self) -> Path | None:
@@ -142,7 +163,9 @@ class Configuration(Section):
         """The same with other settings of how it is run."""
         given = self.model_dump(exclude_unset=True)
         run = {**given.get("run", {}), **{key: value for key, value in changes.items() if value is not None}}
-        return configuration({**given, "run": run}, self._path)
+        replaced = configuration({**given, "run": run}, self._path)
+        replaced._shown = self._shown
+        return replaced
 
 
 def load(path: str | Path) -> Configuration:
@@ -162,16 +185,26 @@ def configuration(given: Any, path: str | Path | None = None) -> Configuration:
     """Check plain dicts and lists; `path` is the file they came from, for messages and for its folder."""
     if isinstance(given, Configuration):
         return given
-    where = f"{path}: " if path is not None else ""
+    shown = "" if path is None else str(path)
     if not isinstance(given, Mapping):
-        raise OptionError(f"{where}expected a mapping with the keys {', '.join(Configuration.model_fields)}.")
+        raise OptionError(_where(shown, f"expected a mapping with the keys {', '.join(Configuration.model_fields)}."))
     try:
-        checked = Configuration.model_validate(_lists(given))
+        given = plain(given)
+        checked = Configuration.model_validate(given)
     except ValidationError as error:
         lines = list(dict.fromkeys(_explained(item, given) for item in error.errors()))
-        raise OptionError(where + f"\n{where}".join(lines)) from None
+        raise OptionError(_where(shown, "\n".join(lines))) from None
+    except OptionError as error:
+        raise OptionError(_where(shown, str(error))) from None
+    except RecursionError:
+        raise OptionError(_where(shown, "something contains itself, or is nested too deeply.")) from None
     checked._path = None if path is None else Path(path).resolve()
+    checked._shown = shown
     return checked
+
+
+def _where(shown: str, message: str) -> str:
+    return "\n".join(f"{shown}: {line}" for line in message.splitlines()) if shown else message
 
 
 def _parsed(path: Path) -> Any:
@@ -186,6 +219,8 @@ def _parsed(path: Path) -> Any:
         raise OptionError(f"{path}: is no text in UTF-8.") from None
     except YAMLError as error:
         raise OptionError(f"{path}: {_place(error)}") from None
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, months beyond the twelfth
+        raise OptionError(f"{path}: {error}.") from None
 
 
 def _place(error: Any) -> str:
@@ -193,13 +228,6 @@ def _place(error: Any) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = " ".join(str(getattr(error, "problem", None) or error).split())
     return problem if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
-
-
-def _lists(value: Any) -> Any:
-    """Plain dicts and lists: tuples are fine where lists are."""
-    if isinstance(value, Mapping):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _explained(item: Any, given: Any) -> str:
@@ -221,6 +249,8 @@ def _explained(item: Any, given: Any) -> str:
         return str(item["ctx"]["error"])  # names the field itself
     if kind == "string_pattern_mismatch":
         return f"{field}: expected {REFERENCE}, given {item['input']!r}."
+    if kind in EXPECTED:
+        return f"{field}: expected {EXPECTED[kind].format(**item.get('ctx', {}))}, given {item['input']!r}."
     return f"{field}: {item['msg']}; given {item['input']!r}."
 
 

@@ -6,18 +6,23 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Number
+from numbers import Real
 from pathlib import Path
 from typing import Any
+
+import casadi as ca
+import numpy as np
 
 from nosnoc_py.api import certify, simulate, solve
 from nosnoc_py.errors import OptionError
 from nosnoc_py.ocp import OCP
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.sweep.choices import make
-from nosnoc_py.sweep.references import accepted, function, on_path
+from nosnoc_py.sweep.references import accepted, called, function, on_path
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
+# Columns of every table, besides those of `row` and the paths, which have dots.
+RESERVED = ("key", "attempts", "repeat", "certificate", "problem", "method", "solver", "simulate", "certify")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,12 +92,12 @@ def execute(
     Raises
     ------
     OptionError
-        If the parts do not fit together; and whatever the functions of the user raise.
+        If the parts do not fit together; if a function of the user raises, a `RaisedError`.
     """
     chosen = {what: None if resolved[what] is None else make(what, resolved[what]) for what in ("method", "solver")}
     given = resolved["problem"]
     with on_path(folder, Path.cwd()):
-        problem = function(given["build"], folder)(**given["arguments"])
+        problem = called("problem.build", given["build"], folder, **given["arguments"])
         run: Trajectory
         if isinstance(problem, OCP):
             run, row = _solved(problem, resolved, chosen, folder, callback, time_limit)
@@ -116,8 +121,8 @@ def _solved(
         raise OptionError("simulate: problem.build returns an OCP, which is solved; leave simulate out.")
     guess = resolved["problem"]["guess"]
     if isinstance(guess, str):
-        named = function(guess, folder)
-        guess = named(**accepted(named, resolved["problem"]["arguments"]))
+        taken = accepted(function(guess, folder), resolved["problem"]["arguments"])
+        guess = called("problem.guess", guess, folder, **taken)
     solution = solve(ocp, **chosen, guess=guess, callback=callback, time_limit=time_limit)
     row = {
         "status": solution.status.value,
@@ -173,17 +178,29 @@ def _measured(
     """Columns of the user's own."""
     if given["measure"] is None:
         return {}
-    measure = function(given["measure"], folder)
-    found = measure(problem, run, **accepted(measure, given["arguments"]))
+    taken = accepted(function(given["measure"], folder), given["arguments"])
+    found = called("problem.measure", given["measure"], folder, problem, run, **taken)
     if not isinstance(found, Mapping):
         raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {found!r}.")
-    taken = [name for name in found if name in row]
-    if taken:
-        raise OptionError(f"problem.measure: {taken[0]!r} is a column already; return it under another name.")
-    wrong = [name for name, value in found.items() if not isinstance(value, Number | str | None)]
-    if wrong:
-        raise OptionError(f"problem.measure: {wrong[0]!r} is no number; given {found[wrong[0]]!r}.")
-    return dict(found)
+    for name in found:
+        if not isinstance(name, str) or not name or "." in name:
+            raise OptionError(f"problem.measure: expected names of columns, words without dots; given {name!r}.")
+        if name in row or name in RESERVED:
+            raise OptionError(f"problem.measure: {name!r} is a column already; return it under another name.")
+    return {name: _cell(name, value) for name, value in found.items()}
+
+
+def _cell(name: str, value: Any) -> Any:
+    """A measure as a number or a word of Python: also from NumPy, or from CasADi."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if (isinstance(value, ca.DM) and value.is_scalar()) or (isinstance(value, Real) and not isinstance(value, int)):
+        value = float(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 63:  # no table has room for it
+        return float(value) if value.bit_length() < 1024 else None
+    if not isinstance(value, bool | int | float | str | None):
+        raise OptionError(f"problem.measure: {name!r} is no number; given {value!r}.")
+    return value
 
 
 def _content(run: Trajectory) -> bytes:

@@ -6,16 +6,19 @@ import copy
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
 from nosnoc_py.solution.trajectory import jsonable
 from nosnoc_py.sweep.choices import SOLVERS, described, fields_of, options_of
-from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration
+from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load
 from nosnoc_py.sweep.references import function, on_path, parameters_of, required_of
+from nosnoc_py.sweep.values import plain
 
 KEY_DIGITS = 16
 SWEPT = ("problem", "method", "solver", "simulate", "certify")  # the parts that a run consists of
@@ -30,7 +33,7 @@ class Run:
     Parameters
     ----------
     key : str
-        Hash of `resolved`, 16 hexadecimal digits.
+        Hash of `resolved`, 16 hexadecimal digits. It does not know the source code of the functions.
     resolved : dict
         The configuration of this run with all defaults filled in; plain values.
     axes : dict
@@ -42,8 +45,12 @@ class Run:
     axes: dict[str, Any]
 
 
-def runs(given: Configuration) -> tuple[Run, ...]:
+def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[Run, ...]:
     """All runs of a configuration: the product of the axes of the grid, of the zip, of the repeats; last axis fastest.
+
+    Parameters
+    ----------
+    given : Configuration, mapping, or path of a YAML file
 
     Raises
     ------
@@ -51,6 +58,21 @@ def runs(given: Configuration) -> tuple[Run, ...]:
         If an axis is empty or its path leads nowhere, zipped axes differ in length, two runs are equal, a function
         cannot be imported or does not take an argument, or a value does not fit.
     """
+    whole = load(given) if isinstance(given, str | Path) else configuration(given)
+    try:
+        return _runs(whole)
+    except OptionError as error:
+        raise OptionError(whole.where(error)) from error.__cause__
+
+
+def count(given: Configuration) -> int:
+    """How many runs `runs` would make, without making them."""
+    sweep = given.sweep
+    zipped = [min(map(len, sweep.zip.values()))] if sweep.zip else []
+    return math.prod([*map(len, sweep.grid.values()), *zipped, sweep.repeat or 1])
+
+
+def _runs(given: Configuration) -> tuple[Run, ...]:
     base = given.model_dump(exclude={"sweep", "run"}, exclude_unset=True)
     made = []
     with on_path(given.folder):
@@ -70,19 +92,19 @@ def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any])
         for target in _seeds(given, content) if path == REPEAT else (path,):
             _put(content, target, given.sweep.seed + value if path == REPEAT else value)
     try:
-        resolved = resolve(configuration(content, given.path))
+        resolved = resolve(configuration(content), given.folder)
     except OptionError as error:
         raise OptionError(f"{error} (run {_told(axes)})" if axes else str(error)) from None
     digest = hashlib.sha256(canonical(resolved).encode()).hexdigest()
     return Run(key=digest[:KEY_DIGITS], resolved=resolved, axes=dict(axes))
 
 
-def resolve(given: Configuration) -> dict[str, Any]:
+def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
     """One run with all defaults filled in: arguments of the functions, options of the method and of the solver.
 
     A method or a solver that is not given stays None: which one it is depends on the problem.
     """
-    problem, folder = given.problem, given.folder
+    problem = given.problem
     names, defaults = parameters_of(build := function(problem.build, folder))
     unknown = [name for name in problem.arguments if names is not None and name not in names]
     if unknown:
@@ -102,10 +124,10 @@ def resolve(given: Configuration) -> dict[str, Any]:
         "certify": given.certify,
     }
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(jsonable(whole)))
+        copied: dict[str, Any] = json.loads(json.dumps(jsonable(whole)))
     except TypeError as error:
         raise OptionError(f"problem.arguments: expected numbers, words, lists and mappings; {error}.") from None
-    return plain
+    return copied
 
 
 def canonical(value: Any) -> str:
@@ -123,8 +145,8 @@ def _whole(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     try:
-        json.dumps(value)
-    except (TypeError, ValueError):
+        json.dumps(plain(value), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
 

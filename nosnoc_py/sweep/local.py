@@ -29,11 +29,24 @@ THREADS = (
 )
 TAIL = 500  # characters of standard error that a death reports
 CHUNK = 1 << 20
-# A script cannot be named here: Python would put its folder on the path.
-START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
-    "from nosnoc_py.sweep import worker; worker.main(int(sys.argv[1]))"
-)
+POLL = 0.2  # seconds between looks at the processes themselves: a fork can keep the pipe of a dead one open
+GRACE = 10.0  # seconds beyond the timeout for the rest of an answer that has begun
+# A script cannot be named here: Python would put its folder on the path. The first that it does, before the library is
+# imported, is to ask Linux for a SIGKILL when the thread that started it ends (PR_SET_PDEATHSIG).
+START = """
+import ctypes, json, os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.platform == "linux":
+    try:
+        ctypes.CDLL(None).prctl(1, 9)
+    except (OSError, AttributeError):
+        pass
+if os.getppid() != int(sys.argv[1]):  # it was faster
+    os._exit(1)
+sys.path[:] = json.loads(sys.argv[2])
+from nosnoc_py.sweep import worker
+worker.main()
+"""
 
 
 class LocalExecutor:
@@ -82,10 +95,9 @@ class LocalExecutor:
 
 
 def _receive(selector: selectors.BaseSelector, running: list[_Process]) -> None:
-    """Wait for an answer, an end, or the next deadline."""
+    """Wait a little for an answer, an end, or the next deadline."""
     deadline = min(process.deadline for process in running)
-    patience = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
-    for key, _ in selector.select(patience):
+    for key, _ in selector.select(min(POLL, max(0.0, deadline - time.monotonic()))):
         key.data.read()
 
 
@@ -119,18 +131,27 @@ class _Process:
     @property
     def ended(self) -> bool:
         """The answer is complete, or will never be, or the time is up."""
+        if not self._closed and self._process.poll() is not None:
+            while self.read():  # what it has said before
+                pass
+            self._closed = True
         return self._closed or self._late or _decoded(self._answer) is not None
 
     @property
     def _late(self) -> bool:
-        return time.monotonic() >= self.deadline and not self._answer  # what has begun to answer will end
+        return time.monotonic() >= self.deadline
 
-    def read(self) -> None:
-        """Take what has come."""
-        with suppress(BlockingIOError):
+    def read(self) -> bool:
+        """Take what has come; whether there was something."""
+        try:
             chunk = os.read(self._out.fileno(), CHUNK)
-            self._answer += chunk
-            self._closed = not chunk
+        except BlockingIOError:
+            return False
+        if chunk and not self._answer:
+            self.deadline += GRACE
+        self._answer += chunk
+        self._closed = not chunk
+        return bool(chunk)
 
     def outcome(self) -> Outcome:
         """How it ended; ends the process."""
@@ -182,5 +203,12 @@ def _tail(file: Any) -> str:
 
 
 def _death(code: int, said: str) -> str:
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
     return f"the process ended without an answer ({how})" + (f": {said}" if said else "")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those of real time have no names
+        return str(number)

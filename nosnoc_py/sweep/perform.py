@@ -144,7 +144,7 @@ class _Work:
 
     def _keep(self, key: str, row: Row, files: Mapping[str, bytes]) -> bool:
         attempts = self._deaths[key] + (row.get("status") != DIED)
-        self._rows[key] = self._store.write(key, {"key": key, **row, "attempts": attempts}, files)
+        self._rows[key] = self._store.write(key, {"key": key} | row | {"key": key, "attempts": attempts}, files)
         return self._tell(row=self._rows[key])
 
     def _tell(self, row: Row | None = None, death: str | None = None) -> bool:

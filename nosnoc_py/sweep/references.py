@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import NosnocError, OptionError, unknown_name
+from nosnoc_py.sweep.tasks import is_shortage
+
+
+class RaisedError(OptionError):
+    """A function of the user has raised; its own error is the cause of this one."""
 
 
 @contextmanager
@@ -72,7 +77,7 @@ def _module(name: str, reference: str, folder: str | Path | None) -> Any:
         raise OptionError(
             f"{reference!r}: cannot be imported, because it needs the module {missing!r}, which is not installed."
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"{reference!r}: cannot be imported, {type(error).__name__}: {error}") from error
 
 
@@ -87,6 +92,25 @@ def _check_namesake(name: str, reference: str, folder: str | Path | None) -> Non
             f"{reference!r}: {loaded} was imported under this name already, so {own} cannot be; rename one of them, or "
             "use a fresh process."
         )
+
+
+def called(field: str, reference: str, folder: str | Path | None, *given: Any, **arguments: Any) -> Any:
+    """Call a function by its name; what it raises is told with the field of the configuration that names it.
+
+    Raises
+    ------
+    RaisedError
+        If it raises anything but an error of this library, which says enough, or of a machine that is full.
+    """
+    wanted = function(reference, folder)
+    try:
+        return wanted(*given, **arguments)
+    except NosnocError:
+        raise
+    except (Exception, SystemExit) as error:
+        if is_shortage(error):
+            raise
+        raise RaisedError(f"{field}: {reference} raised {type(error).__name__}: {error}") from error
 
 
 def accepted(called: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,11 +129,8 @@ class Results:
     def _medians(self, axis: str) -> list[str]:
         """A small table: medians of the successful runs over the values of one axis."""
         shown = [name for name in (*TOLD, *self.measures) if _numbers(self.rows, name)]
-        groups: dict[Any, list[dict[str, Any]]] = {}
-        for row in self.rows:
-            groups.setdefault(row[axis], []).append(row)
         table = [[axis, "succeeded", *(f"median {name}" for name in shown)]]
-        for value, rows in groups.items():
+        for value, rows in grouped(self.rows, axis):
             good = [row for row in rows if row["success"]]
             middles = (_numbers(good, name) for name in shown)
             cells = [f"{median(numbers):.5g}" if numbers else "-" for numbers in middles]
@@ -158,13 +155,27 @@ def read(folder: str | Path) -> Results:
     except FileNotFoundError:
         raise OptionError(f"{folder}: is no folder of a sweep (it has no {INDEX}).") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OptionError(f"{path}: damaged ({error}); start the sweep again, its finished runs are kept.") from None
+        raise _damaged(path, error) from None
     if version != FORMAT_VERSION:
         raise OptionError(f"{path}: from another version (format {version}; this is {FORMAT_VERSION}).")
     store = Store(folder)
-    found = [(entry["axes"], store.row(entry["key"])) for entry in entries]
-    rows = tuple(row_of(values, row) for values, row in found if row is not None)
+    try:
+        found = [({axis: entry["axes"][axis] for axis in axes}, store.row(str(entry["key"]))) for entry in entries]
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, error) from None
+    rows = tuple(row_of(values, _checked(row, folder)) for values, row in found if row is not None)
     return Results(rows=rows, axes=axes, configuration=load(folder / COPY), total=len(entries), folder=folder)
+
+
+def _damaged(path: Path, error: Exception) -> OptionError:
+    return OptionError(f"{path}: damaged ({error!r}); start the sweep again, its finished runs are kept.")
+
+
+def _checked(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """A row that has what every run of a sweep says."""
+    if not {"key", "status", "success"} <= set(row):
+        raise OptionError(f"{folder}: has results that are not of a sweep, with the columns {', '.join(row)}.")
+    return row
 
 
 def write_index(folder: Path, runs: Sequence[Run]) -> None:
@@ -192,9 +203,17 @@ def write_copy(folder: Path, configuration: Configuration) -> None:
 
 
 def row_of(axes: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the values of the axes behind its key."""
-    values = {path: label(value) for path, value in axes.items()}
-    return {"key": row["key"], **values, **{name: value for name, value in row.items() if name != "key"}}
+    """A row with the values of the axes behind its key; no column of the run's own can take their place."""
+    identity = {"key": row["key"], **{path: label(value) for path, value in axes.items()}}
+    return identity | dict(row) | identity
+
+
+def grouped(rows: Iterable[Mapping[str, Any]], axis: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
+    """Each value of an axis with its rows; `true` is not 1, although Python takes them for equal."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((isinstance(row[axis], bool), row[axis]), []).append(row)
+    return [(value, rows) for (_, value), rows in groups.items()]
 
 
 def label(value: Any) -> Any:

@@ -23,6 +23,7 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution.trajectory import jsonable
 
 FORMAT_VERSION = 1
+SUFFIX = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*")
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")  # how names end that `write_atomically` uses meanwhile
 
 
@@ -64,21 +65,27 @@ class Store:
         try:
             self._runs.mkdir(parents=True, exist_ok=True)
             file = (self.folder / "lock").open("a")
-            write_atomically(self._runs / ".writable", b"")  # not all folders that exist take files
-            (self._runs / ".writable").unlink()
         except OSError as error:
-            raise OptionError(
-                f"output folder {self.folder}: cannot be written ({error.strerror or error}); name another one, or "
-                "change its permissions."
-            ) from None
+            raise self._unwritable(error) from None
         with file:
             _lock(file, self.folder)
-            self._mend()
+            try:
+                write_atomically(self._runs / ".writable", b"")  # not all folders that exist take files
+                (self._runs / ".writable").unlink()
+                self._mend()
+            except OSError as error:
+                raise self._unwritable(error) from None
             self._held = True
             try:
                 yield
             finally:
                 self._held = False
+
+    def _unwritable(self, error: OSError) -> OptionError:
+        return OptionError(
+            f"output folder {self.folder}: cannot be written ({error.strerror or error}); name another one, or change "
+            "its permissions."
+        )
 
     def row(self, key: str) -> dict[str, Any] | None:
         """The row of a finished task, or None.
@@ -119,6 +126,8 @@ class Store:
                 f"it is from another version (nosnoc_py {found[1]}, format {found[0]}; this is "
                 f"{library_version()}, format {FORMAT_VERSION})",
             )
+        if not _is_shaped(entry):
+            raise _unreadable(path, "it is damaged, or of another origin")
         return entry
 
     def write(self, key: str, row: Mapping[str, Any], files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
@@ -177,12 +186,36 @@ class Store:
             write_atomically(self._deaths, data[: data.rfind(b"\n") + 1])
 
     def _file(self, key: str, suffix: str) -> Path:
+        check_suffix(suffix)
         return self._runs / f"{key}{suffix}"
 
 
+def check_suffix(suffix: object) -> None:
+    """Raise `OptionError` for the end of a name that would lead elsewhere, or to the row itself."""
+    if not isinstance(suffix, str) or not SUFFIX.fullmatch(suffix) or suffix == ".json":
+        raise OptionError(f"file of a task: expected a suffix such as '.nc' (not '.json'), given {suffix!r}.")
+
+
 def encoded(value: Any) -> str:
-    """JSON of rows: NaN and infinity are null, NumPy's scalars are numbers."""
-    return json.dumps(jsonable(value), indent=1, allow_nan=False, default=_plain)
+    """JSON of rows: NaN and infinity are null, NumPy's scalars are numbers, and words can be written in UTF-8."""
+    return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_plain)
+
+
+def _writable(value: Any) -> Any:
+    """The same with half characters (surrogates, from names of files that are no UTF-8) as escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_shaped(entry: Mapping[str, Any]) -> bool:
+    """Whether the parts are of their kinds."""
+    row, files = entry["row"], entry["files"]
+    if not isinstance(row, dict) or not isinstance(files, dict):
+        return False
+    return all(isinstance(size, int) and SUFFIX.fullmatch(suffix) for suffix, size in files.items())
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,16 @@ def run(
         write_index(store.folder, todo)
         try:
             perform(tasks(whole, todo), store, executor, retry=retry, callback=callback)
-        finally:
-            results = read(store.folder)
-            write_table(results.rows, store.folder, whole.run.table)
+        except BaseException:
+            with suppress(Exception):  # a full disc would be the reason of both
+                _tabulated(store.folder, whole.run.table)
+            raise
+        return _tabulated(store.folder, whole.run.table)
+
+
+def _tabulated(folder: Path, table: str) -> Results:
+    results = read(folder)
+    write_table(results.rows, folder, table)
     return results
 
 

@@ -4,7 +4,8 @@ What an end means:
 
 - The function returns: its row is the answer.
 - The function raises: an answer as well, because the same call would raise again. The row has the status "error" and
-  the message, and the task is not tried again. (Not so `MemoryError`: that is a death.)
+  the message, and the task is not tried again. (Not so `MemoryError` and the `OSError` of a machine that is full: these
+  are deaths.)
 - The time is up: the process is killed. The row has the status "timeout"; more of the same time would not help, so the
   task is not tried again either.
 - The process ends without an answer (a crash, a kill, the machine out of memory): a death, which costs one attempt.
@@ -13,6 +14,7 @@ What an end means:
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from nosnoc_py.errors import OptionError
 # What failed rows have as their status, besides the words of `nosnoc_py.Status`.
 ERROR, TIMEOUT, DIED = "error", "timeout", "died"
 FAILED = (ERROR, TIMEOUT, DIED)
+# No place, no more files or processes, no memory, a broken disc: later, or elsewhere, the same call may succeed.
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,3 +94,8 @@ class Executor(Protocol):
 def failed_row(status: str, message: str) -> dict[str, Any]:
     """The row of a task without a result."""
     return {"status": status, "success": False, "message": message}
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether it is the machine, not the task, that an error is about."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)

@@ -18,15 +18,15 @@ from typing import Any
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 
 
-def main(parent: int) -> None:
+def main() -> None:
     """Do the task that comes from standard input."""
-    _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which ends this process
-    answer = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # solvers write to the file descriptor itself
+    _leave_signals_to_the_parent()
     order = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_watch, daemon=True).start()
+    watched, answer = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)  # a task that reads meets the end at once
+    os.dup2(nowhere, 1)  # solvers write to the file descriptor itself
+    threading.Thread(target=_watch, args=(watched,), daemon=True).start()
     row, files = perform(order)
     head = {"row": row, "files": {suffix: len(content) for suffix, content in files.items()}}
     with os.fdopen(answer, "wb") as pipe:
@@ -37,19 +37,22 @@ def main(parent: int) -> None:
 
 
 def perform(order: Mapping[str, Any]) -> Answer:
-    """Call the function of a task; what it raises is an answer, too."""
+    """Call the function of a task; what it raises is an answer, too, if it is not the machine that is at its end."""
     from nosnoc_py.sweep.references import function
-    from nosnoc_py.sweep.tasks import ERROR, failed_row
+    from nosnoc_py.sweep.store import check_suffix
+    from nosnoc_py.sweep.tasks import ERROR, failed_row, is_shortage
 
     sys.path[:0] = order["paths"]  # not before the library is there: its modules are not to be hidden by the user's
     try:
         found = function(order["function"])(**order["arguments"])
         row, files = found if isinstance(found, tuple) else (found, {})
+        for suffix in files:
+            check_suffix(suffix)
         return plain(row), dict(files)
-    except MemoryError:
-        raise
-    except Exception as error:
-        return failed_row(ERROR, f"{type(error).__name__}: {error}"), {}
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # nobody but the task raises the last two here
+        if is_shortage(error):
+            raise
+        return plain(failed_row(ERROR, f"{type(error).__name__}: {error}")), {}
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,20 +63,19 @@ def plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _die_with(parent: int) -> None:
-    """Ask Linux for a SIGKILL when the thread that started this process ends."""
-    if sys.platform == "linux":
-        import ctypes
+def _leave_signals_to_the_parent() -> None:
+    """Ctrl-C and the end of a batch job reach all processes; the parent ends this one, so that no death is counted.
 
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it was faster
-        os._exit(1)
+    What the task starts has its usual signals, such as the SIGTERM by which multiprocessing ends its processes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # a handler, other than SIG_IGN, is not handed on to programs
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
-def _watch() -> None:
-    """The parent holds the other end of standard input as long as it lives."""
+def _watch(watched: int) -> None:
+    """The parent holds the other end of what was standard input as long as it lives."""
     with suppress(OSError):
-        while os.read(0, 1):
+        while os.read(watched, 1):
             pass
     os.killpg(0, signal.SIGKILL)  # with whatever the task has started

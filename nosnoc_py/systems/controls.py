@@ -109,6 +109,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
         return _on_grid(u, n_u, duration)
     if callable(u):
         with_state = _positional(u) >= 2
+        _check_arguments(u, 2 if with_state else 1, "u has to be a function of t, or of t and x")
         law = (
             (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if with_state else (lambda t, x: numbers(u(t), "u(t)", n_u))
         )
@@ -130,6 +131,7 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
         control = checked_guess(guess).get("u")
         return control_guess(np.zeros(n_u) if control is None else control, n_u, horizon)
     if callable(guess):
+        _check_arguments(guess, 1, "guess: a control has to be a function of t")
         return lambda t: _row(guess(t), n_u)
     rows = _rows(guess, n_u, "guess")
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
@@ -145,6 +147,7 @@ def state_guess(guess: Any, n_x: int, horizon: float) -> Callable[[float], np.nd
         For another kind of object, a wrong shape, or a number that is not finite.
     """
     if callable(guess):
+        _check_arguments(guess, 1, "guess x: a state has to be a function of t")
         return lambda t: _state(guess(t), n_x)
     try:
         array = np.array(guess, dtype=float)
@@ -224,6 +227,19 @@ def _positional(function: Callable[..., Any]) -> int:
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         for parameter in parameters
     )
+
+
+def _check_arguments(function: Callable[..., Any], count: int, expected: str) -> None:
+    """Raise `TranscriptionError` for a function that cannot be called with so many arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some compiled functions do not say
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        given = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
+        raise TranscriptionError(f"{expected}, given {given}.") from None
 
 
 def _rows(values: Any, n_u: int, name: str) -> np.ndarray:

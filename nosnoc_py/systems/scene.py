@@ -47,10 +47,14 @@ class Shape:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_colour(self) -> None:
-        colour = getattr(self, "colour", None)
+    def _check_look(self) -> None:
+        kind, colour = type(self).__name__, getattr(self, "colour", None)
         if colour is not None and colour not in COLOURS:
-            raise ModelError(unknown_name(str(colour), COLOURS, f"colour of a {type(self).__name__}"))
+            raise ModelError(unknown_name(str(colour), COLOURS, f"colour of a {kind}"))
+        for name in ("label", "unit", "name"):
+            value = getattr(self, name, "")
+            if not isinstance(value, str):
+                raise ModelError(f"{kind}: {name}: expected text, given {value!r}.")
 
     @property
     def title(self) -> str:
@@ -88,8 +92,8 @@ class Disc(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
-        parts = (_point(self.center, "Disc: center"), _number(self.radius, "Disc: radius"))
+        self._check_look()
+        parts = (_point(self.center, "Disc: center"), _positive(_number(self.radius, "Disc: radius"), "Disc: radius"))
         self._become(numbers=ca.vertcat(*parts, _number(0.0 if self.angle is None else self.angle, "Disc: angle")))
 
     def outline(self, values: Array) -> Array:
@@ -122,9 +126,10 @@ class Box(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
-        parts = (_point(self.center, "Box: center"), _point(self.size, "Box: size"), _number(self.angle, "Box: angle"))
-        self._become(numbers=ca.vertcat(*parts))
+        self._check_look()
+        size = _positive(_point(self.size, "Box: size"), "Box: size")
+        center, angle = _point(self.center, "Box: center"), _number(self.angle, "Box: angle")
+        self._become(numbers=ca.vertcat(center, size, angle))
 
     def outline(self, values: Array) -> Array:
         """The corners (frames, 4, 2)."""
@@ -143,7 +148,7 @@ class Polygon(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
+        self._check_look()
         self._become(numbers=_points(self.points, "Polygon: points", 3))
 
 
@@ -157,7 +162,7 @@ class Line(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
+        self._check_look()
         self._become(numbers=_points(self.points, "Line: points", 2))
 
 
@@ -173,11 +178,12 @@ class Spring(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
+        self._check_look()
         if type(self.coils) is not int or self.coils < 1:
             raise ModelError(f"Spring: coils: expected a positive whole number, given {self.coils!r}.")
         if self.width is not None:
             self._become(width=scalar(self.width, "Spring: width"))
+            _positive(ca.SX(self.width), "Spring: width")
         self._become(numbers=ca.vertcat(_point(self.start, "Spring: start"), _point(self.end, "Spring: end")))
 
     def outline(self, values: Array) -> Array:
@@ -199,7 +205,7 @@ class Ground(Shape):
     Parameters
     ----------
     height : SX scalar or float
-        Of a horizontal line that has no end [m].
+        Of a horizontal line that has no end [m]; 0 unless something else is given.
     point, normal : (2,), optional
         A place on a straight line that has no end, and its direction towards the free side.
     points : sequence of (2,), optional
@@ -210,23 +216,27 @@ class Ground(Shape):
 
     body: ClassVar[bool] = False
 
-    height: Any = 0.0
+    height: Any = None
     point: Any = field(default=None, kw_only=True)
     normal: Any = field(default=None, kw_only=True)
     points: Any = field(default=None, kw_only=True)
     band: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
+        straight = self.point is not None or self.normal is not None
+        if (self.height is not None) + straight + (self.points is not None) > 1:
+            raise ModelError("Ground: give either points, or point and normal, or a height.")
         if self.points is not None:
-            if self.point is not None or self.normal is not None:
-                raise ModelError("Ground: give either points, or point and normal, or a height.")
             self._become(numbers=_points(self.points, "Ground: points", 2))
             return
         if (self.point is None) != (self.normal is None):
             raise ModelError("Ground: a straight line needs both, point= and normal=.")
-        place = ca.vertcat(0, _number(self.height, "Ground: height")) if self.point is None else self.point
-        normal = ca.DM([0.0, 1.0]) if self.normal is None else self.normal
-        self._become(numbers=ca.vertcat(_point(place, "Ground: point"), _point(normal, "Ground: normal")))
+        height = _number(0.0 if self.height is None else self.height, "Ground: height")
+        place = ca.vertcat(0, height) if self.point is None else self.point
+        normal = _point(ca.DM([0.0, 1.0]) if self.normal is None else self.normal, "Ground: normal")
+        if normal.is_constant() and not np.any(np.array(ca.evalf(normal))):
+            raise ModelError("Ground: normal: expected a direction towards the free side, given zeros.")
+        self._become(numbers=ca.vertcat(_point(place, "Ground: point"), normal))
 
     @property
     def endless(self) -> bool:
@@ -262,11 +272,10 @@ class Arrow(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
+        self._check_look()
         if self.scale is not None:
             self._become(scale=scalar(self.scale, "Arrow: scale"))
-            if not 0.0 < (self.scale or 0.0) < np.inf:
-                raise ModelError(f"Arrow: scale: expected a positive number, given {self.scale!r}.")
+            _positive(ca.SX(self.scale), "Arrow: scale")
         self._become(numbers=ca.vertcat(_point(self.start, "Arrow: start"), _point(self.vector, "Arrow: vector")))
 
 
@@ -280,7 +289,7 @@ class Trail(Shape):
     colour: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check_colour()
+        self._check_look()
         self._become(numbers=_point(self.point, "Trail: point"))
 
 
@@ -294,6 +303,7 @@ class Mark(Shape):
     point: Any
 
     def __post_init__(self) -> None:
+        self._check_look()
         self._become(numbers=_point(self.point, f"Mark {self.name!r}: point"))
 
 
@@ -303,6 +313,15 @@ def _point(value: Any, what: str) -> ca.SX:
 
 def _number(value: Any, what: str) -> ca.SX:
     return column(value, what, 1)
+
+
+def _positive(expression: ca.SX, what: str) -> ca.SX:
+    """Refuse constants that are not positive; what is an expression is drawn as it comes."""
+    for part in expression.nonzeros() if expression.is_dense() else ca.densify(expression).nonzeros():
+        if part.is_constant() and not 0.0 < float(part) < np.inf:
+            expected = "a positive number" if expression.numel() == 1 else "positive numbers"
+            raise ModelError(f"{what}: expected {expected}, given {float(part):g}.")
+    return expression
 
 
 def _points(value: Any, what: str, least: int) -> ca.SX:

@@ -10,6 +10,9 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
 
+# Where symbols are found that are not the system's.
+OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
+
 
 def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
@@ -80,12 +83,20 @@ def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> No
 def free_of_others(allowed: Mapping[str, ca.SX]) -> Callable[[ca.SX, str], None]:
     """`check_free` for many expressions of the same symbols."""
     known = {s.element_hash() for group in allowed.values() for s in ca.symvar(group)}
+    groups = {s.name(): label for label, group in allowed.items() for s in ca.symvar(group)}
 
     def check(expression: ca.SX, what: str) -> None:
-        foreign = [s.name() for s in ca.symvar(expression) if s.element_hash() not in known]
+        foreign = sorted({s.name() for s in ca.symvar(expression) if s.element_hash() not in known})
+        twins = [name for name in foreign if name in groups]
+        if twins:
+            own = " and ".join(dict.fromkeys(OWNERS.get(groups[name], f"system.{groups[name]}") for name in twins))
+            raise ModelError(
+                f"{what} depends on another symbol that is also called {', '.join(twins)}: every ca.SX.sym makes a new "
+                f"one, whatever its name. Use the one that was there first (when that is made: {own})."
+            )
         if foreign:
             raise ModelError(
-                f"{what} depends on {', '.join(sorted(set(foreign)))}, which is not among {', '.join(allowed)}; "
+                f"{what} depends on {', '.join(foreign)}, which is not among {', '.join(allowed)}; "
                 "pass the symbols the system was written with."
             )
 

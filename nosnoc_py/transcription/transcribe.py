@@ -130,7 +130,7 @@ def _stage_lengths(builder: ProgramBuilder, method: Method, gamma: float) -> lis
     lower, upper = step_bounds(options.replace(switch_detection=True), gamma)
     name = (STAGE_LENGTH,)
     shares = [builder.variable(STAGE_LENGTH, At(k), name, lower, upper, 1.0) for k in range(count)]
-    builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count)
+    builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count, ("sum of the control stages' lengths",))
     return shares
 
 

@@ -36,6 +36,7 @@ from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription.costates import costates
 from nosnoc_py.transcription.guesses import FREE, initial_guess, keeps_its_iterate
+from nosnoc_py.transcription.own_scale import Breach, OwnScale
 from nosnoc_py.transcription.physical_time import physical_fields
 
 Method = FESD | TimeFreezing
@@ -282,7 +283,10 @@ class Transcription:
             u = np.hstack([u, self._rows(SPEED, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
         fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
-        notes = (self._held(state.w, fields["events"], readout.h, horizon), self.late(state.w))
+        breach = self._breach(readout, p, state, horizon) if status.success else None
+        status = status if breach is None else Status.BADLY_SCALED
+        held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
+        notes = ("" if breach is None else str(breach), held, self.late(state.w))
         return Solution(
             **fields,
             message="; ".join(note for note in notes if note),
@@ -315,6 +319,12 @@ class Transcription:
             return None
         tau = np.concatenate([[0.0], np.cumsum(readout.h)])
         return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
+
+    def _breach(self, readout: Readout, p: np.ndarray, state: SolverState, horizon: float) -> Breach | None:
+        """The law of contacts that is broken most in the scale of the motion, where residuals say that none is."""
+        if not isinstance(self.method, FESDJ):
+            return None
+        return OwnScale(self, readout, p, self.controls(state.w), state.values.g, horizon).worst()
 
     def late(self, w: np.ndarray) -> str:
         """Say where time cannot run any faster: the jumps of such a control stage may take too long."""

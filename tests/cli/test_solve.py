@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -117,12 +118,15 @@ def test_values_are_yaml(text: str, path: str, value: object):
         ("problem.build=cli_drop:bild", "Did you mean 'build'"),
         ("problem.build=cli_dorp:build", "there is no module 'cli_dorp'"),
         ("run.workers=3", "Legal: problem, method, solver, simulate, certify"),
+        ("sweep.grid=1", "--set: the path 'sweep.grid' leads nowhere: unknown part of a run 'sweep'"),
+        ("solver.sigma_0=.inf", "--set: solver.sigma_0: expected a finite number, given inf"),
     ],
 )
 def test_changes_that_do_not_fit(desk: Path, change: str, message: str):
     said = refused("solve", "drop.yaml", "--set", change, "--output", "drop.nc")
     assert message in said
-    assert "sweep" not in said
+    assert "sweep" not in said.replace("'sweep", "")
+    assert "drop.yaml" not in said
     assert not (desk / "drop.nc").exists()
 
 
@@ -158,3 +162,18 @@ def test_output_that_cannot_be_written(desk: Path):
     assert "given the folder new" in refused("solve", "drop.yaml", "--output", (desk / "new").mkdir() or "new")
     assert "cli_drop.py" in refused("solve", "drop.yaml", "--output", "cli_drop.py/drop.nc")
     assert "cli_drop.py" in refused("solve", "drop.yaml", "--figures", "cli_drop.py")
+
+
+@pytest.mark.parametrize("verb", ["solve", "simulate"])
+def test_what_the_own_function_raises_has_a_traceback_and_a_line_of_json(desk: Path, verb: str):
+    (desk / "cli_own.py").write_text("def build():\n    return 1 / 0\n")
+    more = "\nsimulate: {x0: [1.0], duration: 1.0}" if verb == "simulate" else ""
+    (desk / "own.yaml").write_text("problem: {build: 'cli_own:build'}" + more)
+    done = call(verb, "own.yaml", "--json")
+    assert done.exit_code == 2
+    message = "problem.build: cli_own:build raised ZeroDivisionError: division by zero"
+    assert json.loads(done.stdout) == {"error": "RaisedError", "message": message}
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "cli_own.py" in lines[1]
+    assert lines[-1] == f"nosnoc-py: {message}"

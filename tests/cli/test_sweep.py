@@ -83,6 +83,27 @@ def test_show_an_unknown_column(swept: tuple[Path, str], tmp_path: Path):
     assert "unknown column 'iteration'. Did you mean 'iterations'" in message
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--value", "status"), f"--value: expected a column of numbers, {HEIGHT}, objective"),
+        (("--value", "success"), "--value: expected a column of numbers"),
+        (("--x", HEIGHT, "--y", HEIGHT, "--value", "message"), "given 'message'"),
+    ],
+)
+def test_show_refuses_what_cannot_be_drawn(
+    swept: tuple[Path, str], tmp_path: Path, options: tuple[str, ...], said: str
+):
+    assert said in refused("show", swept[0] / "results", "--figures", tmp_path, *options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_show_of_one_run_has_nothing_to_draw(desk: Path):
+    assert call("sweep", "drop.yaml", "--output", "one", "--quiet").exit_code == 0
+    assert "nothing to draw: a heat map needs two columns" in refused("show", "one", "--value", "iterations")
+    assert succeeded("show", "one").startswith("1 of 1 runs finished")
+
+
 def test_show_a_run_of_a_sweep(swept: tuple[Path, str], tmp_path: Path):
     path = sorted((swept[0] / "results" / "runs").glob("*.nc"))[0]
     assert succeeded("show", path, "--figures", tmp_path).startswith("solved")
@@ -136,6 +157,35 @@ def test_bad_options(desk: Path, monkeypatch: pytest.MonkeyPatch):
     assert not (desk / "results").exists()
 
 
+def test_retry_and_the_scheduler_arrive(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    given: dict[str, object] = {}
+
+    def noted(*_: object, **options: object) -> None:
+        given.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nosnoc_py.sweep.study.run", noted)
+    refused("sweep", "drop.yaml", "--retry", "--scheduler", "tcp://host:1", code=130)
+    assert (given["retry"], given["scheduler"]) == (True, "tcp://host:1")
+    refused("sweep", "drop.yaml", code=130)
+    assert (given["retry"], given["scheduler"]) == (False, None)
+
+
+def test_many_runs_are_counted_before_they_are_checked(desk: Path, monkeypatch: pytest.MonkeyPatch):
+    grid = "{problem.arguments.height: [1, 2, 3], solver.kappa: [0.1, 0.2]}"
+    both = "{solver.sigma_0: [1, 10], problem.arguments.horizon: [2.0, 4.0]}"
+    (desk / "many.yaml").write_text(f"{DROP}sweep: {{grid: {grid}, zip: {both}, repeat: 2}}\n")
+    monkeypatch.setattr("nosnoc_py.cli.sweeps.MANY", 20)
+    assert "nosnoc-py: 24 runs; all are checked before the first" in refused("sweep", "many.yaml")  # without a seed
+    assert "24 runs" not in refused("sweep", "many.yaml", "--quiet")
+
+
+def test_a_word_is_no_scheduler(desk: Path):
+    started = time.monotonic()
+    assert "scheduler: expected an address such as tcp" in refused("sweep", "drop.yaml", "--scheduler", "nonsense")
+    assert time.monotonic() - started < 5.0
+
+
 def test_ctrl_c_keeps_what_is_finished(desk: Path):
     """The first run ends at once, the second would take minutes."""
     (desk / "slow.yaml").write_text(DROP + "sweep: {grid: {problem.arguments.wait: [0.0, 100.0]}}\n")
@@ -145,7 +195,7 @@ def test_ctrl_c_keeps_what_is_finished(desk: Path):
     pipe = subprocess.PIPE
     process = subprocess.Popen([sys.executable, "-c", code], cwd=desk, stdout=pipe, stderr=pipe, text=True)
     try:
-        wait_for_two_starts(desk / "results" / "slow" / "attempts.jsonl")
+        wait_for_a_result(desk / "results" / "slow" / "runs")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     finally:
@@ -157,10 +207,11 @@ def test_ctrl_c_keeps_what_is_finished(desk: Path):
     assert succeeded("show", "results/slow").startswith("1 of 2 runs finished, 1 succeeded")
 
 
-def wait_for_two_starts(attempts: Path) -> None:
-    """Wait until the second run has been started, which is when the first has ended."""
+def wait_for_a_result(folder: Path) -> None:
+    """Wait until the first run has ended."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (attempts.exists() and attempts.read_text().count("started") == 2):
+    while not list(folder.glob("*.json")):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from nosnoc_py.errors import OptionError, UnknownNameError
-from nosnoc_py.plotting import dense_output, plot, plot_homotopy
-from nosnoc_py.plotting.figures import COLOURS
+from nosnoc_py.plotting import dense_output, plot, plot_homotopy, plot_phase
+from nosnoc_py.plotting.figures import COLOURS, broken
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution, StepRecord, Trajectory, nodes_of
+from nosnoc_py.status import Status
 
 GRAVITY, BOUNCE = 9.81, 0.9
 
@@ -160,3 +162,102 @@ def test_homotopy_is_drawn_on_a_log_scale(ball: Trajectory, tmp_path) -> None:
     assert (tmp_path / "homotopy.png").stat().st_size > 5_000
     with pytest.raises(OptionError, match="no log"):
         plot_homotopy(replace(solution, log=()))
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("png", b"\x89PNG"), ("PDF", b"%PDF"), ("svg", b"<?xml")])
+def test_figures_are_written_as_their_name_says(ball: Trajectory, tmp_path: Path, kind: str, begins: bytes) -> None:
+    plot(ball, ["q"], path=tmp_path / f"ball.{kind}")
+    assert (tmp_path / f"ball.{kind}").read_bytes().startswith(begins)
+    assert len(list(tmp_path.iterdir())) == 1  # nothing beside it
+
+
+def test_places_that_cannot_be_written_are_told(ball: Trajectory, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder.png").mkdir()
+    for name in ("ball.jpg", "ball"):
+        with pytest.raises(OptionError, match=r"expected a file \.png, \.pdf or \.svg"):
+            plot(ball, ["q"], path=tmp_path / name)
+    for place in (tmp_path / "file" / "ball.png", tmp_path / "folder.png"):
+        with pytest.raises(OptionError, match="nothing can be written there"):
+            plot(ball, ["q"], path=place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.png"]
+
+
+def test_series_are_broken_between_the_sides_of_a_jump_and_nowhere_else(ball: Trajectory) -> None:
+    """Both sides of a jump have the time of the event; the energy falls between them, not one sample later."""
+    values = 0.5 * ball.x[:, 1] ** 2
+    sampled = replace(ball, series={"kinetic": Series(ball.t, values)}, units={**ball.units, "kinetic": "J"})
+    axes = plot(sampled, ["kinetic"]).axes[0]
+    t, shown = next(line for line in axes.lines if line.get_label() == "kinetic").get_data()
+    places = np.flatnonzero(np.isnan(shown))
+    assert len(places) == np.sum(np.diff(ball.t) == 0) == 3
+    for place in places:
+        assert t[place - 1] == t[place + 1]
+        assert shown[place + 1] == pytest.approx(BOUNCE**2 * shown[place - 1])
+    assert np.array_equal(shown[~np.isnan(shown)], values)
+
+
+@pytest.mark.parametrize(
+    ("t", "event", "place"),
+    [
+        ([0.0, 1.0, 2.0, 3.0], 1.5, 2),  # no sample at the event
+        ([0.0, 1.0, 1.0, 3.0], 1.0 + 1e-15, 2),  # both sides of it
+        ([1.0, 1.5, 2.0, 3.0], 1.5, 2),  # right ends of finite elements: the sample is before the event
+        ([0.0, 1.0, 2.0, 2.5], 1.0, 1),  # left ends: after it
+        ([0.0, 1.0, 2.0, 3.0], 3.0, None),
+    ],
+)
+def test_a_series_is_broken_on_the_right_side_of_an_event(t: list[float], event: float, place: int | None) -> None:
+    times, values = broken(np.array(t), np.arange(4.0), [event], 3.0)
+    expected = [] if place is None else [place]
+    assert np.flatnonzero(np.isnan(times)).tolist() == np.flatnonzero(np.isnan(values)).tolist() == expected
+
+
+def test_an_empty_series_is_not_broken() -> None:
+    assert not broken(np.zeros(0), np.zeros(0), [1.0], 2.0)[0].size
+
+
+def test_only_few_samples_have_markers(ball: Trajectory) -> None:
+    for count, marker in ((20, "."), (1200, "None")):
+        t = np.linspace(0.0, 2.0, count)
+        line = plot(replace(ball, series={"wave": Series(t, np.sin(t))}), ["wave"]).axes[0].lines[-1]
+        assert line.get_marker() == marker
+
+
+def test_series_of_one_unit_are_called_by_their_quantity(ball: Trajectory) -> None:
+    series = {name: Series([0.0, 1.0], [1.0, 2.0]) for name in ("kinetic", "potential")}
+    energies = replace(ball, series=series, units=dict.fromkeys(series, "J"))
+    assert [axes.get_ylabel() for axes in plot(energies, ["kinetic", "potential"]).axes] == ["energy [J]"]
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_impulses_are_compared_with_the_largest(ball: Trajectory, size: float) -> None:
+    """Whatever the units: all of the impacts, and none of what the relaxation leaves."""
+    events = tuple(replace(event, impulse=size * event.impulse) for event in ball.events)
+    impulses = ball.series["Lambda_normal"]
+    noise = np.where(impulses.values > 1e-6, impulses.values, 1e-7)
+    scaled = replace(ball, events=events, series={"Lambda_normal": Series(impulses.t, size * noise)})
+    axes = plot(scaled).axes[-1]
+    assert axes.get_ylabel().startswith("Lambda_normal")
+    assert len(axes.collections[0].get_segments()) == 3
+
+
+def test_numbers_far_from_one_have_their_power_beside_the_unit(ball: Trajectory) -> None:
+    t, x = 1e-6 * ball.t, ball.x * [1e-8, 5e4]
+    far = replace(ball, t=t, x=x, u_grid=1e-6 * ball.u_grid, interpolant=None, events=(), series={})
+    figure = plot(far)
+    figure.canvas.draw()
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == ["q [$10^{-9}$ m]", "v [$10^{3}$ m/s]", "thrust [N]"]
+    assert figure.axes[-1].get_xlabel() == "t [$10^{-6}$ s]"
+    ticks = [float(tick.get_text().replace("\N{MINUS SIGN}", "-")) for tick in figure.axes[0].get_yticklabels()]
+    assert 10.0 in ticks
+    assert max(ticks) < 20.0
+    assert not figure.axes[0].yaxis.get_offset_text().get_visible()
+
+
+def test_the_title_says_that_a_motion_has_failed(ball: Trajectory) -> None:
+    failed = replace(ball, status=Status.STEP_FAILED)
+    assert plot(failed, ["q"]).get_suptitle() == "simulation step failed"
+    assert plot_phase(failed, "q", "v", title="a ball").get_suptitle() == "a ball (simulation step failed)"
+    assert plot(ball, ["q"], title="a ball").get_suptitle() == "a ball"

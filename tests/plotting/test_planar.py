@@ -12,6 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from PIL import Image
@@ -21,7 +22,8 @@ from models import bouncing_ball, bouncing_bodies, particle, spring_hopper, two_
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting import animate, snapshots
 from nosnoc_py.plotting.animation import stage
-from nosnoc_py.plotting.film import Clock, ffmpeg, film, frame_times, writer_of
+from nosnoc_py.plotting.figures import COLOURS
+from nosnoc_py.plotting.film import Clock, GifWriter, ffmpeg, film, frame_rate, frame_times, writer_of
 from nosnoc_py.plotting.painter import Painter
 from nosnoc_py.plotting.planar import Motion, View
 from nosnoc_py.systems import scene
@@ -278,9 +280,14 @@ def test_snapshots_show_what_they_were_asked_for(
 @pytest.mark.parametrize("arrangement", ["strobe", "panels"])
 def test_bodies_in_space_have_snapshots(arrangement: Any) -> None:
     body = bouncing_bodies.build("III")
-    motion = ns.simulate(body, x0=bouncing_bodies.start(body), duration=0.2, method=ns.LieGroupVariational())
-    figure = snapshots(body, motion, [0.0, 0.1], arrangement=arrangement)
+    motion = ns.simulate(
+        body, x0=bouncing_bodies.start(body), duration=0.2, method=ns.LieGroupVariational(compiled=False)
+    )
+    figure = snapshots(body, motion, [0.0, 0.1], arrangement=arrangement, title="a lens")
     assert len(figure.axes) == (1 if arrangement == "strobe" else 2)
+    figure.canvas.draw()
+    title = figure._suptitle.get_window_extent()  # type: ignore
+    assert not any(title.overlaps(text.get_window_extent()) for text in figure.texts if text is not figure._suptitle)
 
 
 def test_an_event_selected_system_is_drawn_by_numbers_of_numpy_too(tmp_path: Path) -> None:
@@ -300,3 +307,168 @@ def test_labels_and_units_are_in_the_legend(pushed: tuple[ns.CLS, ns.Trajectory]
     assert "impact" in labels
     _, axes, _ = stage(motion)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("[m]", "[m]")
+
+
+@pytest.mark.parametrize(("asked", "milliseconds"), [(20, 50), (30, 30), (7, 140), (60, 20), (2000, 20)])
+def test_frames_of_a_gif_last_as_long_as_they_show(
+    bouncing: ns.Trajectory, tmp_path: Path, asked: int, milliseconds: int
+) -> None:
+    """Files know hundredths of a second: the times of the frames are those of the rate that the file has."""
+    short = ns.simulate(BALL, x0=[1, 0], duration=0.3, method=ns.EventDriven())
+    path = animate(BALL, short, tmp_path / "ball.GIF", frames_per_second=asked, dots_per_inch=20)
+    with Image.open(path) as shown:
+        assert shown.info["duration"] == milliseconds
+        assert getattr(shown, "n_frames", 1) == round(300 / milliseconds) + 1
+    assert frame_rate(Path("film.mp4"), asked) == asked
+
+
+def test_too_long_a_film_is_told_the_speed_that_fits(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    long = replace(bouncing, t=bouncing.t * 1e5, interpolant=None)
+    with pytest.raises(OptionError, match=r"2e\+06 frames at speed=1, more than 3000; give speed=670 ") as said:
+        animate(BALL, long, tmp_path / "ball.gif")
+    assert len(frame_times(long, float(str(said.value).split("give speed=")[1].split()[0]), 20)) <= 3001
+    still = replace(bouncing, t=np.zeros(1), x=bouncing.x[:1], events=(), interpolant=None)
+    with pytest.raises(OptionError, match=r"takes no time \(t = 0 s\)"):
+        animate(BALL, still, tmp_path / "ball.gif")
+    with pytest.raises(OptionError, match="takes no time"):
+        snapshots(BALL, still)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_goes_wrong_before_the_first_frame_is_told(tmp_path: Path) -> None:
+    def breaks(path: Path) -> None:
+        with film(Figure(), path, 10, 50):
+            raise ZeroDivisionError
+
+    for name in ("film.gif", *(["film.mp4"] if ffmpeg() else [])):
+        with pytest.raises(ZeroDivisionError):
+            breaks(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_and_unknown_options_are_refused(bouncing: ns.Trajectory, tmp_path: Path) -> None:
+    (tmp_path / "film.gif").mkdir()
+    with pytest.raises(OptionError, match=r"film\.gif is a folder"):
+        animate(BALL, bouncing, tmp_path / "film.gif")
+    with pytest.raises(OptionError, match=r"unknown option 'frames_per_secnd'.*Did you mean 'frames_per_second'"):
+        animate(BALL, bouncing, tmp_path / "ball.gif", frames_per_secnd=3)
+    with pytest.raises(OptionError, match=r"unknown option 'fps'.*Legal: frames_per_second, speed"):
+        animate(BALL, bouncing, tmp_path / "ball.gif", fps=3)
+
+
+def test_frames_are_kept_small(tmp_path: Path) -> None:
+    """A palette has a byte per dot, where the picture has four."""
+    figure = Figure(figsize=(2, 1))
+    writer = writer_of(tmp_path / "film.gif", 10)
+    writer.setup(figure, str(tmp_path / "film.gif"), 50)
+    writer.grab_frame()
+    assert isinstance(writer, GifWriter)
+    assert [len(picture.tobytes()) for picture in writer._pictures] == [100 * 50]
+
+
+def straight(shapes: Any, states: Any, **changes: Any) -> tuple[ns.CLS, ns.Trajectory]:
+    """A particle in the plane with a scene, at given states (times, 4), one second apart."""
+    q, v, p = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("size")
+    x = np.asarray(states, dtype=float)
+    system = ns.CLS(q=q, v=v, p=p, p_default=[0.5], mass_matrix=ca.DM.eye(2), force=ca.SX(2, 1), scene=shapes(q, v, p))
+    given: dict[str, Any] = {"u_grid": [0.0], "u": np.zeros((0, 0)), "control_names": ()}
+    motion = ns.Trajectory(t=np.arange(len(x)), x=x, state_names=system.state_names, **(given | changes))
+    return system, motion
+
+
+def test_the_earth_is_behind_the_ground() -> None:
+    point, normal = np.array([1.0, 0.5]), np.array([0.6, 0.8])
+    for sign in (1.0, -1.0):
+        ground = [scene.Ground(point=point.tolist(), normal=(sign * normal).tolist())]
+        _, axes, painter = stage(Motion(*straight(lambda q, v, p, g=ground: [*g, scene.Trail(q)], np.eye(3, 4))))
+        earth = next(artist for artist in painter.draw(axes, 0.0) if artist.get_zorder() == 1)
+        depths = (earth.get_xy() - point) @ (sign * normal)
+        assert depths.max() < 1e-9
+        assert depths.min() < -1.0
+
+
+def test_the_path_is_that_up_to_now() -> None:
+    system, motion = straight(
+        lambda q, v, p: [scene.Trail(q)], [[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0], [3, 0, 0, 0]]
+    )
+    _, axes, painter = stage(Motion(system, motion))
+    for t in (0.0, 1.5, 3.0):
+        (trail,) = painter.draw(axes, t)
+        assert trail.get_xydata()[:, 0].max() == pytest.approx(t, abs=1e-12)
+
+
+def test_arrows_of_one_unit_have_one_scale_and_their_tips_are_seen() -> None:
+    def shapes(q: ca.SX, v: ca.SX, p: ca.SX) -> list[scene.Shape]:
+        return [
+            scene.Disc(q, 0.1),
+            scene.Arrow(q, v, unit="m/s"),
+            scene.Arrow(q, 0.25 * v, unit="m/s"),
+            scene.Arrow(q, 100 * v),
+        ]
+
+    motion = Motion(*straight(shapes, [[0, 0, 2, 0], [1, 0, 8, 0], [2, 0, 8, 0]]))
+    scales = motion.scales(2.0)
+    assert scales[1] == scales[2] == pytest.approx(0.25 * 2.0 / 8.0)
+    assert scales[3] == pytest.approx(0.25 * 2.0 / 800.0)
+    bodies = Motion(*straight(lambda q, v, p: [scene.Disc(q, 0.1)], motion.trajectory.x))
+    assert motion.view.right > 2.5 > 2.3 > bodies.view.right
+    fixed = Motion(*straight(lambda q, v, p: [scene.Disc(q, 0.1), scene.Arrow(q, v, 1.0)], motion.trajectory.x))
+    assert fixed.view.right > 10.0
+
+
+def test_the_later_the_darker() -> None:
+    system, motion = straight(lambda q, v, p: [scene.Disc(q, 0.1)], [[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]])
+    (axes,) = snapshots(system, motion, [0, 1, 2]).axes
+    looks = {float(np.mean(patch.get_xy()[: scene.ROUND, 0])): patch.get_alpha() for patch in axes.patches}
+    assert [round(x, 9) for x in sorted(looks)] == [0, 1, 2]
+    assert [looks[x] for x in sorted(looks)] == pytest.approx([0.18, 0.59, 1.0])
+
+
+def test_parameters_are_those_of_the_trajectory() -> None:
+    for parameters, radius in (({}, 0.5), ({"p_0": 2.0}, 2.0)):
+        system, motion = straight(lambda q, v, p: [scene.Disc(q, p)], np.zeros((2, 4)), parameters=parameters)
+        assert motion.parameters == parameters
+        assert Motion(system, motion).at(np.array([0.0]))[0][0, 2] == radius
+
+
+def test_a_spring_is_as_wide_when_it_is_short() -> None:
+    system, motion = straight(lambda q, v, p: [scene.Spring([0, 0], q)], [[1, 0, 0, 0], [4, 0, 0, 0]])
+    _, axes, painter = stage(Motion(system, motion))
+    widths = [np.ptp(painter.draw(axes, t)[0].get_xydata()[:, 1]) for t in (0.0, 0.5, 1.0)]
+    assert widths == pytest.approx([scene.SLIM * 4.0] * 3)
+
+
+def test_controls_of_another_system_are_refused_and_a_clock_is_not(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    system, motion = pushed
+    with pytest.raises(OptionError, match=r"the controls force_x, force_y, given one with left, right"):
+        Motion(system, replace(motion, control_names=("left", "right")))
+    frozen = replace(motion, x=np.column_stack([motion.x, motion.t]), state_names=(*motion.state_names, "clock"))
+    frozen = replace(frozen, interpolant=None)
+    assert Motion(system, frozen).at(np.array([0.0, 2.0]))[0] == pytest.approx(Motion(system, motion).at([0.0, 2.0])[0])
+    with pytest.raises(OptionError, match="expected a trajectory of this system, with the states"):
+        Motion(system, replace(frozen, state_names=("clock", *motion.state_names)))
+
+
+def test_marks_have_a_colour_of_their_own(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
+    _, axes, painter = stage(Motion(*pushed))
+    cross, _ = painter.draw_marks(axes, 0.5, 0.5, 0.2)
+    assert to_hex(cross.get_color()) not in {colour.lower() for colour in COLOURS[:6]}
+
+
+def test_numbers_of_micrometres_have_their_power_beside_the_unit() -> None:
+    micro = 1e-6 * np.array([[0, 0, 0, 0], [1, 0.5, 0, 0], [2, 1, 0, 0]])
+    _, axes, _ = stage(Motion(*straight(lambda q, v, p: [scene.Disc(q, 1e-7)], micro)))
+    axes.figure.canvas.draw()
+    assert axes.get_xlabel() == axes.get_ylabel() == "[$10^{-6}$ m]"
+    assert not axes.yaxis.get_offset_text().get_visible()
+    assert "1.00" in [tick.get_text() for tick in axes.get_yticklabels()]
+
+
+@pytest.mark.parametrize("arrangement", ["strobe", "panels"])
+def test_a_failed_motion_says_so_above_its_legend(pushed: tuple[ns.CLS, ns.Trajectory], arrangement: Any) -> None:
+    system, motion = pushed
+    figure = snapshots(system, replace(motion, status=ns.Status.ZENO), arrangement=arrangement, title="a push")
+    assert figure.get_suptitle() == "a push (too many impacts)"
+    figure.canvas.draw()
+    assert figure._suptitle.get_window_extent().y0 > figure.legends[0].get_window_extent().y1  # type: ignore
+    assert snapshots(system, motion, arrangement=arrangement).get_suptitle() == ""

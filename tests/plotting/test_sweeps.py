@@ -101,3 +101,23 @@ def test_bad_rows_are_refused() -> None:
         heat_map(ROWS, "sgma", "name", "cost")
     with pytest.raises(OptionError, match="cost: expected positive numbers, given -1"):
         performance_profile([{"s": "A", "i": 0, "cost": -1.0}], "s", "cost", "i")
+
+
+def test_numbers_of_numpy_are_sorted_and_true_is_not_one() -> None:
+    rows: list[dict[str, Any]] = [
+        {"x": np.int64(100), "y": True, "v": 1.0},
+        {"x": np.float32(20), "y": 1, "v": 2.0},
+        {"x": 3, "y": np.True_, "v": 3.0},
+    ]
+    axes = heat_map(rows, "x", "y", "v").axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3", "20", "100"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["True", "1"]
+    values = np.ma.filled(axes.collections[0].get_array(), np.nan)
+    assert values == pytest.approx(np.array([[3.0, np.nan, 1.0], [np.nan, 2.0, np.nan]]), nan_ok=True)
+
+
+@pytest.mark.parametrize(("name", "angle"), [("a method with a very long name", 35.0), ("short", 0.0)])
+def test_long_names_below_cells_are_turned(name: str, angle: float) -> None:
+    figure = heat_map([{"x": f"{name} {k}", "y": 0, "v": 1.0} for k in range(4)], "x", "y", "v")
+    ticks = figure.axes[0].get_xticklabels()
+    assert {tick.get_rotation() for tick in ticks} == {angle}

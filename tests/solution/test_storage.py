@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Solution, Trajectory, load, save, storage
 
 
@@ -106,8 +106,16 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     for name in ("text.nc", "foreign.nc", "list.nc"):
         with pytest.raises(TranscriptionError, match="of another origin"):
             load(tmp_path / name)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OptionError, match="there is no file"):
         load(tmp_path / "absent.nc")
+
+
+def test_folders_are_made_and_other_formats_are_refused(trajectory: Trajectory, tmp_path: Path) -> None:
+    assert_same(load(trajectory.save(tmp_path / "new" / "folder" / "run.nc")), trajectory)
+    for name in ("run.h5", "run"):
+        with pytest.raises(OptionError, match=r"run\.nc"):
+            trajectory.save(tmp_path / "other" / name)
+    assert not (tmp_path / "other").exists()
 
 
 def test_other_format_version_is_refused(trajectory: Trajectory, tmp_path: Path, monkeypatch) -> None:

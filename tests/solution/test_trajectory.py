@@ -186,7 +186,7 @@ def test_to_dataframe(trajectory: Trajectory) -> None:
 @pytest.mark.parametrize("package", ["xarray", "pandas"])
 def test_optional_packages_are_named(trajectory: Trajectory, monkeypatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(OptionError, match=f"pip install {package}"):
+    with pytest.raises(OptionError, match=rf'needs {package}, .* pip install "nosnoc_py\[data\]"'):
         trajectory.to_xarray() if package == "xarray" else trajectory.to_dataframe()
 
 

@@ -1,10 +1,29 @@
+import fcntl
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from nosnoc_py import sweep
+
 HERE = Path(__file__).parent
+BALLS = """
+problem:
+  build: "small:ball"
+  arguments: {pause: 0.05}
+  measure: "small:fallen"
+method: {name: FESDJ, finite_elements: 2}
+simulate: {x0: [9.0, 0.0], duration: 1.0, steps: 2}
+sweep:
+  grid: {problem.arguments.height: [1, 2, 3], problem.arguments.number: [0, 1, 2, 3, 4, 5], method.rk_stages: [1, 2]}
+run: {workers: 2, timeout: 60, output: out}
+"""
 
 
 @pytest.fixture
@@ -29,6 +48,64 @@ def log(tmp_path, monkeypatch):
     path = tmp_path / "log"
     monkeypatch.setenv("SMALL_LOG", str(path))
     return lambda: path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture(scope="session")
+def balls(tmp_path_factory):
+    """The sweep of 36 runs, killed twice and started again: results, keys before the second start, logs of both.
+
+    It is done once, also where several processes share the tests.
+    """
+    root = tmp_path_factory.getbasetemp()
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "balls"
+    folder.mkdir(exist_ok=True)
+    seen = folder / "seen.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not seen.exists():
+            seen.write_text(json.dumps(_killed_and_started_again(folder)))
+    finished, before, after = json.loads(seen.read_text())
+    return sweep.read(folder / "out"), set(finished), before, after
+
+
+def _killed_and_started_again(folder):
+    shutil.copy(HERE / "small.py", folder / "small.py")
+    (folder / "balls.yaml").write_text(BALLS)
+    environment = {**os.environ, "SMALL_LOG": str(folder / "log")}
+    command = [sys.executable, "-c", "from nosnoc_py import sweep; sweep.run('balls.yaml')"]
+    parent = subprocess.Popen(command, cwd=folder, env=environment)
+    wait(lambda: _ends(folder) >= 4)
+    workers = wait(lambda: _started_by(parent.pid))
+    os.kill(workers[0], signal.SIGKILL)
+    wait(lambda: _ends(folder) >= 12)
+    workers = wait(lambda: _started_by(parent.pid))
+    parent.kill()
+    parent.wait()
+    wait(lambda: not any(map(alive, workers)))
+    finished = [path.stem for path in (folder / "out" / "runs").glob("*.json")]
+    before = (folder / "log").read_text().splitlines()
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=120)
+    log = (folder / "log").read_text().splitlines()
+    return finished, before, log[len(before) :]
+
+
+def _ends(folder):
+    path = folder / "log"
+    return sum(line.startswith("end") for line in path.read_text().splitlines()) if path.exists() else 0
+
+
+def _started_by(pid):
+    """Children of a process that run a task at this moment."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait(condition, seconds=60.0):
+    """Wait for something to be true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
 
 
 def alive(pid):

@@ -121,3 +121,61 @@ def chatty():
         print("noise" * 20)
         os.write(2, b"noise" * 20)
     return {"success": True}
+
+
+def fork_and_die():
+    """A process that multiprocessing would start keeps the pipe of the answer open after the death of its parent."""
+    if os.fork() == 0:
+        time.sleep(600)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def end_by(number):
+    """A death by a signal."""
+    os.kill(os.getpid(), number)
+    time.sleep(600)
+
+
+def says(text):
+    """An error with any text."""
+    raise ValueError(text)
+
+
+def exits(text):
+    """A script that was not made to be called."""
+    sys.exit(text)
+
+
+def interrupts():
+    """What Ctrl-C would raise, but nobody pressed it."""
+    raise KeyboardInterrupt
+
+
+def full(number):
+    """A machine that is full."""
+    _log("start full")
+    raise OSError(number, os.strerror(number))
+
+
+def reads():
+    """A question to nobody."""
+    return {"success": True, "read": sys.stdin.read()}
+
+
+def terminated():
+    """SIGTERM does nothing here, and what is started from here has its usual effect."""
+    import multiprocessing
+
+    os.kill(os.getpid(), signal.SIGTERM)
+    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    forked.start()
+    program = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    forked.terminate()
+    forked.join(10)
+    program.terminate()
+    return {"success": True, "forked": forked.exitcode, "program": program.wait(10)}
+
+
+def odd_suffix(suffix):
+    """A file that would be somewhere else."""
+    return {"success": True}, {suffix: b"1"}

@@ -2,13 +2,7 @@
 
 import csv
 import json
-import os
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,22 +14,7 @@ from nosnoc_py import sweep
 from nosnoc_py.errors import OptionError
 from nosnoc_py.sweep.execute import execute
 from nosnoc_py.sweep.grid import runs
-from nosnoc_py.sweep.perform import perform
-from nosnoc_py.sweep.store import Store
-from nosnoc_py.sweep.tasks import Task
-from tests.sweep.conftest import HERE, alive
 
-BALLS = """
-problem:
-  build: "small:ball"
-  arguments: {pause: 0.1}
-  measure: "small:fallen"
-method: {name: FESDJ, finite_elements: 2}
-simulate: {x0: [9.0, 0.0], duration: 1.0, steps: 2}
-sweep:
-  grid: {problem.arguments.height: [1, 2, 3], problem.arguments.number: [0, 1, 2, 3, 4, 5], method.rk_stages: [1, 2]}
-run: {workers: 2, timeout: 60, output: out}
-"""
 OCPS = """
 problem: {build: "small_copy:task", guess: "small_copy:start"}
 method: {name: FESDJ, control_stages: 4}
@@ -43,30 +22,6 @@ solver: {name: Auto}
 sweep: {grid: {method.rk_stages: [2, 3]}, repeat: 2, seed: 5}
 run: {workers: 2, output: out, table: parquet}
 """
-
-
-@pytest.fixture(scope="module")
-def balls(tmp_path_factory):
-    """The sweep of 36 runs, killed twice and started again: results, log, and what was seen on the way."""
-    folder = tmp_path_factory.mktemp("balls")
-    shutil.copy(HERE / "small.py", folder / "small.py")
-    (folder / "balls.yaml").write_text(BALLS)
-    environment = {**os.environ, "SMALL_LOG": str(folder / "log")}
-    command = [sys.executable, "-c", "from nosnoc_py import sweep; sweep.run('balls.yaml')"]
-    parent = subprocess.Popen(command, cwd=folder, env=environment)
-    _wait(lambda: _ends(folder) >= 4)
-    workers = _wait(lambda: _started_by(parent.pid))
-    os.kill(workers[0], signal.SIGKILL)
-    _wait(lambda: _ends(folder) >= 12)
-    workers = _wait(lambda: _started_by(parent.pid))
-    parent.kill()
-    parent.wait()
-    _wait(lambda: not any(map(alive, workers)))
-    finished = {path.stem for path in (folder / "out" / "runs").glob("*.json")}
-    before = (folder / "log").read_text().splitlines()
-    subprocess.run(command, cwd=folder, env=environment, check=True)
-    log = (folder / "log").read_text().splitlines()
-    return sweep.read(folder / "out"), finished, before, log[len(before) :]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -85,9 +40,7 @@ def test_a_killed_sweep_goes_on_where_it_was(balls):
         assert done or name in after
     assert sum("end" in line for line in after) == 36 - len(finished)  # every missing run once, no other
     starts = Counter(line for line in before + after if line.startswith("start"))
-    assert sorted(results.column("attempts")) == [1] * 35 + [
-        2
-    ]  # one worker was killed; with its parent none died
+    assert sorted(results.column("attempts")) == [1] * 35 + [2]  # one worker was killed; with its parent none died
     assert sum(starts.values()) <= 36 + 1 + 2  # those that were at work when the parent was killed were begun again
 
 
@@ -117,61 +70,6 @@ def test_the_summary_says_what_is_what(balls):
     assert list(balls[0].to_dataframe().columns)[:4] == ["key", *balls[0].axes]
     with pytest.raises(ns.UnknownNameError, match="Did you mean 'height'"):
         balls[0].column("heigt")
-
-
-def test_a_cluster_gives_the_same_table(balls, tmp_path, monkeypatch):
-    pytest.importorskip("distributed")
-    from nosnoc_py.sweep.cluster import DaskExecutor
-
-    folder = balls[0].folder.parent
-    monkeypatch.chdir(folder)
-    cluster = Cluster(tmp_path)
-    with cluster as (address, workers):
-        states = []
-        results = sweep.run("balls.yaml", scheduler=address, output=tmp_path / "out", callback=states.append)
-        assert len(results) == 36
-        assert _told(results) == _told(balls[0])
-        assert [state.finished for state in states] == list(range(37))
-        again = sweep.run("balls.yaml", scheduler=address, output=tmp_path / "out", callback=states.append)
-        assert _told(again) == _told(results)
-        assert len(states) == 38  # nothing was done again
-
-        def kill_one(state):
-            if state.finished == 1 and len(workers) == 2:
-                workers.pop().kill()
-
-        small = _smaller(folder)
-        lamed = sweep.run(small, scheduler=address, output=tmp_path / "lamed", callback=kill_one)
-        assert len(lamed) == 6
-        assert lamed.success
-        assert sorted(lamed.column("attempts")) == [1, 1, 1, 1, 1, 2]
-        with DaskExecutor(address) as executor:  # what dies there dies alone
-            task = Task(key="leave", function="small:leave", paths=(str(HERE),))
-            (row,) = perform([task], Store(tmp_path / "dead"), executor)
-        assert (row["status"], row["attempts"]) == ("died", 2)
-        assert "last words" in row["message"]
-        with pytest.raises(OptionError, match=r"does not answer any more .* finished runs are kept"):
-            sweep.run(small, scheduler=address, output=tmp_path / "lost", callback=lambda state: _end(cluster, state))
-        assert len(sweep.read(tmp_path / "lost")) == 1
-        assert (tmp_path / "lost" / "results.csv").read_text().count("\n") == 2
-
-
-def test_a_scheduler_that_does_not_answer(study, tmp_path):
-    pytest.importorskip("distributed")
-    from nosnoc_py.sweep.cluster import DaskExecutor
-
-    with socket.socket() as taken:  # nobody accepts connections here
-        taken.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        started = time.monotonic()
-        with pytest.raises(OptionError, match=f"scheduler {address}: no answer within 1 s"):
-            DaskExecutor(address, patience=1.0)
-        assert time.monotonic() - started < 5.0
-    with pytest.raises(OptionError, match="scheduler nonsense://1: no answer"):
-        sweep.run(study(OCPS), scheduler="nonsense://1")
-    with pytest.raises(OptionError, match="scheduler: expected an address"):
-        sweep.run(study(OCPS), scheduler="")
-    assert not Path("out").exists()
 
 
 def test_optimal_control_with_repeats_guess_and_parquet(study):
@@ -238,68 +136,5 @@ def test_folders_that_are_no_sweep(study, tmp_path):
         sweep.read(tmp_path)
 
 
-def _end(cluster, state):
-    if state.finished == 1:
-        cluster.scheduler.kill()
-
-
-def _smaller(folder):
-    text = BALLS.replace("[0, 1, 2, 3, 4, 5]", "[6]").replace("pause: 0.1", "pause: 1.0")
-    (folder / "smaller.yaml").write_text(text)
-    return folder / "smaller.yaml"
-
-
-def _told(results):
-    """All that has to be the same: everything but time and bad luck."""
-    luck = ("wall_seconds", "attempts")
-    return [{key: value for key, value in row.items() if key not in luck} for row in results.rows]
-
-
 def _of(row):
     return row["problem.arguments.height"], row["problem.arguments.number"]
-
-
-def _ends(folder):
-    path = folder / "log"
-    return sum(line.startswith("end") for line in path.read_text().splitlines()) if path.exists() else 0
-
-
-def _started_by(pid):
-    """Children of a process that run a task at this moment."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _wait(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
-class Cluster:
-    """A scheduler and two workers with one thread each, as processes; no dashboard, which would need a port."""
-
-    def __init__(self, folder):
-        self.folder, self.file = folder, folder / "scheduler.json"
-
-    def _start(self, kind, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard", *options]
-        log = (self.folder / f"{kind}.log").open("ab")
-        process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
-        log.close()
-        return process
-
-    def __enter__(self):
-        own = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(self.file))
-        self.scheduler = self._start("scheduler", *own)
-        _wait(self.file.exists)
-        address = _wait(lambda: json.loads(self.file.read_text() or "{}").get("address"))
-        options = (address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1")
-        self.all = [self._start("worker", *options) for _ in range(2)]
-        return address, list(self.all)
-
-    def __exit__(self, *_):
-        for process in (*self.all, self.scheduler):
-            process.kill()
-            process.wait()
