@@ -1,0 +1,156 @@
+"""Residuals are absolute: what is solved in small numbers has to hold in the scale of the motion, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.status import Verdict
+from nosnoc_py.transcription.own_scale import OwnScale
+from nosnoc_py.transcription.transcription import Transcription
+
+METHOD = ns.FESDJ(control_stages=6, finite_elements=2, rk_stages=2, equidistant_control_grid=False)
+SIZE, MASS = 1e-3, 1e-6  # of a small paddle: m, kg
+
+
+def paddle(length: float = 1.0, mass: float = 1.0, second: float = 1.0, **more: Any) -> ns.OCP:
+    """The paddle of the README in other sizes and units: accelerations are `second` times as large."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
+    system = ns.CLS(
+        q=q,
+        v=v,
+        u=u,
+        mass_matrix=mass * ca.diag(ca.DM([1.0, 0.1])),
+        force=mass * ca.vertcat(u - 9.81, -0.981) * second,
+        contacts=[ns.Contact("paddle", gap=q[1] - q[0], restitution=0.8)],
+        names={"q": ["paddle", "ball"], "v": ["v_paddle", "v_ball"], "u": ["thrust"]},
+        **more,
+    )
+    horizon = np.sqrt(length / second)
+    end = [2 * length, length / horizon]
+    return ns.OCP(
+        system,
+        horizon=horizon,
+        x0=[0, length, 0, 0],
+        stage_cost=0.01 * (u - 9.81) ** 2,
+        terminal_constraints=[ns.Constraint(system.x[[1, 3]], end, end, name="target")],
+        bounds=ns.Bounds(u=(-50, 50)),
+    )
+
+
+NOMINAL = {"q": SIZE, "v": SIZE**0.5, "u": 10.0, "force": 10 * MASS}
+
+
+@pytest.mark.parametrize("nominal", [{}, NOMINAL], ids=["plain", "nominal"])
+def test_a_small_problem_that_is_solved_in_small_numbers_only_is_not_called_solved(nominal: dict[str, float]) -> None:
+    """The ball rises without being touched: 3e-9 N s are missing, beside impulses of 1e-8 N s."""
+    ocp = paddle(SIZE, MASS, nominal=nominal)
+    solution = ns.solve(ocp, METHOD)
+    assert solution.infeasibility < 1e-8
+    assert solution.complementarity < 1e-8
+    assert ns.certify(ocp, solution).verdict is Verdict.REFUTED  # the independent judge
+    assert solution.status is ns.Status.BADLY_SCALED
+    assert not solution.success
+    assert "no impulse explains the jump of v_ball, by 47 %" in solution.message
+    assert "units" in solution.summary()
+    assert "no impulse explains the jump of v_ball" in ns.explain(solution)
+
+
+def test_small_products_of_impulses_and_distances_are_no_contact() -> None:
+    ocp = paddle(SIZE, 1e-3)
+    solution = ns.solve(ocp, METHOD, ns.Auto(restarts=0))
+    assert solution.complementarity < 1e-7
+    assert solution.complementarity_min > 1e-6
+    assert ns.certify(ocp, solution).verdict is Verdict.REFUTED
+    assert solution.status is ns.Status.BADLY_SCALED
+    assert "paddle has an impulse at a distance" in solution.message
+
+
+def test_the_same_small_problem_in_fitting_units_is_solved() -> None:
+    """In mm, mg and s: gravity is 9810 mm/s^2."""
+    ocp = paddle(SIZE / 1e-3, MASS / 1e-6, second=1e3)
+    solution = ns.solve(ocp, METHOD)
+    assert solution.status is ns.Status.SOLVED
+    assert len(solution.impacts) >= 1
+    assert ns.certify(ocp, solution).verdict is Verdict.CONFIRMED
+
+
+@pytest.fixture(scope="module")
+def solved() -> tuple[Transcription, ns.Solution]:
+    problem = ns.transcribe(paddle(), METHOD)
+    return problem, problem.solve()
+
+
+def judge(problem: Transcription, solution: ns.Solution, **changed: Any) -> OwnScale:
+    """The judge of a solution of which some numbers are changed."""
+    values = problem.parameters()
+    read = replace(problem.read(solution.w, values), **changed)
+    g = problem.solvers.evaluator(solution.w, values).g
+    return OwnScale(problem, read, np.array(solution.p), np.array(solution.u), g, solution.horizon)
+
+
+def test_what_is_true_is_far_from_the_tolerance(solved: tuple[Transcription, ns.Solution]) -> None:
+    assert solved[1].status is ns.Status.SOLVED
+    own = judge(*solved)
+    assert own.worst() is None
+    every = [*own._states(), *own._at_nodes(), *own._at_stages()]
+    assert max(breach.share for breach in every) < 1e-9
+
+
+def test_every_law_is_missed_where_it_is_broken(solved: tuple[Transcription, ns.Solution]) -> None:
+    problem, solution = solved
+    read = problem.read(solution.w, problem.parameters())
+    hit = int(np.argmax(read.impacts[:, 0, 0]))
+    impulse = read.impacts[hit, 0, 0]
+    weaker, afar, pushed = read.boundary.copy(), read.boundary.copy(), read.z_stages.copy()
+    column = int(np.argmin(np.abs(read.boundary[hit] - impulse)))
+    weaker[hit, column] *= 0.98
+    assert "no impulse explains the jump" in str(judge(problem, solution, boundary=weaker).worst())
+    afar[0, column] = 0.02 * impulse
+    laws = [b.law for b in judge(problem, solution, boundary=afar)._at_nodes() if b.share > 1e-3]
+    assert "paddle has an impulse at a distance" in laws
+    pushed[0, 0, 0] = 1.0
+    assert "paddle pushes at a distance" in str(judge(problem, solution, z_stages=pushed).worst())
+    late = read.boundary.copy()
+    late[hit, 1] -= 0.1  # of the ball after the impact [m/s]
+    laws = [b.law for b in judge(problem, solution, boundary=late)._at_nodes() if b.share > 1e-3]
+    assert "paddle breaks the law of restitution" in laws
+
+
+def test_rest_has_no_scale_of_its_own() -> None:
+    """Nothing moves and nothing acts: residuals of 1e-9 are rest, and not beside nothing."""
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("ground", gap=q)])
+    ocp = ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=u**2 + q**2, bounds=ns.Bounds(u=(-1, 1)))
+    assert ns.solve(ocp, ns.FESDJ(control_stages=3)).status is ns.Status.SOLVED
+
+
+def test_an_iterate_that_is_no_solution_says_so_before_its_events() -> None:
+    far = replace(paddle(), terminal_constraints=())
+    ocp = replace(far, terminal_constraints=[ns.Constraint(far.system.q[1], 200, 200)])
+    lost = ns.solve(ocp, METHOD, ns.Homotopy())
+    text = lost.summary()
+    assert lost.status is ns.Status.INFEASIBLE
+    assert "the grid holds" not in text
+    assert "events of the last iterate, which is no solution" in text
+    assert "equation sum of the control stages' lengths" in text
+    assert "FESDJ(control_stages=6, equidistant_control_grid=False), solver Homotopy()" in text
+    won = ns.solve(paddle(), METHOD).summary()
+    assert "of the last iterate" not in won
+    assert "solver Auto()" in won
+
+
+def test_small_impacts_are_events() -> None:
+    """Three impacts of 1e-8 N s; times by an independent simulation."""
+    system, start = paddle(SIZE, MASS).system, [0, SIZE, 0, 0]
+    given = {"x0": start, "duration": 2 * SIZE**0.5, "u": [12.0]}
+    found = ns.simulate(system, steps=50, **given)
+    truth = ns.simulate(system, method=ns.EventDriven(), **given)
+    assert len(truth.impacts) == 3
+    np.testing.assert_allclose([e.time for e in found.impacts], [e.time for e in truth.impacts], rtol=1e-8)
+    assert max(event.impulse or 0.0 for event in found.impacts) < 1e-6
