@@ -130,6 +130,13 @@ def test_rest_has_no_scale_of_its_own() -> None:
     assert ns.solve(ocp, ns.FESDJ(control_stages=3)).status is ns.Status.SOLVED
 
 
+def test_a_system_without_contacts_is_judged_too() -> None:
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u)
+    ocp = ns.OCP(system, horizon=1.0, x0=[1, 0], stage_cost=u**2 + q**2)
+    assert ns.solve(ocp, ns.FESDJ(control_stages=3)).status is ns.Status.SOLVED
+
+
 def test_an_iterate_that_is_no_solution_says_so_before_its_events() -> None:
     far = replace(paddle(), terminal_constraints=())
     ocp = replace(far, terminal_constraints=[ns.Constraint(far.system.q[1], 200, 200)])

@@ -132,9 +132,10 @@ class Described:
             If there are neither, or a value is not finite.
         """
         if p is None and self.p_default is None:
+            names = ", ".join(self.parameter_names)
             raise ModelError(
-                f"{what}: the parameters {', '.join(self.parameter_names)} of the {self._kind} have no values; give p=[...] "
-                "here, or p_default=[...] in the system."
+                f"{what}: the parameters {names} of the {self._kind} have no values; give p=[...] here, or "
+                "p_default=[...] in the system."
             )
         return finite(self.p_default if p is None else p, what, self.n_p)
 

@@ -111,7 +111,7 @@ class OwnScale:
 
     def _points(self, t: Array, x: Array, u: Array) -> Points:
         s, contacts = self.system, stack_contacts(self.system)
-        outputs = [contacts.gap, ca.densify(contacts.normal), ca.densify(s.mass_matrix), s.force]
+        outputs = [ca.densify(e) for e in (contacts.gap, contacts.normal, s.mass_matrix, s.force)]
         look = ca.Function("look", [s.x, s.u, s.p], outputs).map(len(t))
         gaps, normals, mass, force = (np.asarray(v) for v in look(x.T, u.T, np.tile(self.p[:, None], len(t))))
         inverse = np.linalg.pinv(_matrices(mass, len(t)), hermitian=True)
@@ -130,7 +130,8 @@ class OwnScale:
         states = np.concatenate([self.read.x_minus, self.read.x_left, self.read.x_right])[:, self.n_q :]
         alone = self._points(self.t_left, self.read.x_minus, np.zeros((len(self.t_left), self.system.n_u)))
         stage = self.horizon / self.problem.grid.control_stages
-        away = max(float(np.abs(at.free).max(initial=0.0)) for at in (self.nodes, alone)) * stage
+        free = np.abs(np.concatenate([self.nodes.free, alone.free]))
+        away = float(free.max(initial=0.0, where=np.isfinite(free))) * stage
         return max(float(np.abs(states).max(initial=0.0)), away, AT_REST)
 
     @cached_property
@@ -216,4 +217,5 @@ class OwnScale:
 
 def _matrices(side_by_side: Array, count: int) -> Array:
     """Matrices (count, rows, columns) that CasADi's map puts side by side."""
-    return side_by_side.reshape(len(side_by_side), count, -1).transpose(1, 0, 2)
+    rows, columns = side_by_side.shape
+    return side_by_side.reshape(rows, count, columns // count).transpose(1, 0, 2)

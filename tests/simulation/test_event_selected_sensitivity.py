@@ -708,7 +708,7 @@ def test_functions_of_numpy_need_a_jacobian_and_no_parameters():
     with pytest.raises(OptionError, match="flow_jacobian"):
         derivative(numeric(flow_jacobian=None), [2.0, 0.0], 1.0)
     with pytest.raises(OptionError, match="2 parameters"):
-        derivative(numeric(p=2), [2.0, 0.0], 1.0)
+        derivative(numeric(p=2, p_default=[1.0, 2.0]), [2.0, 0.0], 1.0)
 
 
 def test_directions_do_not_travel():
