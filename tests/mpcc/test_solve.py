@@ -283,7 +283,7 @@ WRONG_IPOPT = {"max_itre": 3}
     ("solver", "message"),
     [
         ("auto", "solver: expected Strategy, given str"),
-        (ns.Auto, "solver: expected Strategy, given Auto"),
+        (ns.Auto, "solver: given the class Auto; write ns.Auto"),
         (ns.FESDJ(), r"solver: expected Strategy, given FESDJ; .*ns.Homotopy\(...\).*ns.ActiveSet.*ns.Auto"),
         (ns.Homotopy(ipopt=WRONG_IPOPT), "IPOPT refused its options.*max_itre"),
         (ns.ActiveSet(homotopy=ns.Homotopy(ipopt=WRONG_IPOPT)), "IPOPT refused its options.*max_itre"),
