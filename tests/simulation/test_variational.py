@@ -154,24 +154,10 @@ def test_compiled_and_interpreted_agree() -> None:
     np.testing.assert_allclose(one.x, other.x, rtol=0, atol=1e-12)
 
 
-def test_short_runs_do_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default it depends on the number of steps alone, and not on what is on the disk."""
-    from nosnoc_py.simulation.variational import loop
-
-    compiled: list[str] = []
-    monkeypatch.setattr(loop, "compiled_kernel", lambda: compiled.append("compiled") or loop.run_steps)
-    body = case("I")
-    simulate(body, start(body), 1.0, steps=2000)
-    assert not compiled
-    simulate(body, start(body), 1.0, steps=2001)
-    simulate(body, start(body), 0.1, steps=1, compiled=True)
-    assert len(compiled) == 2
-
-
 def test_speed() -> None:
     """At most 5 us per step, collisions included; the smallest of three, since the machine may be busy."""
     body = case("I")
-    simulate(body, start(body), 1.0, compiled=True)
+    simulate(body, start(body), 1.0)
     spent = []
     for _ in range(3):
         before = time.perf_counter()

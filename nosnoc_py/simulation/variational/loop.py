@@ -54,9 +54,6 @@ from nosnoc_py.systems.shapes.shape import Features
 # Steps between two looks at the clock: some milliseconds.
 CHUNK = 1000
 CHUNK_INTERPRETED = 20
-# So many steps are interpreted in a tenth of a second; numba takes longer to load what it has compiled, and half a
-# minute to compile it.
-SHORT = 2000
 # Equal parts of a step up to which rotation_limit="substep" goes.
 FINEST = 4096
 NO_FEATURES = Features.of()
@@ -83,18 +80,15 @@ def compiled_kernel() -> Callable[..., Any]:
     return found
 
 
-def kernel_of(system: RigidBody, method: LieGroupVariational, count: int) -> Callable[..., Any]:
-    """The loop for so many steps, compiled or not, as the option says.
-
-    It depends on the task alone and not on what is on the disk, so that the same run has the same last digits.
-    """
+def kernel_of(system: RigidBody, method: LieGroupVariational) -> Callable[..., Any]:
+    """The loop, compiled or not, as the option says."""
     features = system.shape.features() is not None
     if method.compiled is True and not features:
         raise OptionError(
             f"compiled: the shape, a {type(system.shape).__name__}, is known by a Python function only; leave "
             "compiled=True out, or build it of ellipsoids and polyhedra."
         )
-    wanted = available() and features and count > SHORT if method.compiled == "auto" else method.compiled
+    wanted = available() and features if method.compiled == "auto" else method.compiled
     return compiled_kernel() if wanted else run_steps
 
 

@@ -58,8 +58,7 @@ class LieGroupVariational(Options):
         the body has turned by more than 1 rad since the last one, since between two nodes it turns about one axis, by
         less than half a turn.
     compiled : bool or "auto"
-        Whether numba compiles the loop; "auto": if it is installed, the shape has features, and there are more than
-        2000 steps. Fewer are done sooner than numba is ready.
+        Whether numba compiles the loop; "auto": if it is installed and the shape has features.
     """
 
     h: float = Field(default=0.01, gt=0)

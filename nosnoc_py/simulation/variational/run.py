@@ -41,7 +41,7 @@ def run(
     # numba is imported with the loop, which takes its time
     from nosnoc_py.simulation.variational.loop import Loop, kernel_of
 
-    loop = Loop(system, method, h, kernel_of(system, method, count))
+    loop = Loop(system, method, h, kernel_of(system, method))
     loop.check_start(start)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     return loop.run(start, count, callback, deadline)
