@@ -315,10 +315,10 @@ def enumerate_some(items: Iterable[str], most: int = 6) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Return nested mappings, sequences and arrays as dicts, lists and numbers; NaN and infinity as None."""
+    """Return nested mappings, sequences and NumPy's values as dicts, lists and numbers; NaN and infinity as None."""
     if isinstance(value, Mapping):
         return {key: jsonable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return jsonable(value.tolist())
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]

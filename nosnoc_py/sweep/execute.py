@@ -18,7 +18,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.ocp import OCP
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.sweep.choices import make
-from nosnoc_py.sweep.references import accepted, called, function, on_path
+from nosnoc_py.sweep.references import called, function, on_path, parameters_of
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 # Columns of every table, besides those of `row` and the paths, which have dots.
@@ -121,7 +121,7 @@ def _solved(
         raise OptionError("simulate: problem.build returns an OCP, which is solved; leave simulate out.")
     guess = resolved["problem"]["guess"]
     if isinstance(guess, str):
-        taken = accepted(function(guess, folder), resolved["problem"]["arguments"])
+        taken = parameters_of(function(guess, folder)).among(resolved["problem"]["arguments"])
         guess = called("problem.guess", guess, folder, **taken)
     solution = solve(ocp, **chosen, guess=guess, callback=callback, time_limit=time_limit)
     row = {
@@ -178,7 +178,7 @@ def _measured(
     """Columns of the user's own."""
     if given["measure"] is None:
         return {}
-    taken = accepted(function(given["measure"], folder), given["arguments"])
+    taken = parameters_of(function(given["measure"], folder)).among(given["arguments"])
     found = called("problem.measure", given["measure"], folder, problem, run, **taken)
     if not isinstance(found, Mapping):
         raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {found!r}.")

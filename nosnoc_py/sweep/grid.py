@@ -17,7 +17,7 @@ from nosnoc_py.options import Options
 from nosnoc_py.solution.trajectory import jsonable
 from nosnoc_py.sweep.choices import SOLVERS, described, fields_of, options_of
 from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load
-from nosnoc_py.sweep.references import function, on_path, parameters_of, required_of
+from nosnoc_py.sweep.references import function, on_path, parameters_of
 from nosnoc_py.sweep.values import plain
 
 KEY_DIGITS = 16
@@ -105,12 +105,12 @@ def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
     A method or a solver that is not given stays None: which one it is depends on the problem.
     """
     problem = given.problem
-    names, defaults = parameters_of(build := function(problem.build, folder))
-    unknown = [name for name in problem.arguments if names is not None and name not in names]
+    taken = parameters_of(function(problem.build, folder))
+    unknown = [name for name in problem.arguments if not taken.among({name: None})]
     if unknown:
-        raise OptionError(f"problem.arguments.{unknown[0]}: {unknown_name(unknown[0], names or (), 'argument')}")
-    arguments = {**{key: value for key, value in defaults.items() if _is_plain(value)}, **problem.arguments}
-    missing = [name for name in required_of(build) if name not in arguments]
+        raise OptionError(f"problem.arguments.{unknown[0]}: {unknown_name(unknown[0], taken.names, 'argument')}")
+    arguments = {**{key: value for key, value in taken.defaults.items() if _is_plain(value)}, **problem.arguments}
+    missing = [name for name in taken.required if name not in arguments]
     if missing:
         raise OptionError(f"problem.arguments: {problem.build} needs {', '.join(missing)}; give a value.")
     for reference in (problem.guess, problem.measure):
@@ -201,7 +201,7 @@ def _legal(names: list[str], given: Configuration, base: Mapping[str, Any]) -> t
     head, rest = names[0], names[1:]
     if head == "problem":
         if rest == ["arguments"] and "problem.build" not in swept:
-            return parameters_of(function(given.problem.build, given.folder))[0]
+            return parameters_of(function(given.problem.build, given.folder)).legal
         return () if rest and rest != ["arguments"] else (None if rest else tuple(Problem.model_fields))
     if head == "simulate":
         return () if rest else tuple(Simulate.model_fields)
@@ -228,10 +228,10 @@ def _options(what: str, rest: list[str], base: Mapping[str, Any]) -> tuple[str, 
 def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
     """Where the seed of a repeat goes."""
     solver = content.get("solver") or {}
-    names, _ = parameters_of(function(content["problem"]["build"], given.folder))
+    legal = parameters_of(function(content["problem"]["build"], given.folder)).legal
     found = [
         "seed" in (options_of("solver", solver) if solver.get("name") in SOLVERS else ()),
-        "seed" in (names or content["problem"].get("arguments", {})),
+        "seed" in (legal or content["problem"].get("arguments", {})),
     ]
     if not any(found):
         raise OptionError(

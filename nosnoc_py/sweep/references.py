@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -113,26 +114,44 @@ def called(field: str, reference: str, folder: str | Path | None, *given: Any, *
         raise RaisedError(f"{field}: {reference} raised {type(error).__name__}: {error}") from error
 
 
-def accepted(called: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that a function takes by name."""
-    parameters = inspect.signature(called).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return dict(arguments)
-    return {name: value for name, value in arguments.items() if name in parameters}
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a function takes by name.
+
+    Parameters
+    ----------
+    names : tuple of str
+    defaults : mapping
+        Of those that have one.
+    anything : bool
+        Whether it takes other names as well.
+    """
+
+    names: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    anything: bool
+
+    @property
+    def legal(self) -> tuple[str, ...] | None:
+        """The names that it takes; None where it takes any."""
+        return None if self.anything else self.names
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names that it cannot do without."""
+        return tuple(name for name in self.names if name not in self.defaults)
+
+    def among(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the arguments that it takes."""
+        return {name: value for name, value in arguments.items() if self.anything or name in self.names}
 
 
-def parameters_of(called: Callable[..., Any]) -> tuple[tuple[str, ...] | None, dict[str, Any]]:
-    """Names that a function takes (None: any), and its defaults."""
+def parameters_of(called: Callable[..., Any]) -> Parameters:
+    """What a function takes by name."""
     parameters = inspect.signature(called).parameters.values()
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    names = None if anything else tuple(p.name for p in named)
-    return names, {p.name: p.default for p in named if p.default is not p.empty}
-
-
-def required_of(called: Callable[..., Any]) -> tuple[str, ...]:
-    """Names that a function cannot do without."""
-    parameters = inspect.signature(called).parameters.values()
-    return tuple(
-        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
+    return Parameters(
+        names=tuple(p.name for p in named),
+        defaults={p.name: p.default for p in named if p.default is not p.empty},
+        anything=any(p.kind is p.VAR_KEYWORD for p in parameters),
     )

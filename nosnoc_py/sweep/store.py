@@ -198,7 +198,7 @@ def check_suffix(suffix: object) -> None:
 
 def encoded(value: Any) -> str:
     """JSON of rows: NaN and infinity are null, NumPy's scalars are numbers, and words can be written in UTF-8."""
-    return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_plain)
+    return json.dumps(_writable(jsonable(value)), indent=1, allow_nan=False, default=_refused)
 
 
 def _writable(value: Any) -> Any:
@@ -218,10 +218,7 @@ def _is_shaped(entry: Mapping[str, Any]) -> bool:
     return all(isinstance(size, int) and SUFFIX.fullmatch(suffix) for suffix, size in files.items())
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy scalar as a number; other things have no place in a row."""
-    if hasattr(value, "item"):
-        return jsonable(value.item())
+def _refused(value: Any) -> Any:
     raise OptionError(f"row: JSON cannot hold {value!r}; expected numbers, strings, lists and mappings.")
 
 

@@ -28,18 +28,8 @@ from problems import switching_cases as cases_problem
 from problems.oscillator_order import converge
 from problems.runner import Program, main
 from problems.switching_cases import boundary_errors, compare, simulate
+from tests.problems.command_line import KEYS, PNG
 
-KEYS = {
-    "status",
-    "objective",
-    "complementarity",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "events",
-    "final_state",
-}
-PNG = b"\x89PNG\r\n\x1a\n"
 PROGRAMS = [
     cases_problem.PROGRAM,
     oscillator_order.PROGRAM,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,8 @@ from problems import falling_rod, friction_cases
 from problems.friction_cases import METHOD, compared_events, experiment, simulate
 from problems.friction_closed_forms import BY_NAME, CASES
 from problems.runner import main
+from tests.problems.command_line import PNG, run_json
 
-KEYS = {
-    "status",
-    "objective",
-    "complementarity",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "events",
-    "final_state",
-}
 EXACT = (("impact", "floor", 0.4), ("impact", "wall", 0.4), ("stick", "floor", 0.7))
 
 
@@ -102,13 +92,11 @@ def test_as_an_mpcc(form: str) -> None:
 
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chosen = "cases=bounce_stick_2d,stick_to_slip_3d,release_2d"
-    assert main(friction_cases.PROGRAM, ["--json", "--quick", "--set", chosen, "--figures", str(tmp_path)]) == 0
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert results.keys() >= KEYS
+    results = run_json(friction_cases.PROGRAM, capsys, "--quick", "--set", chosen, "--figures", str(tmp_path))
     assert results["status"] == "solved"
     assert [row["case"] for row in results["rows"]] == ["bounce_stick_2d", "stick_to_slip_3d", "release_2d"]
     assert {event["kind"] for event in results["events"]} == {"impact", "slip", "release"}
-    assert (tmp_path / "friction_cases.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "friction_cases.png").read_bytes()[:8] == PNG
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -126,13 +114,12 @@ def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFix
 
 
 def test_falling_rod(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(falling_rod.PROGRAM, ["--json", "--quick", "--figures", str(tmp_path)]) == 0
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert results.keys() >= KEYS
+    results = run_json(falling_rod.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
+    assert results["status"] == "solved"
     assert results["errors"]["impact_time"] < 1e-12
     assert results["errors"]["velocity_after"] < 1e-12
     assert np.all(np.diff(results["energy"]) < 1e-9)
-    assert (tmp_path / "falling_rod.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "falling_rod.png").read_bytes()[:8] == PNG
 
 
 def test_bouncing_rod_meets_its_closed_form() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,7 @@ from problems.referee_agreement import METHOD, Agreement, Convergence, agreement
 from problems.referee_certificates import KICK, KICKED_NODE, Certified, changed_control, discs, kicked, slide, slides
 from problems.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
 from problems.runner import main
-
-KEYS = {
-    "status",
-    "objective",
-    "complementarity",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "events",
-    "final_state",
-}
-PNG = b"\x89PNG"
-
+from tests.problems.command_line import PNG, run_json
 
 # --- closed forms ---
 
@@ -215,15 +202,13 @@ def test_results_of_nothing_are_right_and_of_a_failure_wrong() -> None:
 
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chosen = ["cases=bounce_slip_2d,three_boxes", "repeats=1"]
-    assert main(referee.PROGRAM, ["--json", "--quick", "--set", *chosen, "--figures", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found.keys() >= KEYS
+    found = run_json(referee.PROGRAM, capsys, "--quick", "--set", *chosen, "--figures", str(tmp_path))
     assert found["status"] == "solved"
     assert [row["case"] for row in found["closed_forms"]] == ["bounce_slip_2d", "three_boxes"]
     assert found["fesdj"][0]["order"] == pytest.approx(5.0, abs=0.3)
     assert [row["certificate"]["verdict"] for row in found["certificates"]] == ["confirmed", "refuted", "refuted"]
     assert found["objective"] is found["events"] is found["final_state"] is None
-    assert (tmp_path / "referee_windows.png").read_bytes()[:4] == PNG
+    assert (tmp_path / "referee_windows.png").read_bytes()[:8] == PNG
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -250,14 +235,14 @@ def test_figures_of_the_discs(tmp_path: Path) -> None:
     drawing.grids(rows, tmp_path / "grids.png")
     drawing.discs(rows[0], tmp_path / "discs.png")
     drawing.windows(rows, tmp_path / "windows.png")
-    assert all((tmp_path / f"{name}.png").read_bytes()[:4] == PNG for name in ("grids", "discs", "windows"))
+    assert all((tmp_path / f"{name}.png").read_bytes()[:8] == PNG for name in ("grids", "discs", "windows"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(referee.PROGRAM, ["--json", "--figures", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = run_json(referee.PROGRAM, capsys, "--figures", str(tmp_path))
+    assert found["status"] == "solved"
     assert len(found["closed_forms"]) == 59
     assert all(row["success"] for row in (*found["closed_forms"], *found["fesdj"], *found["certificates"]))
     grids = [row for row in found["certificates"] if row["label"].startswith("discs")]
