@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import casadi as ca
@@ -15,7 +16,8 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
     """A CasADi function as a fast function of arrays; it returns fresh dense arrays.
 
     Arguments are given by columns: a vector as (n,), a matrix as its transpose, so that what `function.map(count)`
-    takes as (n, count) is (count, n) here; a number fills an argument. Outputs have CasADi's shapes.
+    takes as (n, count) is (count, n) here; a number fills an argument. Outputs have CasADi's shapes. Threads may share
+    it: they wait for each other.
     """
     arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
     if all(function.sparsity_out(i).is_dense() for i in range(function.n_out())):
@@ -31,10 +33,13 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
     for i, array in enumerate(outputs):
         buffer.set_res(i, array.T.data)
 
+    lock = Lock()
+
     def evaluate(*values: Any, keep: Any = (buffer, dense)) -> list[Array]:  # they have to outlive their views
-        for array, value in zip(inputs, values, strict=True):
-            array[...] = value
-        run()
-        return [array.copy("F") for array in outputs]
+        with lock:
+            for array, value in zip(inputs, values, strict=True):
+                array[...] = value
+            run()
+            return [array.copy("F") for array in outputs]
 
     return evaluate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import casadi as ca
@@ -11,6 +12,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.symbols import (
     check_distinct,
     check_free,
@@ -231,6 +233,42 @@ class CLS(Described):
         """State x = (q, v)."""
         return ca.vertcat(self.q, self.v)
 
+    @property
+    def position_rate(self) -> ca.SX:
+        """q' as an expression of q and v (n_q,)."""
+        return self.v
+
+    @cached_property
+    def mechanics(self) -> ContactMechanics:
+        """Expressions and compiled functions of the contacts, made once."""
+        return ContactMechanics(self)
+
+    def kinematics(self, x: Any, u: Any = 0.0, p: Any = None) -> Kinematics:
+        """Gaps, directions of contact forces, mass matrix, forces and Delassus matrix at a state.
+
+        Parameters
+        ----------
+        x : (2 n_q,), (m, 2 n_q) or SX (2 n_q,)
+            State; many at once give arrays with a leading axis m.
+        u : (n_u,), (m, n_u) or SX, optional
+            Control, by default zero; only the forces depend on it.
+        p : (n_p,) or SX, optional
+            Parameters, by default those of the system.
+
+        Returns
+        -------
+        Kinematics
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=ca.SX(2), force=ca.SX(-19.6), contacts=[ns.Contact("ground", gap=q)])
+        >>> float(ball.kinematics([1.0, -3.0]).rates[0])
+        -3.0
+        """
+        return self.mechanics.at(x, u, self.parameters() if p is None else p)
+
     def normal(self, contact: Contact) -> ca.SX:
         """Normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
@@ -241,23 +279,23 @@ class CLS(Described):
         """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
         state = finite(x, what, 2 * self.n_q)
         parameters = self.parameters(p)
-        gaps = ca.Function("gaps", [self.q, self.p], [ca.vertcat(*[c.gap for c in self.contacts])])
-        values = np.array(gaps(state[: self.n_q], parameters)).reshape(-1)
+        values = self.kinematics(state, p=parameters).gaps
         for contact, value in zip(self.contacts, values, strict=True):
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
                     "move the bodies apart."
                 )
-        self._check_frames(state[: self.n_q], parameters)
+        self._check_frames(state, parameters)
         return state
 
-    def _check_frames(self, q: np.ndarray, p: np.ndarray) -> None:
+    def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
         """Tangents that depend on q are independent of their normal at least where the motion starts."""
-        for contact in self.contacts:
+        directions, frames = self.kinematics(x, p=p).jacobian, self.mechanics.frames
+        for k, contact in enumerate(self.contacts):
             if contact.frictional:
-                frame = ca.Function("frame", [self.q, self.p], [ca.horzcat(self.normal(contact), contact.tangent)])
-                _check_independent(np.array(frame(q, p)), contact.name)
+                rows = [k, *(frames.count + i for i in range(frames.tangents[k].start, frames.tangents[k].stop))]
+                _check_independent(directions[rows].T, contact.name)
 
     def __repr__(self) -> str:
         contacts = [("contact", self._of(contact)) for contact in self.contacts]
