@@ -21,6 +21,7 @@ class Status(Enum):
     UNBOUNDED = "unbounded"
     STEP_FAILED = "simulation step failed"
     NO_ADMISSIBLE_IMPACT = "no admissible impact"
+    ENERGY_GAIN = "impact gains energy"
     PAINLEVE = "no admissible acceleration"
     GRAZING = "grazing contact"
     ZENO = "too many impacts"
@@ -80,6 +81,11 @@ _REMEDIES = {
     Status.NO_ADMISSIBLE_IMPACT: (
         "The law of impact has no solution here: Newton's restitution cannot serve several contacts that are hit at "
         "once or meet friction in this way. Lower the restitution of the contacts that the message names."
+    ),
+    Status.ENERGY_GAIN: (
+        "Newton's restitution would raise the kinetic energy here, which no bodies do: several contacts are struck at "
+        "once, or friction acts with restitution. Lower the restitution (or the friction) of the contacts that the "
+        "message names; with ns.TimeStepping smaller steps part impacts that are not simultaneous."
     ),
     Status.PAINLEVE: (
         "Friction pushes a slipping contact into its surface (the paradox of Painleve): rigid bodies with Coulomb "

@@ -144,13 +144,13 @@ def _motion(
     """Eq. 2, with the acceleration solved for or lifted."""
     lift = not system.mass_matrix.is_constant() if lift_acceleration is None else lift_acceleration
     if not lift:
-        return ca.vertcat(system.v, ca.solve(system.mass_matrix, total)), (), ()
+        return ca.vertcat(system.position_rate, ca.solve(system.mass_matrix, total)), (), ()
     acceleration = ca.SX.sym("acceleration", system.n_q)
     labels = tuple(f"acceleration[{name}]" for name in system.names["v"])
     rows = tuple(f"momentum[{name}]" for name in system.names["v"])
     balance = system.mass_matrix @ acceleration - total
     return (
-        ca.vertcat(system.v, acceleration),
+        ca.vertcat(system.position_rate, acceleration),
         (Variable(name="acceleration", symbol=acceleration, components=labels),),
         (Equation(name="momentum", expression=balance, components=rows),),
     )

@@ -50,7 +50,7 @@ def hybrid(system: CLS) -> HybridSystem:
         x=ca.vertcat(system.q, system.v),
         u=system.u,
         p=system.p,
-        flow=ca.vertcat(system.v, acceleration),
+        flow=ca.vertcat(system.position_rate, acceleration),
         jumps=[_jump(system, contact) for contact in system.contacts],
         names={"x": system.state_names, "u": system.control_names, "p": system.parameter_names},
         units=system.units,

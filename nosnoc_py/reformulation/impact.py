@@ -8,6 +8,7 @@ from typing import Literal
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.law import rebound
 from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
 from nosnoc_py.systems.cls import CLS, Contact
@@ -45,10 +46,10 @@ def stack_contacts(system: CLS) -> Contacts:
     """All contacts of a system."""
     contacts = system.contacts
     return Contacts(
-        gap=ca.vertcat(ca.SX(0, 1), *[c.gap for c in contacts]),
-        normal=ca.horzcat(ca.SX(system.n_q, 0), *[system.normal(c) for c in contacts]),
+        gap=system.mechanics.gaps,
+        normal=system.mechanics.normals,
         names=tuple(c.name for c in contacts),
-        restitution=ca.DM([float(c.restitution) for c in contacts]),
+        restitution=ca.DM(system.mechanics.frames.restitution),
         frictional=tuple((i, c) for i, c in enumerate(contacts) if c.frictional),
     )
 
@@ -128,18 +129,20 @@ def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
 def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: Node) -> JumpLaw:
     """Eq. 17 (form "product") or A.2 (form "sum"), with the inequality (18) and friction.
 
-    "sum" has Lambda against gap + Y+ + Y-. "product" has Lambda against the gap, and 0 = Lambda n'(v+ + e v-) written
-    as Lambda against Y+ + Y-, because as an equation it has no gradient where Lambda = 0 and v_n = 0. Both have
-    Y+ - Y- = n'(v+ + e v-) and Y+ against Y-; without the last, Y+ and Y- are not unique where Lambda = 0 and an
-    interior-point method lets them grow without limit.
+    "sum" has Lambda against gap + Y+ + Y-. "product" has Lambda against the gap, and 0 = Lambda r written as Lambda
+    against Y+ + Y-, because as an equation it has no gradient where Lambda = 0 and v_n = 0. Both have Y+ - Y- = r and
+    Y+ against Y-; without the last, Y+ and Y- are not unique where Lambda = 0 and an interior-point method lets them
+    grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contacts.law`: the paper's n'(v+ + e v-), but
+    for closed contacts that separate.
     """
     n_q, n_c = system.n_q, len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus, node.impulse, node.laws
     q, v_minus = x_minus[:n_q], x_minus[n_q:]
     y_plus, y_minus = ca.SX.sym("Y_plus", n_c), ca.SX.sym("Y_minus", n_c)
-    mass, gap, normal = (ca.substitute(e, system.q, q) for e in (system.mass_matrix, contacts.gap, contacts.normal))
-    approach, rebound = normal.T @ v_minus, normal.T @ v_plus
-    restitution = rebound + _restitution(contacts, approach, options.rest_velocity) * approach
+    at = system.kinematics(x_minus, system.u, system.p)
+    mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
+    approach, after = normal.T @ v_minus, normal.T @ v_plus
+    restitution = after - rebound(approach, contacts.restitution, at.slowest(options.rest_velocity))
     hit = ca.SX.sym("hit", n_c)
     likely = hit * _lone_impulses(contacts, mass, normal, approach)
     v_likely = v_minus + ca.solve(mass, normal @ likely)
@@ -162,7 +165,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     momentum = tuple(f"impulse balance[{name}]" for name in system.names["v"])
     balance = mass @ (v_plus - v_minus) - normal @ impulse - tangential
     law_rows = contacts.labels("restitution law")
-    # f_c(q) + eps h n'(v+ + e v-) >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
+    # f_c(q) + eps h r >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
     # restitution, and with restitution it excludes roots that leave an impact too slowly, which (17c) admits where
     # several contacts are hit at once.
     guard = gap + options.epsilon_c * h * restitution
@@ -185,20 +188,13 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
             *[e for law in laws for e in law.inequalities],
         ),
         impacts=tuple(
-            Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=rebound[i], pair="contact")
+            Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=after[i], pair="contact")
             for i, name in enumerate(contacts.names)
         ),
         hit=hit,
         energy=0.5 * (v_plus - v_minus).T @ mass @ (v_plus + v_minus),
         outputs=friction_outputs("Lambda_tangent", contacts, laws),
     )
-
-
-def _restitution(contacts: Contacts, approach: ca.SX, rest_velocity: float) -> ca.SX:
-    """e, and 0 where the approach is slower than the rest velocity: a Zeno sequence ends."""
-    if rest_velocity == 0.0:
-        return ca.SX(contacts.restitution)
-    return ca.if_else(approach < -rest_velocity, ca.SX(contacts.restitution), 0)
 
 
 def _boundary(name: str, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, impulsive: bool = False) -> Variable:

@@ -199,7 +199,7 @@ def _contacts(system: CLS) -> Smoothed:
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
     return Smoothed(
         original=system,
-        system=_smooth_system(system, sigma, ca.vertcat(system.v, acceleration), lifted),
+        system=_smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted),
         conditions=tuple(force.condition for force in forces),
         outputs=tuple(output for force in forces for output in force.outputs),
         units=units,

@@ -124,7 +124,7 @@ def freeze(
         functions=ca.vertcat(ca.SX(0, 1), *functions.values()),
         function_names=tuple(functions),
         per_element=tuple(j for j, name in enumerate(functions) if _is_shared(name, system)),
-        flow=ca.vertcat(running * system.v + moves, acceleration, running),
+        flow=ca.vertcat(running * system.position_rate + moves, acceleration, running),
         algebraic=_algebraic(lifts),
         names={"x": (*system.state_names, name), "u": system.control_names, "p": system.parameter_names},
         units={**system.units, name: "s"},

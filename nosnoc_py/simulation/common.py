@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,6 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.symbols import scalar
 
-# Kinetic energy gained in all impacts of a simulation that is worth a word [J].
-ENERGY_TOLERANCE = 1e-9
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
 SLACK = 1e-6
 
@@ -81,9 +80,14 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
     return count
 
 
-def energy_note(gain: float) -> list[str]:
-    """A word about energy [J] that came from nowhere, or none."""
-    return [f"impacts gained {gain:.3g} J of kinetic energy"] if gain > ENERGY_TOLERANCE else []
+def not_unique_note(times: Sequence[float]) -> list[str]:
+    """Say which impacts have other admissible outcomes, by their times [s]; nothing where there are none."""
+    if not len(times):
+        return []
+    others = f" (and {len(times) - 1} more)" if len(times) > 1 else ""
+    return [
+        f"the impact at t = {times[0]:.9g}{others} is not unique: the law of impacts admits other velocities after it"
+    ]
 
 
 def check_control(control: Control) -> None:

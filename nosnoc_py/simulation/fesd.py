@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from nosnoc_py.contacts.instants import SOLVED as SOLVED_GAIN
+from nosnoc_py.contacts.instants import energy_shares, several_outcomes
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import RESTING, Checks
-from nosnoc_py.simulation.common import check_control, energy_note, seconds_of, steps_given
+from nosnoc_py.simulation.common import check_control, not_unique_note, seconds_of, steps_given
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
-from nosnoc_py.solution import Sensitivity, Trajectory
+from nosnoc_py.solution import Event, Sensitivity, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.transcription import Method, Transcription, transcribe_step
+from nosnoc_py.transcription import Method, Transcription, rest_velocity_of, transcribe_step
 
 # So often a step with more switches than elements is halved.
 MOST_SPLITS = 16
@@ -35,6 +37,8 @@ MOST_SPLITS = 16
 MOST_LISTED = 20
 # Residuals below this are no reason for a step to fail.
 SOLVED = 1e-9
+# Gaps [m] below this are closed at an impact that was solved for.
+CLOSED = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -295,8 +299,22 @@ class Simulator:
                 )
             more["message"] = "; ".join(part for part in (message, said, late) if part)
             return self._failed(state, best.status or Status.STEP_FAILED, **more)
-        x = self.problem.read(best.w, values).x_right[-1]
+        read = self.problem.read(best.w, values)
+        if gaining := self._gaining(read, state.p):
+            more["message"] = "; ".join(part for part in (message, f"an impact would gain energy at {gaining}") if part)
+            return self._failed(state, Status.ENERGY_GAIN, **more)
+        x = read.x_right[-1]
         return self._advanced(state, (Part(w=best.w, values=values),), x, values, **more)
+
+    def _gaining(self, r: Readout, p: np.ndarray) -> str:
+        """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
+        if not isinstance(self.system, CLS) or self.problem.frozen is not None:
+            return ""
+        shares = energy_shares(self.system, r.x_minus, r.x_left, p)
+        worst = int(np.argmax(shares))
+        closed = self.system.mechanics.touching(r.x_minus[worst], p)[0] <= CLOSED
+        names = [contact.name for contact, touches in zip(self.system.contacts, closed, strict=True) if touches]
+        return ", ".join(names) if shares[worst] > SOLVED_GAIN else ""
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
@@ -509,5 +527,18 @@ def _trajectory(
     u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
     elements = Readout.join([step.readout for step in done if step.readout is not None])
     made = problem.fields_of(elements, state.p, u, u_grid, len(u))
-    gain = sum({e.time: max(0.0, e.energy_gain or 0.0) for e in made["events"]}.values())
-    return Trajectory(**made, **common, message=_told(notes, failed, more + energy_note(gain)))
+    several = _several(problem, elements, made["events"], state.p)
+    return Trajectory(**made, **common, message=_told(notes, failed, more + not_unique_note(several)))
+
+
+def _several(problem: Transcription, r: Readout, events: Sequence[Event], p: np.ndarray) -> list[float]:
+    """Times [s] of impacts that admit other outcomes."""
+    system = problem.ocp.system
+    impacts = np.array(sorted({event.time for event in events if event.kind == "impact"}))
+    if not isinstance(system, CLS) or problem.frozen is not None or not impacts.size:
+        return []
+    t_left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
+    rows = np.array([int(np.argmin(np.abs(t_left - t))) for t in impacts])
+    closed = np.array([system.mechanics.touching(x, p)[0] <= CLOSED for x in r.x_minus[rows]])
+    rest = rest_velocity_of(problem.fesdj, simulation=True)
+    return impacts[several_outcomes(system, r.x_minus[rows], closed, p, rest)].tolist()

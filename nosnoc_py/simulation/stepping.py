@@ -15,7 +15,6 @@ from nosnoc_py.discretization.guess import Places, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
-from nosnoc_py.simulation.contact_frames import contact_function
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
@@ -42,13 +41,13 @@ class MPCCStep:
     def __init__(self, system: CLS, problem: Transcription, solver: Strategy) -> None:
         self._system, self._problem, self._solver = system, problem, solver
         self._sigma = solver.sigma_0 if isinstance(solver, Homotopy) else None
-        self._contacts = contact_function(system)
+        self._contacts = system.mechanics.touching
         self._solvers: dict[bytes, Solvers] = {}
 
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
         """Results of one attempt after the other, until a time.monotonic() stamp."""
         layout = self._problem.mpcc.parameters
-        gaps, rates = self._contacts(values[layout["x0"]], values[layout["p"]])
+        gaps, rates, _ = self._contacts(values[layout["x0"]], values[layout["p"]])
         closed = gaps <= TOUCHING
         resting = closed & (np.abs(rates) <= TOUCHING)
         for w, sigma in self._guesses(values, closed & (rates < -TOUCHING)):

@@ -145,8 +145,14 @@ class Kinematics:
     @cached_property
     def steepness(self) -> Any:
         """Euclidean norms of the normals (n_c,): a gap rate divided by it does not depend on the unit of the gap."""
+        if isinstance(self.jacobian, ca.SX):
+            return ca.sqrt(ca.sum2(self.jacobian[: self.gaps.numel(), :] ** 2))
         normals = self.jacobian[..., : self.gaps.shape[-1], :]
         return np.sqrt(np.einsum("...ij,...ij->...i", normals, normals))
+
+    def slowest(self, speed: float) -> Any:
+        """The gap rates (n_c,) that belong to a speed; 0 for none."""
+        return speed * self.steepness if speed else 0.0
 
 
 class ContactMechanics:

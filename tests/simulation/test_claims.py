@@ -11,7 +11,6 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.simulation.certification.claims import TOLERANCE, Claims
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant
 from tests.simulation.claimed import solution_of
 
@@ -31,7 +30,7 @@ def claims(system: ns.CLS) -> Claims:
     """Claims whose speeds and lengths are known: a flight with 10 m/s to the side."""
     ocp = ns.OCP(system, horizon=0.1, x0=[0.0, 5.0, FAST, 0.0])
     trajectory = ns.simulate(system, x0=ocp.x0, duration=0.1, steps=1)
-    made = Claims(Mechanics(system), solution_of(ocp, trajectory))
+    made = Claims(system.mechanics, solution_of(ocp, trajectory))
     assert made.speed == pytest.approx(FAST, rel=1e-12)
     return made
 
@@ -110,7 +109,7 @@ def test_the_tolerance_of_jumps(factor: float, found: bool) -> None:
     x_left = np.array(solution.interpolant.x_left)
     x_left[2, 2] += factor * TOLERANCE * 3.0
     moved = replace(solution, interpolant=replace(solution.interpolant, x_left=x_left))
-    _, findings = Claims(Mechanics(ocp.system), moved).impact_law()
+    _, findings = Claims(ocp.system.mechanics, moved).impact_law()
     assert bool(findings) is found
 
 
@@ -126,13 +125,13 @@ def test_stages_obey_the_equations_of_motion(column: int, bump: float, law: str)
     """A bump that is zero at the left end of an element and at all stages but the last."""
     ocp, solution = slide()
     assert isinstance(solution.interpolant, RungeKuttaInterpolant)
-    exact, findings = Claims(Mechanics(ocp.system), solution).equations_of_motion()
+    exact, findings = Claims(ocp.system.mechanics, solution).equations_of_motion()
     assert exact < 1e-12
     assert findings == []
     stages = np.array(solution.interpolant.x_stages)
     stages[3, -1, column] += 1e-3 * bump
     spoiled = replace(solution, interpolant=replace(solution.interpolant, x_stages=stages))
-    size, findings = Claims(Mechanics(ocp.system), spoiled).equations_of_motion()
+    size, findings = Claims(ocp.system.mechanics, spoiled).equations_of_motion()
     assert size > 1e-4
     low, high = solution.interpolant.t_left[3], solution.interpolant.t_left[3] + solution.interpolant.h[3]
     assert any(low < finding.time <= high and law in finding.what for finding in findings)

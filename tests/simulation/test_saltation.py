@@ -13,8 +13,8 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball, falling_rod, two_balls_spring
+from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of

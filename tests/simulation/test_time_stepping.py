@@ -10,14 +10,13 @@ import pytest
 
 import nosnoc_py as ns
 from models import ball_in_corner, bouncing_ball, bowl, falling_rod, many_balls, oscillator, point_mass
+from nosnoc_py.contacts.colours import Colours
+from nosnoc_py.contacts.cones import onto_polygon, polygon, projection_of
+from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.simulation.time_stepping.colours import Colours
-from nosnoc_py.simulation.time_stepping.cones import onto_polygon, polygon, projection_of
-from nosnoc_py.simulation.time_stepping.dynamics import Inertia
+from nosnoc_py.simulation.time_stepping.dynamics import Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.time_stepping.problem import problem_of
 from nosnoc_py.simulation.time_stepping.run import run
-from nosnoc_py.simulation.time_stepping.solver import Solver
 from nosnoc_py.solution import load
 
 SCHEMES = ("moreau_jean", "stewart_trinkle")

@@ -15,11 +15,12 @@ from itertools import chain
 
 import numpy as np
 
+from nosnoc_py.contacts.law import rebound
 from nosnoc_py.simulation.certification.collocation import collocation_of, differences, stage_controls
 from nosnoc_py.simulation.certification.laws import Explanation, Press, explain, violations
-from nosnoc_py.simulation.event_driven.mechanics import Look, Mechanics
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Finding
+from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 
 # Gaps of a solution below this are closed (in the unit of the gap, as FESD-J's residuals are).
 CLOSED = 1e-6
@@ -51,7 +52,7 @@ class Stage:
 
     t: float
     index: int
-    look: Look
+    look: Kinematics
     rate: np.ndarray
     closed: list[int]
 
@@ -66,7 +67,7 @@ class Jump:
     """A solution at a node: the system before it, its closed contacts with n'(v+ + e v-) [m/s], what explains the jump,
     and how far the position moves [m]."""
 
-    look: Look
+    look: Kinematics
     closed: list[int]
     presses: list[Press]
     late: list[float]
@@ -81,13 +82,13 @@ class Jump:
 class Claims:
     """Reads a solution with collocation polynomials and checks it against the laws."""
 
-    def __init__(self, mechanics: Mechanics, solution: Solution) -> None:
+    def __init__(self, mechanics: ContactMechanics, solution: Solution) -> None:
         elements = collocation_of(solution)
         assert isinstance(solution.interpolant, RungeKuttaInterpolant)
         assert elements is not None
         self.elements = elements
         self.mechanics, self.solution, self.interpolant = mechanics, solution, solution.interpolant
-        self.names, self.n_q, self.n_c = mechanics.frames.names, mechanics.n_q, mechanics.n_c
+        self.names, self.n_q, self.n_c = mechanics.frames.names, mechanics.system.n_q, mechanics.frames.count
 
     # --- what is at work ---
 
@@ -97,9 +98,9 @@ class Claims:
         elements, made = self.elements, []
         for e in np.flatnonzero(elements.h > SHORT * self.solution.duration):
             u = stage_controls(self.solution, elements, int(e))
-            left = self.mechanics.look(elements.x_left[e], u[0], self.solution.p)
+            left = self.mechanics.at(elements.x_left[e], u[0], self.solution.p)
             for k in np.flatnonzero((elements.c != 0.0) & ~elements.standing[e]):
-                look = self.mechanics.look(elements.x[e, k], u[k], self.solution.p)
+                look = self.mechanics.at(elements.x[e, k], u[k], self.solution.p)
                 closed = [int(i) for i in np.flatnonzero((look.gaps <= CLOSED) & (left.gaps <= CLOSED))]
                 index, t = int(e * elements.c.size + k), float(elements.t[e, k])
                 made.append(Stage(t=t, index=index, look=look, rate=elements.rates[e, k], closed=closed))
@@ -187,7 +188,7 @@ class Claims:
 
     def read(self, before: np.ndarray, after: np.ndarray) -> Jump:
         """A left and a right limit (2 n_q,), with impulses of closed contacts that explain the jump between them."""
-        look = self.mechanics.look(before, np.zeros(self.mechanics.system.n_u), self.solution.p)
+        look = self.mechanics.at(before, np.zeros(self.mechanics.system.n_u), self.solution.p)
         closed = [int(c) for c in np.flatnonzero(look.gaps <= CLOSED)]
         new = np.asarray(look.jacobian @ after[self.n_q :])
         restitution = self.mechanics.frames.restitution
@@ -281,9 +282,9 @@ def worst_of(found: Iterator[tuple[float, Violation]]) -> tuple[float, list[Find
 
 
 def _lateness(restitution: float, old: float, new: float) -> float:
-    """n'(v+ + e v-) [m/s], with e = 0 where an approach is slow and that fits better."""
-    rebounds = [restitution] if abs(old) > SLOW else [0.0, restitution]
-    return min((new + e * old for e in rebounds), key=lambda rate: abs(rate))
+    """gamma+ + e min(gamma-, 0) [m/s], with e = 0 where an approach is slow and that fits better."""
+    choices = [restitution] if -old > SLOW else [0.0, restitution]
+    return min((new - float(rebound(old, e)) for e in choices), key=abs)
 
 
 def _largest(values: np.ndarray | Sequence[float]) -> float:

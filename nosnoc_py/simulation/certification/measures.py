@@ -10,11 +10,11 @@ import numpy as np
 
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.mechanics import Look, Mechanics
 from nosnoc_py.simulation.event_driven.node import Impact
 from nosnoc_py.simulation.event_driven.phase import NODES
 from nosnoc_py.solution.certificate import Balance, Finding
 from nosnoc_py.solution.interpolant import lagrange_basis
+from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 
 # Violations below this are rounding.
 VIOLATION = 1e-9
@@ -117,15 +117,15 @@ def _at_point(ocp: OCP, c: Constraint, history: History, *, initial: bool) -> Fi
     return _largest(f"{kind} constraint {c.name}", over, np.full(over.size, t))
 
 
-def balance(mechanics: Mechanics, history: History) -> Balance:
+def balance(mechanics: ContactMechanics, history: History) -> Balance:
     """Energy and impulse along a history."""
-    n_q, n_c, p = mechanics.n_q, mechanics.n_c, history.p
+    n_q, n_c, p = mechanics.system.n_q, mechanics.frames.count, history.p
     drift = _mass_drift(mechanics)
     work = friction = impacts = 0.0
     impulse, shares = np.zeros(n_q), np.zeros(n_c)
     points = gauss_points(history)
     for weight, x, u, forces in zip(points.weights, points.x, points.u, points.forces, strict=True):
-        look = mechanics.look(x, u, p)
+        look = mechanics.at(x, u, p)
         changing = drift(x, p)  # dM/dt v
         work += weight * float(look.velocity @ (look.force + 0.5 * changing))
         friction += weight * float(look.rates[n_c:] @ forces[n_c:])
@@ -135,7 +135,7 @@ def balance(mechanics: Mechanics, history: History) -> Balance:
         impacts += node.energy_gain
         impulse += look.jacobian.T @ node.impulses
         shares += node.impulses[:n_c]
-    start, end = (mechanics.look(x, np.zeros(mechanics.system.n_u), p) for x in (history.nodes[0].before, history.x))
+    start, end = (mechanics.at(x, np.zeros(mechanics.system.n_u), p) for x in (history.nodes[0].before, history.x))
     kinetic = [0.5 * float(look.velocity @ look.mass @ look.velocity) for look in (start, end)]
     residual = end.mass @ end.velocity - start.mass @ start.velocity - impulse
     return Balance(
@@ -150,13 +150,13 @@ def balance(mechanics: Mechanics, history: History) -> Balance:
     )
 
 
-def _impacts(mechanics: Mechanics, history: History) -> Iterator[tuple[Impact, Look]]:
+def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[Impact, Kinematics]]:
     for node in history.nodes:
         if node.impact is not None:
-            yield node.impact, mechanics.look(node.before, np.zeros(mechanics.system.n_u), history.p)
+            yield node.impact, mechanics.at(node.before, np.zeros(mechanics.system.n_u), history.p)
 
 
-def _mass_drift(mechanics: Mechanics) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _mass_drift(mechanics: ContactMechanics) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """dM/dt v (n_q,) as a function of (x, p)."""
     s = mechanics.system
     changing = ca.jtimes(s.mass_matrix @ s.v, s.q, s.v)

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from nosnoc_py.contacts.modes import FREE, STICK
 from nosnoc_py.simulation.certification.claims import CLOSED
-from nosnoc_py.simulation.contact_frames import FREE, STICK
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.solution import Event, Solution
@@ -59,8 +59,8 @@ def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tu
         return referee.model.modes(states, solution.p, CLOSED)
     mechanics = referee.mechanics
     u = np.zeros(mechanics.system.n_u)
-    gaps = np.array([mechanics.look(x, u, solution.p).gaps for x in states])
-    return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.n_c))
+    gaps = np.array([mechanics.at(x, u, solution.p).gaps for x in states])
+    return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.frames.count))
 
 
 def _window(solution: Solution, history: History, start: float, end: float) -> Window:

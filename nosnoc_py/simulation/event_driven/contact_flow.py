@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.guards import GAP, RESTING, rounding, sample
-from nosnoc_py.simulation.event_driven.mechanics import GROWN, Look, Mechanics, Regime
+from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.protocol import INCREMENT
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 
 
 class Flow:
@@ -20,26 +21,26 @@ class Flow:
 
     def __init__(
         self,
-        mechanics: Mechanics,
+        mechanics: ContactMechanics,
         options: EventDriven,
         control: Callable[[float, np.ndarray], np.ndarray],
         p: np.ndarray,
     ) -> None:
         self.mechanics, self.options, self.control, self.p = mechanics, options, control, p
 
-    def look(self, t: float, x: np.ndarray) -> Look:
+    def look(self, t: float, x: np.ndarray) -> Kinematics:
         """Numbers of the system."""
-        return self.mechanics.look(x, self.control(t, x), self.p)
+        return self.mechanics.at(x, self.control(t, x), self.p)
 
     def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
         look = self.look(t, x)
-        return np.concatenate([look.velocity, regime.motion(look)[0]])
+        return np.concatenate([look.position_rate, regime.motion(look)[0]])
 
     @property
     def distances(self) -> int:
         """How many guards are gaps."""
-        return self.mechanics.n_c
+        return self.mechanics.frames.count
 
     def armed(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
@@ -68,7 +69,7 @@ class Flow:
         """Differences of states (n_x,) for a Jacobian."""
         made = INCREMENT * np.maximum(1.0, np.abs(x))
         if starts:
-            made[self.mechanics.n_q :] = 1e-3 * regime.slowest(self.look(t, x).rates)
+            made[self.mechanics.system.n_q :] = 1e-3 * regime.slowest(self.look(t, x).rates)
         return np.asarray(made)
 
     def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:
@@ -79,7 +80,7 @@ class Flow:
         """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
         if not regime.rows.size:
             return x
-        look, n_q = self.look(t, x), self.mechanics.n_q
+        look, n_q = self.look(t, x), self.mechanics.system.n_q
         closed = regime.closed
         moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
         x = np.concatenate([x[:n_q] - moved, x[n_q:]])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_problem import LocalSolver
+from nosnoc_py.contacts.solver import ContactSolver
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics, Regime
+from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.node import Nodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
@@ -18,8 +18,8 @@ class Contacts:
     """A `Model` of a contact system."""
 
     def __init__(self, system: CLS) -> None:
-        self.mechanics = Mechanics(system)
-        self.solver = LocalSolver(self.mechanics.frames)
+        self.mechanics = system.mechanics
+        self.solver = ContactSolver(self.mechanics.frames)
 
     def flow(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Flow:
         """The motion under a control law."""
@@ -31,4 +31,4 @@ class Contacts:
 
     def regime(self, modes: tuple[int, ...]) -> Regime:
         """Closed contacts have no direction of slip yet."""
-        return Regime(frames=self.mechanics.frames, modes=modes, direction=np.zeros(self.mechanics.n_t))
+        return Regime(frames=self.mechanics.frames, modes=modes, direction=np.zeros(self.mechanics.frames.weights.size))

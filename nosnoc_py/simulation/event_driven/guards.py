@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import FREE, STICK
-from nosnoc_py.simulation.event_driven.mechanics import Look, Regime
+from nosnoc_py.contacts.modes import FREE, STICK
+from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.systems.kinematics import Kinematics
 
 GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
@@ -20,7 +21,7 @@ ROUNDING = 1e-11
 FORCE_ROUNDING = 1e-9
 
 
-def sample(look: Look, regime: Regime) -> Sample:
+def sample(look: Kinematics, regime: Regime) -> Sample:
     """Evaluate the guards of a regime; those without a meaning are infinite."""
     frames, n_c = regime.frames, regime.frames.count
     forces, values = regime.forces(look), np.full((5, n_c), np.inf)

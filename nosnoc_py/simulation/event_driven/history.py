@@ -15,7 +15,6 @@ from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.guards import RESTING
-from nosnoc_py.simulation.event_driven.mechanics import Mechanics
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
 from nosnoc_py.simulation.event_driven.protocol import Model
@@ -24,6 +23,7 @@ from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # So many impacts within so many seconds, the last one a bounce slower than this [m/s], are the end of an infinite
@@ -85,7 +85,7 @@ class Referee:
         self.model: Model = _model_of(system)
 
     @property
-    def mechanics(self) -> Mechanics:
+    def mechanics(self) -> ContactMechanics:
         """Numbers of a contact system."""
         if not isinstance(self.model, Contacts):
             raise OptionError(f"mechanics of contacts: expected a CLS, given a {type(self.system).__name__}.")

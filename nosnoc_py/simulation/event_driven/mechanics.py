@@ -1,4 +1,4 @@
-"""Numbers of a contact system at one state, and its motion while the modes of the contacts stay the same."""
+"""Motion of a contact system while the modes of its contacts stay the same."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK, ContactFrames, frames_of, node_function
+from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
-from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
 # A slip much slower than this [m/s] keeps its direction: where it starts that of the acceleration, where it ends the
@@ -22,79 +20,6 @@ STARTING = 1e-9
 GROWN = 1e-4
 # Singular values below this share of the largest one are zero: contacts are then redundant.
 REDUNDANT = 1e-10
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Look:
-    """A contact system at one instant.
-
-    Attributes
-    ----------
-    gaps : (n_c,)
-    jacobian : (n_c + n_tt, n_q)
-        Directions of normal forces, then of friction forces, as rows.
-    mass, inverse : (n_q, n_q)
-    force : (n_q,)
-        All forces but those of contacts.
-    curvature : (n_c + n_tt,)
-        Rate of change of the directions along the motion, times v.
-    velocity : (n_q,)
-    rates : (n_c + n_tt,)
-        Gap rates and slip velocities.
-    """
-
-    gaps: Array
-    jacobian: Array
-    mass: Array
-    inverse: Array
-    force: Array
-    curvature: Array
-    velocity: Array
-
-    @cached_property
-    def rates(self) -> Array:
-        return np.asarray(self.jacobian @ self.velocity)
-
-    @cached_property
-    def response(self) -> Array:
-        """Velocity changes (n_q, n_c + n_tt) by unit impulses."""
-        return np.asarray(self.inverse @ self.jacobian.T)
-
-    @cached_property
-    def delassus(self) -> Array:
-        """Rate changes by unit impulses."""
-        return np.asarray(self.jacobian @ self.response)
-
-    @cached_property
-    def free(self) -> Array:
-        """Accelerations of all directions without contact forces (n_c + n_tt,)."""
-        return np.asarray(self.jacobian @ (self.inverse @ self.force) + self.curvature)
-
-
-class Mechanics:
-    """Evaluates a system; built once."""
-
-    def __init__(self, system: CLS) -> None:
-        self.system, self.frames = system, frames_of(system)
-        self.n_q, self.n_c, self.n_t = system.n_q, self.frames.count, self.frames.weights.size
-        function = node_function(system, self.frames)
-        dense = [ca.densify(out) for out in function(system.x, system.u, system.p)]
-        self._evaluate = buffered(ca.Function("look", [system.x, system.u, system.p], dense))
-        constant = system.mass_matrix.is_constant()
-        self._inverse = inverse_of(np.array(ca.DM(system.mass_matrix))) if constant else None
-
-    def look(self, x: Array, u: Array, p: Array) -> Look:
-        """Return the numbers at state x (2 n_q,), control u and parameters p."""
-        gaps, jacobian, mass, force, curvature = self._evaluate(x, u, p)
-        return Look(
-            gaps=gaps[:, 0],
-            jacobian=jacobian,
-            mass=mass,
-            inverse=inverse_of(mass) if self._inverse is None else self._inverse,
-            force=force[:, 0],
-            curvature=curvature[:, 0],
-            velocity=np.asarray(x[self.n_q :]),
-        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -151,7 +76,7 @@ class Regime:
         ]
         return max(STARTING, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
 
-    def stiffness(self, contact: int, look: Look) -> float:
+    def stiffness(self, contact: int, look: Kinematics) -> float:
         """What a unit of normal force does against the approach of a slipping contact."""
         part = self.frames.tangents[contact]
         sideways = look.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, look.rates)
@@ -167,11 +92,11 @@ class Regime:
             direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
         return Regime(frames=self.frames, modes=self.modes, direction=direction, redundant=self.redundant)
 
-    def inertia(self, look: Look) -> float:
+    def inertia(self, look: Kinematics) -> float:
         """The smallest mass [kg] that the normal force of a closed contact moves."""
-        return inertia_of(look.delassus, self.closed)
+        return effective_mass(look.delassus, self.closed)
 
-    def columns(self, look: Look) -> Array:
+    def columns(self, look: Kinematics) -> Array:
         """Acceleration (n_q, k) by a unit of every independent contact force: one per row."""
         made = look.response[:, self.rows]
         n_c = self.frames.count
@@ -181,7 +106,7 @@ class Regime:
                 made[:, k] -= self.frames.friction[c] * (tangents @ self.slip_direction(c, look.rates))
         return np.asarray(made)
 
-    def motion(self, look: Look) -> tuple[Array, Array]:
+    def motion(self, look: Kinematics) -> tuple[Array, Array]:
         """Acceleration (n_q,) and independent contact forces (k,), one per row; NaN where they have no value."""
         free = look.inverse @ look.force
         if not self.rows.size:
@@ -195,14 +120,14 @@ class Regime:
             return np.full(free.size, np.nan), np.full(self.rows.size, np.nan)
         return free + columns @ forces, forces
 
-    def forces(self, look: Look) -> Array:
+    def forces(self, look: Kinematics) -> Array:
         """All contact forces (n_c + n_tt,); of redundant ones those that are farthest from any change."""
         independent = self.motion(look)[1]
         if self.redundant and np.isfinite(independent).all():
             independent = most_interior(independent, null_space(self.columns(look)), self._shares())
         return np.asarray(self.spread(look) @ independent)
 
-    def spread(self, look: Look) -> Array:
+    def spread(self, look: Kinematics) -> Array:
         """From independent forces (k,) to all (n_c + n_tt,)."""
         n_c = self.frames.count
         matrix = np.zeros((n_c + self.frames.weights.size, self.rows.size))
@@ -224,7 +149,7 @@ class Regime:
         return shares
 
 
-def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Look) -> Regime:
+def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Kinematics) -> Regime:
     """A regime; looks whether the closed contacts are redundant at this state."""
     made = Regime(frames=frames, modes=tuple(modes), direction=direction)
     if not made.rows.size:
@@ -235,20 +160,6 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, loo
         direction=direction,
         redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0,
     )
-
-
-def inertia_of(delassus: Array, contacts: Sequence[int] | Array) -> float:
-    """The smallest mass [kg] that a normal impulse of the given contacts moves: what forces are compared with."""
-    most = float(np.diag(delassus)[list(contacts)].max(initial=0.0))
-    return 1.0 / most if most > 0.0 else 1.0
-
-
-def inverse_of(matrix: Array) -> Array:
-    """NaN where there is none."""
-    try:
-        return np.asarray(np.linalg.inv(matrix))
-    except np.linalg.LinAlgError:
-        return np.full(matrix.shape, np.nan)
 
 
 def null_space(matrix: Array) -> Array:

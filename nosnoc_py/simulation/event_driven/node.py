@@ -7,22 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.simulation.contact_problem import (
-    LocalForces,
-    LocalProblem,
-    LocalSolver,
-    acceleration_problem,
-    impact_problem,
-)
+from nosnoc_py.contacts.law import energy_gain, raises_energy
+from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
+from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, RESTING, SLACK, SLIP_SPEED, STIFFNESS
-from nosnoc_py.simulation.event_driven.mechanics import Look, Regime, inertia_of, regime_of
+from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Impact as Impact
 from nosnoc_py.simulation.event_driven.records import Node as Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+from nosnoc_py.systems.kinematics import Kinematics
 
 # Gaps [m] below this are closed.
 TOUCHING = 1e-9
@@ -37,9 +34,9 @@ AHEAD = tuple(10.0**k for k in range(-7, -1))
 class Nodes:
     """Solves the contact problems at events under one control law."""
 
-    def __init__(self, flow: Flow, solver: LocalSolver) -> None:
+    def __init__(self, flow: Flow, solver: ContactSolver) -> None:
         self.flow, self.solver = flow, solver
-        self.frames, self.n_q = flow.mechanics.frames, flow.mechanics.n_q
+        self.frames, self.n_q = flow.mechanics.frames, flow.mechanics.system.n_q
         self.names = self.frames.names
 
     def cross(
@@ -77,26 +74,29 @@ class Nodes:
                 return made
         return self._next(made, before, ended, closed, slow)
 
-    def _impact(self, node: Node, look: Look, closed: np.ndarray) -> Node:
+    def _impact(self, node: Node, look: Kinematics, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count
         rest = self.flow.options.rest_velocity
-        problem = impact_problem(frames, look.delassus, look.rates, [int(c) for c in closed], rest)
+        problem = impact_problem(frames, look, [int(c) for c in closed], rest)
         # Where one contact is hit alone its modes are few; several are left to the sweeps, as in the finite elements.
         first = [] if len(closed) > 1 else [_only(closed[0], mode, n_c) for mode in (STICK, SLIP, SLIP_BACK)]
-        found = self._solved(problem, first)
+        found = self.solver.solve(problem, first)
         if found is None:
             return self._stopped(node, Status.NO_ADMISSIBLE_IMPACT, closed)
         jump = look.response @ found.forces
+        rates = look.jacobian @ (look.velocity + jump)
+        if raises_energy(found.forces, look.rates, rates):
+            return self._stopped(node, Status.ENERGY_GAIN, closed)
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
-        gain = float(jump @ look.mass @ (look.velocity + 0.5 * jump))
-        restitution = np.where(np.abs(look.rates[:n_c]) > rest, frames.restitution, 0.0)
-        thrown = [-float(look.rates[c]) for c in closed if restitution[c] > 0.0 and look.rates[c] < 0.0]
+        # Without impacts of contacts that are thrown back a sequence of impacts ends.
+        thrown = problem.offset[:n_c] < look.rates[:n_c]
         impact = Impact(
             modes=found.modes,
             impulses=found.forces,
-            restitution=restitution,
-            energy_gain=gain,
-            bounce=max(thrown, default=np.inf),
+            restitution=np.where(thrown, frames.restitution, 0.0),
+            energy_gain=float(energy_gain(found.forces, look.rates, rates)),
+            bounce=max((-float(look.rates[c]) for c in closed if thrown[c]), default=np.inf),
+            unique=self.solver.is_unique(problem),
         )
         return replace(node, after=after, impact=impact, counted=True)
 
@@ -120,36 +120,28 @@ class Nodes:
         made = replace(made, events=self._events(made, before, self.flow.look(node.t, node.before), look))
         return replace(made, grazing=self._grazes(made, look, before))
 
-    def _accelerations(self, look: Look, active: np.ndarray, ended: Phase | None) -> LocalProblem:
+    def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
         resting = np.full(self.frames.count, RESTING)
         if ended is not None and ended.crossing is not None:
             kind, contact = divmod(ended.crossing.guard, self.frames.count)
             if kind == SLIP_SPEED:
                 resting[contact] = np.inf if self.frames.width(contact) == 1 else TURNING
-        return acceleration_problem(
-            self.frames, look.delassus, look.free, look.rates, [int(c) for c in active], resting
-        )
+        return acceleration_problem(self.frames, look, [int(c) for c in active], resting)
 
     def _solve(
-        self, node: Node, problem: LocalProblem, before: Regime | None, ended: Phase | None
-    ) -> LocalForces | None:
+        self, node: Node, problem: ContactProblem, before: Regime | None, ended: Phase | None
+    ) -> ContactSolution | None:
         """Modes after the node; where several are admissible, those of the motion a little later."""
         usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
         if ended is None or ended.crossing is None or node.impact is not None:
-            return self._solved(problem, [usual])
+            return self.solver.solve(problem, [usual])
         if ended.ahead is not None:
             return self._at(ended.crossing.high, ended.ahead, problem, usual)
         assert before is not None
         kind, contact = divmod(ended.crossing.guard, self.frames.count)
         if kind in (FORCE, SLACK) and before.redundant:
             return self._later(node, problem, before, ended.length)
-        return self._solved(problem, [self._flipped(usual, kind, contact, ended), usual])
-
-    def _solved(self, problem: LocalProblem, hints: Sequence[tuple[int, ...]]) -> LocalForces | None:
-        """The solution of a contact problem, found in units in which the smallest mass is one."""
-        inertia = inertia_of(problem.delassus, problem.active)
-        found = self.solver.solve(replace(problem, delassus=inertia * problem.delassus), hints)
-        return None if found is None else replace(found, forces=inertia * found.forces)
+        return self.solver.solve(problem, [self._flipped(usual, kind, contact, ended), usual])
 
     def _flipped(self, modes: tuple[int, ...], kind: int, contact: int, ended: Phase) -> tuple[int, ...]:
         """The other mode of the contact whose guard became zero."""
@@ -163,21 +155,21 @@ class Nodes:
             new = STICK if width else CLOSED
         return (*modes[:contact], new, *modes[contact + 1 :])
 
-    def _later(self, node: Node, problem: LocalProblem, before: Regime, length: float) -> LocalForces | None:
+    def _later(self, node: Node, problem: ContactProblem, before: Regime, length: float) -> ContactSolution | None:
         """Follow the old modes a little further, until they are no longer admissible."""
         rate = self.flow.rhs(before, node.t, node.after)
         for share in AHEAD:
             found = self._at(node.t + share * length, node.after + share * length * rate, problem, before.modes)
             if found is not None and found.modes != before.modes:
                 return found
-        return self._solved(problem, [before.modes])
+        return self.solver.solve(problem, [before.modes])
 
-    def _at(self, t: float, x: np.ndarray, problem: LocalProblem, hint: tuple[int, ...]) -> LocalForces | None:
+    def _at(self, t: float, x: np.ndarray, problem: ContactProblem, hint: tuple[int, ...]) -> ContactSolution | None:
         """Modes of the same contacts at another state."""
         look = self.flow.look(t, x)
-        return self._solved(replace(problem, delassus=look.delassus, offset=look.free), [hint])
+        return self.solver.solve(replace(problem, delassus=look.delassus, offset=look.free), [hint])
 
-    def _direction(self, problem: LocalProblem, found: LocalForces) -> np.ndarray:
+    def _direction(self, problem: ContactProblem, found: ContactSolution) -> np.ndarray:
         """Directions of slip (n_tt,): as it is, or that of the acceleration where it begins."""
         direction = problem.direction.copy()
         for c, part in enumerate(self.frames.tangents):
@@ -187,7 +179,7 @@ class Nodes:
                 direction[part] = sign if self.frames.width(c) == 1 else begins / np.linalg.norm(begins)
         return direction
 
-    def _events(self, node: Node, before: Regime | None, left: Look, right: Look) -> tuple[Event, ...]:
+    def _events(self, node: Node, before: Regime | None, left: Kinematics, right: Kinematics) -> tuple[Event, ...]:
         """Impacts, contacts made and lost, slip and stick, in this order."""
         frames, n_c, t = self.frames, self.frames.count, node.t
         assert node.regime is not None
@@ -216,7 +208,7 @@ class Nodes:
                 made.append(Event(t, name, "reversal"))
         return tuple(made)
 
-    def _grazes(self, node: Node, look: Look, before: Regime | None) -> str:
+    def _grazes(self, node: Node, look: Kinematics, before: Regime | None) -> str:
         """The contact that was touched without speed and is not closed now."""
         if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
             return ""
@@ -231,7 +223,7 @@ def _only(contact: int, mode: int, count: int) -> tuple[int, ...]:
     return tuple(mode if c == contact else FREE for c in range(count))
 
 
-def _usual(before: Regime | None, problem: LocalProblem, contact: int) -> int:
+def _usual(before: Regime | None, problem: ContactProblem, contact: int) -> int:
     """The mode to try first: as before; what comes to rest together sticks together."""
     if contact not in problem.active:
         return FREE

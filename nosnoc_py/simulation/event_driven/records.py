@@ -15,7 +15,8 @@ from nosnoc_py.status import Status
 class Impact:
     """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
 
-    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is.
+    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is; `unique` says
+    that no other velocity after it is admissible.
     """
 
     modes: tuple[int, ...]
@@ -23,6 +24,7 @@ class Impact:
     restitution: np.ndarray
     energy_gain: float
     bounce: float = np.inf
+    unique: bool = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import check_control, energy_note, seconds_of
-from nosnoc_py.simulation.contact_frames import ContactFrames, frames_of
+from nosnoc_py.simulation.common import check_control, not_unique_note, seconds_of
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -22,6 +21,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.kinematics import ContactFrames
 
 # Rows of a control that is no constant between breaks, in the trajectory.
 CONTROL_ROWS = 200
@@ -88,7 +88,9 @@ def trajectory_of(system: Described, history: History, control: Control) -> Traj
     interpolant = RungeKuttaInterpolant(
         t_left=t_left, h=h, c=NODES[1:], x_left=x_left, x_stages=stages, x_initial=x_initial
     )
-    series, units = _series(frames_of(system), history) if isinstance(system, CLS) else (_multipliers(history), {})
+    series, units = (
+        _series(system.mechanics.frames, history) if isinstance(system, CLS) else (_multipliers(history), {})
+    )
     units = {**system.units, **units}
     return Trajectory(t=t, x=x, interpolant=interpolant, series=series, units=units, **common)
 
@@ -157,5 +159,5 @@ def _told(history: History) -> str:
         said.append(f"{touched[0].grazing} is touched without speed at t = {touched[0].t:.9g}")
     open_ = [node for node in history.nodes if node.message and node.message != history.message]
     said += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
-    gain = sum(max(0.0, node.impact.energy_gain) for node in history.nodes if node.impact is not None)
-    return "; ".join(said + energy_note(gain))
+    several = [node.t for node in history.nodes if node.impact is not None and not node.impact.unique]
+    return "; ".join(said + not_unique_note(several))

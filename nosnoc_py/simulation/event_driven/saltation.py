@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History

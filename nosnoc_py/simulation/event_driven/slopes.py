@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED
-from nosnoc_py.simulation.event_driven.mechanics import Look, Regime
+from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.variations import Motion, Variations
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.kinematics import Kinematics
 
 Array = np.ndarray
 # Differences for the rate of a control: the step as a share of the duration, and how far two of them may disagree.
@@ -37,7 +38,7 @@ class Slope:
     loose: bool = False
 
 
-def slope_of(guard: int, regime: Regime, look: Look, variations: Variations, motion: Motion, w: Array) -> Slope:
+def slope_of(guard: int, regime: Regime, look: Kinematics, variations: Variations, motion: Motion, w: Array) -> Slope:
     """The derivative of one guard of a regime, of those that end phases."""
     frames = variations.frames
     kind, contact = divmod(guard, frames.count)

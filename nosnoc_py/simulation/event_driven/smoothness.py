@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.node import TOUCHING, Node
@@ -129,7 +129,7 @@ class Passage:
         look = flow.look(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
         small = SMALL * max(regime.inertia(look), float(np.abs(sample.forces).max(initial=0.0)))
-        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.n_q :] + look.curvature
+        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.n_q :] + look.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
             rests = mode == FREE and look.gaps[c] <= TOUCHING and look.rates[c] <= SLOW

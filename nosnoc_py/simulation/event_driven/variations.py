@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.modes import masks_of
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.contact_frames import ContactFrames, directions, frames_of
 from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Array, null_space
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import ContactFrames
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,9 +46,9 @@ class Variations:
     """Evaluates motion, impacts, gaps and slips of a system with their derivatives; built once."""
 
     def __init__(self, system: CLS) -> None:
-        self.frames = frames_of(system)
+        self.frames = system.mechanics.frames
         self.n_q, self.n_x, self.n_w = system.n_q, 2 * system.n_q, 2 * system.n_q + system.n_p
-        self._geometry = _geometry(system, self.frames)
+        self._geometry = _geometry(system)
         self._rows, self._slopes = _phase(system, self.frames)
         self._impact = _impact(system, self.frames)
 
@@ -58,7 +59,7 @@ class Variations:
 
     def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> Motion:
         """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
-        masks, n_q = self.frames.masks(modes), self.n_q
+        masks, n_q = masks_of(modes), self.n_q
         offset, matrix = self._rows(w, u, masks)
         y = _solve(matrix, -offset, n_q, redundant)[:, 0]
         slopes = np.hstack(self._slopes(y, w, u, masks))
@@ -82,7 +83,7 @@ class Variations:
     def jump(self, modes: Sequence[int], restitution: Array, w: Array, after: Array, impulses: Array) -> Array:
         """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_q,)."""
         n_q, y = self.n_q, np.concatenate([after, impulses])
-        _, matrix, slopes = self._impact(y, w, self.frames.masks(modes), restitution)
+        _, matrix, slopes = self._impact(y, w, masks_of(modes), restitution)
         made = np.eye(self.n_w)
         # Redundant impulses leave the velocity unique.
         made[n_q : 2 * n_q] = _solve(matrix, -slopes, n_q, redundant=True)[:n_q]
@@ -115,19 +116,19 @@ def _balanced(matrix: Array, n_q: int) -> tuple[Array, Array, Array]:
 Evaluation = Callable[..., list[Array]]
 
 
-def _geometry(system: CLS, frames: ContactFrames) -> Evaluation:
-    gaps, jacobian = _frame(system, frames)
+def _geometry(system: CLS) -> Evaluation:
+    gaps, jacobian = system.mechanics.gaps, system.mechanics.jacobian
     w = ca.vertcat(system.x, system.p)
     return _compiled("geometry", [w], [ca.jacobian(gaps, w), ca.jacobian(jacobian @ system.v, w)])
 
 
 def _phase(system: CLS, frames: ContactFrames) -> tuple[Evaluation, Evaluation]:
     """Rows for y = (a, f_n, f_t), which are linear in it: (rows at y = 0, d/dy), and (d/dw, d/du) at y."""
-    _, jacobian = _frame(system, frames)
+    jacobian = system.mechanics.jacobian
     w, masks = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * frames.count)
     y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
     a, forces = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
-    curvature = ca.jtimes(jacobian @ system.v, system.q, system.v)
+    curvature = system.mechanics.curvature
     balance = system.mass_matrix @ a - system.force - jacobian.T @ forces
     slip = (jacobian @ system.v)[frames.count :]
     rows = ca.vertcat(balance, _contact_rows(frames, masks, jacobian @ a + curvature, forces, slip))
@@ -140,7 +141,7 @@ def _phase(system: CLS, frames: ContactFrames) -> tuple[Evaluation, Evaluation]:
 
 def _impact(system: CLS, frames: ContactFrames) -> Evaluation:
     """Rows for y = (v+, L_n, L_t) of FESD-J, Eq. 11 in given modes, and their derivatives d/dy, d/dw."""
-    _, jacobian = _frame(system, frames)
+    jacobian = system.mechanics.jacobian
     w, masks = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * frames.count)
     restitution = ca.SX.sym("restitution", frames.count)
     y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
@@ -166,12 +167,6 @@ def _contact_rows(frames: ContactFrames, masks: ca.SX, rates: ca.SX, forces: ca.
         friction = forces[n_c:][part] + frames.friction[c] * forces[c] * slips[c] * d
         rows.append(stick[c] * rates[n_c:][part] + (1 - stick[c]) * friction)
     return ca.vertcat(*rows)
-
-
-def _frame(system: CLS, frames: ContactFrames) -> tuple[ca.SX, ca.SX]:
-    """Gaps (n_c) and directions of contact forces as rows (n_f, n_q)."""
-    gaps, normals, tangents = directions(system, frames)
-    return gaps, ca.horzcat(normals, tangents).T
 
 
 def _compiled(name: str, inputs: list[ca.SX], outputs: list[ca.SX]) -> Evaluation:

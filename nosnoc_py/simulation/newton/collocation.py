@@ -13,9 +13,9 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.linear_algebra import correction, is_regular
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.linear_algebra import correction, is_regular
 
 MOST_ITERATIONS = 30
 # Places in every element where guards are looked at, besides the stages.

@@ -11,9 +11,10 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import ContactFrames, directions, friction_rows
+from nosnoc_py.contacts.modes import friction_rows
 from nosnoc_py.simulation.newton.collocation import StageEquations
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import ContactFrames
 
 
 def has_constant_mass(system: CLS) -> bool:
@@ -24,7 +25,8 @@ def has_constant_mass(system: CLS) -> bool:
 def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
     """Equations and guards (gaps, normal forces, slips, slacks of friction) of a stage in the modes of the masks."""
     n_c, n_t, n_s, n_q = frames.count, frames.weights.size, frames.spatial, system.n_q
-    gaps, normals, tangents = directions(system, frames)
+    mechanics = system.mechanics
+    gaps, normals, tangents = mechanics.gaps, mechanics.normals, mechanics.tangents
     normal, tangential, speed = ca.SX.sym("lambda_n", n_c), ca.SX.sym("y_t", n_t), ca.SX.sym("s", n_s)
     tau = ca.SX.sym("tau", n_c if gap_rate else 0)
     constant = has_constant_mass(system)
@@ -40,7 +42,7 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
     if not constant:
         rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
     flow = ca.vertcat(
-        system.v + (normals @ tau if gap_rate else 0),
+        system.position_rate + (normals @ tau if gap_rate else 0),
         ca.DM(np.linalg.inv(np.array(ca.DM(system.mass_matrix)))) @ force if constant else acceleration,
     )
     slips, slacks = [], []

@@ -12,6 +12,7 @@ from itertools import pairwise
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
@@ -106,8 +107,7 @@ class Filling:
     def _functions(self, rest_velocity: float) -> tuple[ca.Function, ca.Function]:
         """Values of STAGE from a stage, and of NODE from a node, below each other, and slip velocities."""
         s = self._system
-        normals = ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(c) for c in s.contacts])
-        slips = ca.vertcat(ca.SX(0, 1), *[weights(c)[1] * (c.tangent.T @ s.v) for c in self._frictional])
+        normals, slips = s.mechanics.normals, s.mechanics.tangents.T @ s.v
         normal, drift = ca.SX.sym("normal", len(s.contacts)), ca.SX.sym("drift", len(s.contacts))
         tangent = [ca.SX.sym("tangent", c.tangent.shape[1]) for c in self._frictional]
         force = s.force + normals @ normal
@@ -120,10 +120,9 @@ class Filling:
         stage = ca.Function("stage", [s.x, *forces, s.u, s.p], [values, moving[1]])
 
         before, impulse = ca.SX.sym("x", s.x.numel()), ca.SX.sym("impulse", len(s.contacts))
-        restitution = ca.DM([c.restitution for c in s.contacts])
-        approach = ca.substitute(rates, s.x, before)
-        bounces = 1 if rest_velocity == 0.0 else approach < -rest_velocity
-        share = _moving(rates + bounces * restitution * approach, size)
+        at = s.kinematics(before, s.u, s.p)
+        thrown = rebound(at.rates[: len(s.contacts)], s.mechanics.frames.restitution, at.slowest(rest_velocity))
+        share = _moving(rates - thrown, size)
         values = ca.vertcat(s.v, impulse, *_signed(share))
         return stage, ca.Function("node", [before, s.x, impulse, s.p], [values, moving[1]])
 

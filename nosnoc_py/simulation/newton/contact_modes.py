@@ -9,24 +9,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nosnoc_py.contacts.law import raises_energy
+from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, masks_of
+from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
+from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.contact_frames import (
-    CLOSED,
-    FREE,
-    SLIP,
-    SLIP_BACK,
-    STICK,
-    contact_function,
-    frames_of,
-    node_function,
-)
-from nosnoc_py.simulation.contact_problem import (
-    LocalForces,
-    LocalProblem,
-    LocalSolver,
-    acceleration_problem,
-    impact_problem,
-)
 from nosnoc_py.simulation.newton.contact_equations import (
     force_function,
     has_constant_mass,
@@ -35,6 +22,7 @@ from nosnoc_py.simulation.newton.contact_equations import (
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import Kinematics
 
 # Gaps [m] below this are closed, rates [m/s] below it are zero.
 TOUCHING = 1e-9
@@ -59,17 +47,15 @@ class ContactModes:
 
     def __init__(self, system: CLS, *, gap_rate: bool = True, rest_velocity: float = 1e-3) -> None:
         self.system, self.gap_rate, self.rest_velocity = system, gap_rate, rest_velocity
-        self.frames = frames_of(system)
+        self.frames = system.mechanics.frames
         self.names = self.frames.names
         self.equations = stage_equations(system, self.frames, gap_rate)
         self.slips = SlipDirections(system, self.frames)
         self.jumps = self.frames.count + self.frames.weights.size
         self.coherent, self.turned = self.slips.coherent, self.slips.turned
         self.blind, self.goes_round = self.slips.blind, self.slips.goes_round
-        self._solver = LocalSolver(self.frames)
-        self._data = buffered(node_function(system, self.frames))
-        self._contacts = contact_function(system)
-        self.masks, self.watched = remembered(self.frames.masks), remembered(self._watched)
+        self._solver = ContactSolver(self.frames)
+        self.masks, self.watched = remembered(masks_of), remembered(self._watched)
         self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
 
     # --- what the engine asks ---
@@ -101,7 +87,7 @@ class ContactModes:
 
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether what is open is so clearly, and what is closed does not approach."""
-        gaps, rates = self._contacts(x, p)
+        gaps, rates, _ = self.system.mechanics.touching(x, p)
         free = np.asarray(modes) == FREE
         return bool(np.where(free, gaps > TOUCHING, rates >= -RESTING).all())
 
@@ -113,14 +99,13 @@ class ContactModes:
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
     ) -> Node:
         """Impact, then the modes of the motion that follows."""
-        gaps, jacobian, mass, _, _ = self._read(x, u, p)
-        closed = tuple(int(c) for c in np.flatnonzero(gaps <= TOUCHING))
-        after, jump = x, np.zeros(jacobian.shape[0])
-        normal = (jacobian @ x[self.system.n_q :])[: self.frames.count]
-        if any(normal[c] < -RESTING for c in closed):
-            impact = self._impact(x, jacobian, mass, closed)
-            if impact is None:
-                return self._failed(x, Trouble.IMPACT, Trouble.IMPACT.value, closed)
+        at = self._at(x, u, p)
+        closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING))
+        after, jump = x, np.zeros(at.rates.size)
+        if any(at.rates[c] < -RESTING for c in closed):
+            impact = self._impact(x, at, closed)
+            if isinstance(impact, Trouble):
+                return self._failed(x, impact, impact.value, closed)
             after, jump = impact
         local = self._acceleration_problem(after, u, p, closed, hint)
         found = self._solver.solve(local, [] if hint is None else [hint])
@@ -139,7 +124,7 @@ class ContactModes:
         if guard is None:
             return []
         c, kind = guard % self.frames.count, guard // self.frames.count
-        local: LocalProblem = node.detail
+        local: ContactProblem = node.detail
         part, width = self.frames.tangents[c], self.frames.width(c)
         slips = [SLIP, SLIP_BACK] if width == 1 else [SLIP] if width == 2 else []
         if width == 1:
@@ -193,26 +178,24 @@ class ContactModes:
 
     # --- nodes ---
 
-    def _read(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, ...]:
-        gaps, jacobian, mass, force, curvature = self._data(x, u, p)
-        return gaps[:, 0], jacobian, mass, force[:, 0], curvature[:, 0]
+    def _at(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> Kinematics:
+        return self.system.mechanics.at(x, u, p)
 
-    def _impact(
-        self, x: np.ndarray, jacobian: np.ndarray, mass: np.ndarray, closed: Mode
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """State and impulses after an impact, None when no impulses are admissible."""
+    def _impact(self, x: np.ndarray, at: Kinematics, closed: Mode) -> tuple[np.ndarray, np.ndarray] | Trouble:
+        """State and impulses after an impact, or why no impulses are admissible."""
         frames, n_q = self.frames, self.system.n_q
-        before = jacobian @ x[n_q:]
-        response = np.linalg.solve(mass, jacobian.T)
-        problem = impact_problem(frames, jacobian @ response, before, closed, self.rest_velocity)
+        problem = impact_problem(frames, at, closed, self.rest_velocity)
         plain = [CLOSED if c in closed else FREE for c in range(frames.count)]
         # Without friction impulses are unique as far as they matter, and those of all closed contacts the likeliest.
         frictionless = all(not frames.width(c) for c in closed)
         found = self._solver.solve(problem, [plain] if frictionless else [])
         if found is None:
-            return None
-        after = np.concatenate([x[:n_q], x[n_q:] + response @ found.forces])
-        return after, np.concatenate([found.forces[: frames.count], self._weigh(found.forces)])
+            return Trouble.IMPACT
+        v = x[n_q:] + at.response @ found.forces
+        if raises_energy(found.forces, at.rates, at.jacobian @ v):
+            return Trouble.ENERGY
+        impulses = np.concatenate([found.forces[: frames.count], self._weigh(found.forces)])
+        return np.concatenate([x[:n_q], v]), impulses
 
     def _weigh(self, forces: np.ndarray) -> np.ndarray:
         """Tangential forces in the user's directions."""
@@ -220,38 +203,28 @@ class ContactModes:
 
     def _acceleration_problem(
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed: Mode, hint: Sequence[int] | None
-    ) -> LocalProblem:
-        frames = self.frames
-        _, jacobian, mass, force, curvature = self._read(x, u, p)
-        rates = jacobian @ x[self.system.n_q :]
+    ) -> ContactProblem:
+        frames, at = self.frames, self._at(x, u, p)
         slow = np.full(frames.count, RESTING)
         if not self.gap_rate and hint is not None:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
             slow[np.asarray(hint) != FREE] = DRIFTING
-        response = np.linalg.solve(mass, np.column_stack([jacobian.T, force]))
-        return acceleration_problem(
-            frames,
-            jacobian @ response[:, :-1],
-            jacobian @ response[:, -1] + curvature,
-            rates,
-            [c for c in closed if rates[c] <= slow[c]],
-            RESTING,
-        )
+        return acceleration_problem(frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
 
-    def _algebraic(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, found: LocalForces) -> np.ndarray:
+    def _algebraic(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, found: ContactSolution) -> np.ndarray:
         """Stage unknowns y from the solution of a contact problem."""
         frames, n_c = self.frames, self.frames.count
-        _, jacobian, mass, force, _ = self._read(x, u, p)
+        at = self._at(x, u, p)
         y = np.zeros(self.equations.y.shape[0])
         y[: found.unknowns.size] = found.unknowns
-        slips = (jacobian @ x[self.system.n_q :])[n_c:]
+        slips = at.rates[n_c:]
         for c, speed in enumerate(frames.speeds):
             if speed >= 0 and found.modes[c] == SLIP:
                 y[n_c + frames.weights.size + speed] = float(np.linalg.norm(slips[frames.tangents[c]]))
             elif speed >= 0:
                 y[n_c + frames.weights.size + speed] = 0.0
         if not has_constant_mass(self.system):
-            y[-self.system.n_q :] = np.linalg.solve(mass, force + jacobian.T @ found.forces)
+            y[-self.system.n_q :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ found.forces)
         return y
 
     def _failed(self, x: np.ndarray, trouble: Trouble, message: str, closed: Mode) -> Node:

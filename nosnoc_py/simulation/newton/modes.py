@@ -30,6 +30,7 @@ class Trouble(Enum):
 
     SWITCHES = "more switches than finite elements"
     IMPACT = "no admissible impact"
+    ENERGY = "an impact would gain energy"
     MODES = "no mode goes on"
 
 

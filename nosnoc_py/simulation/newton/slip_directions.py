@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.modes import SLIP
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.contact_frames import SLIP, ContactFrames, directions
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import ContactFrames
 
 
 class SlipDirections:
@@ -17,7 +18,7 @@ class SlipDirections:
 
     def __init__(self, system: CLS, frames: ContactFrames) -> None:
         self.frames = frames
-        tangential = directions(system, frames)[2].T @ system.v
+        tangential = system.mechanics.tangents.T @ system.v
         rates = ca.Function("rates", [system.x, system.p], [tangential])
         self._rates, self._rates_at = rates, buffered(rates)
 

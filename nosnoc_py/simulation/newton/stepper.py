@@ -10,7 +10,6 @@ import numpy as np
 
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.mpcc.residuals import Evaluator
-from nosnoc_py.simulation.contact_frames import contact_function
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
@@ -27,8 +26,8 @@ COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
 # So many switches of a step are counted when they are too many. From so many on they may accumulate: the ratio of the
 # last distances, every other switch, is then the same but for this share.
 MOST_EVENTS, FEW, STEADY = 100, 8, 0.1
-# Where an MPCC has no solution either.
-STATUSES = {Trouble.IMPACT: Status.NO_ADMISSIBLE_IMPACT}
+# An MPCC is the same law of impacts: it has no solution there either.
+STATUSES = {Trouble.IMPACT: Status.NO_ADMISSIBLE_IMPACT, Trouble.ENERGY: Status.ENERGY_GAIN}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,7 +99,7 @@ class NewtonStepper:
             filling = Filling(system, problem, method.friction_cone, rest)
             self._endless = rest == 0.0  # otherwise slow impacts end every sequence of them
             self._step, self._fill = newton.engine.step, lambda step, values: filling(newton.read(step), values)
-            self._contacts = contact_function(system)
+            self._contacts = system.mechanics.touching
         else:
             model = FilippovModes(problem.dcs)
             self._step = Engine(model, problem.tableau, count, tolerance).step

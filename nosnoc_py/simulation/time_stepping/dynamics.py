@@ -8,6 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.contacts.rows import RowProblem
 from nosnoc_py.simulation.time_stepping.rows import evaluation
 from nosnoc_py.systems.cls import CLS
 
@@ -74,3 +75,33 @@ class Dynamics:
             return Inertia(inverse=np.linalg.inv(matrix))
         except np.linalg.LinAlgError:  # the simulation ends with a status
             return Inertia(inverse=np.full(matrix.shape, np.nan))
+
+
+def problem_of(
+    rows: np.ndarray, dofs: np.ndarray, inertia: Inertia, free: np.ndarray, least: np.ndarray, friction: np.ndarray
+) -> RowProblem:
+    """The problem of contacts with rows (m, w, K) over coordinates (m, K)."""
+    n_q = free.size
+    padded = np.append(free, 0.0)
+    if inertia.diagonal is not None:
+        inverse = np.append(1.0 / inertia.diagonal, 0.0)
+        answers, reached = rows * inverse[dofs][:, None, :], dofs
+        blocks = np.einsum("mwk,mxk->mwx", rows, answers)
+    else:
+        assert inertia.inverse is not None
+        dense = np.zeros((*rows.shape[:2], n_q + 1))
+        np.put_along_axis(dense, np.broadcast_to(dofs[:, None, :], rows.shape), rows, axis=2)
+        answers = np.zeros_like(dense)
+        answers[..., :n_q] = dense[..., :n_q] @ inertia.inverse.T
+        reached = np.broadcast_to(np.arange(n_q + 1), (len(rows), n_q + 1))
+        blocks = np.einsum("mwk,mxk->mwx", dense, answers)
+    return RowProblem(
+        rows=rows,
+        dofs=dofs,
+        answers=answers,
+        reached=reached,
+        blocks=blocks,
+        least=least,
+        friction=friction,
+        free=padded,
+    )

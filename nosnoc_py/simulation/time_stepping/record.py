@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import ContactFrames
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.scheme import StepResult
 from nosnoc_py.solution import Event, Series
+from nosnoc_py.systems.kinematics import ContactFrames
 
 # Contacts that never closed have series of zeros only where there are no more contacts than these.
 MOST_SHOWN = 200
@@ -32,7 +32,7 @@ class Record:
     """Collects impulses step by step; changed in place."""
 
     def __init__(self, frames: ContactFrames, options: TimeStepping) -> None:
-        self.frames, self.options, self.energy_gain = frames, options, 0.0
+        self.frames, self.options = frames, options
         count = frames.count
         self._carried = np.zeros(count, dtype=bool)  # in the last step
         self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -50,8 +50,6 @@ class Record:
         self._h, when = h, t + step.looked * h
         loaded = step.impulses[:, 0] > 0.0
         contacts = step.contacts[loaded]
-        # Less than the residual of the contact law accounts for is no gain.
-        self.energy_gain += max(step.work - step.residual * float(np.abs(step.impulses).sum()), 0.0)
         self._hits(when, step, np.flatnonzero(loaded))
         slips = step.after[loaded, 1:]
         self._modes(when, contacts, slips)

@@ -9,8 +9,8 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.contact_frames import ContactFrames
 from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.kinematics import ContactFrames
 
 Entries = list[tuple[int, int, Any]]
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import StepState, energy_note, equal_steps, seconds_of
-from nosnoc_py.simulation.contact_frames import frames_of
+from nosnoc_py.simulation.common import StepState, equal_steps, seconds_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
@@ -82,7 +81,7 @@ class _Loop:
     ) -> None:
         self.system, self.method, self.control, self.p = system, method, control, p
         self.callback, self.deadline = callback, deadline
-        self.frames = frames_of(system)
+        self.frames = system.mechanics.frames
 
     def run(self, start: np.ndarray, seconds: float, count: int) -> Trajectory:
         """Step by step; what there is when it ends early."""
@@ -90,6 +89,7 @@ class _Loop:
         grid = np.linspace(0.0, seconds, count + 1)
         x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
         x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method)
+        refused: list[str] = []
         stepper, record = Stepper(system, self.method), Record(self.frames, self.method)
         while done < count and status is Status.SOLVED:
             if time.monotonic() > self.deadline:
@@ -100,13 +100,17 @@ class _Loop:
             if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
                 status = Status.NUMERICAL_ERROR
                 break
+            if step.gain > 0.0:
+                status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
+                refused = [f"t = {grid[done]:.9g}: at {', '.join(self.frames.names[c] for c in struck)}"]
+                break
             applied[done] = u
             x[done + 1, :n], x[done + 1, n:] = step.q, step.v
             record.add(grid[done], h, step)
             unsolved.add(grid[done], step)
             done += 1
             status = self._stopped(grid[done], x[done], step)
-        notes = [*unsolved.notes, *energy_note(record.energy_gain)]
+        notes = [*refused, *unsolved.notes]
         return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
 
     def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:

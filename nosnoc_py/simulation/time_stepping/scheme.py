@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.simulation.contact_frames import frames_of
-from nosnoc_py.simulation.time_stepping.colours import Colours
-from nosnoc_py.simulation.time_stepping.cones import projection_of
-from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia
+from nosnoc_py.contacts.colours import Colours
+from nosnoc_py.contacts.cones import projection_of
+from nosnoc_py.contacts.law import GAIN, rebound
+from nosnoc_py.contacts.projected import Solver
+from nosnoc_py.contacts.rows import RowProblem, RowSolution
+from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.time_stepping.problem import StepProblem, StepSolution, problem_of
 from nosnoc_py.simulation.time_stepping.rows import ContactRows
-from nosnoc_py.simulation.time_stepping.solver import Solver
 from nosnoc_py.systems.cls import CLS
 
 # Contacts that other contacts push together within a step are found by solving again, so many times at most.
@@ -48,6 +48,9 @@ class StepResult:
         Of the contact law [m/s].
     work : float
         Of all contact impulses on the mean velocity [J].
+    gain : float
+        Kinetic energy that the law of impacts adds in this step [J], beyond what the forces and the tolerance of the
+        contact law account for; not positive where it dissipates.
     """
 
     q: np.ndarray
@@ -61,13 +64,14 @@ class StepResult:
     sweeps: int
     residual: float
     work: float
+    gain: float
 
 
 class Stepper:
     """Steps of one system; keeps the impulses of the last step as a guess for the next one."""
 
     def __init__(self, system: CLS, options: TimeStepping) -> None:
-        frames = frames_of(system)
+        frames = system.mechanics.frames
         self.options, self.rows = options, ContactRows(system, frames)
         self.dynamics = Dynamics(system, options.weight)
         self._colours = Colours(self.rows.dofs, system.n_q, coupled=not self.dynamics.diagonal)
@@ -104,6 +108,7 @@ class Stepper:
             sweeps=blow.sweeps,
             residual=blow.residual,
             work=blow.work,
+            gain=blow.gain,
         )
 
     def _weights(self, h: float) -> tuple[float, float]:
@@ -137,6 +142,7 @@ class Stepper:
             expected=expected,
             guess=self._last[near],
             reach=reach,
+            slowest=self.options.rest_velocity * np.sqrt(np.einsum("mk,mk->m", normals[near], normals[near])),
         )
 
     def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray) -> _Blow:
@@ -150,10 +156,10 @@ class Stepper:
         may_bounce = (near.restitution > 0.0) & (near.gaps > self.options.impact_velocity * near.reach)
         may_bounce &= self.options.activation == "ahead"
         for number in range(ROUNDS):
-            least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach)
+            least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach, near.slowest)
             waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
             blow = self._solve(
-                near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before)
+                near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before), before
             )
             before = blow.normal_rates(near)
             if not (waiting & (before < -near.gaps / near.reach - self.options.tolerance)).any():
@@ -162,7 +168,14 @@ class Stepper:
         return blow
 
     def _solve(
-        self, near: _Near, chosen: np.ndarray, waiting: np.ndarray, least: np.ndarray, inertia: Inertia, blow: _Blow
+        self,
+        near: _Near,
+        chosen: np.ndarray,
+        waiting: np.ndarray,
+        least: np.ndarray,
+        inertia: Inertia,
+        blow: _Blow,
+        before: np.ndarray,
     ) -> _Blow:
         """Solve for the chosen contacts, and again with those that they close, but for the waiting ones."""
         impulses, sweeps = near.guess, 0
@@ -177,7 +190,10 @@ class Stepper:
             if self.options.activation == "midpoint" or not missed.any():
                 break
             chosen = chosen | missed
-        return blow.then(problem, solution, impulses, chosen, sweeps)
+        pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
+        if self.options.scheme == "stewart_trinkle":  # which takes penetrations back at the price of a speed
+            pushed += np.maximum(-near.gaps[k] / near.reach, 0.0)
+        return blow.then(problem, solution, impulses, chosen, sweeps, pushed, self.options.tolerance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,6 +210,7 @@ class _Near:
     expected: np.ndarray
     guess: np.ndarray
     reach: float
+    slowest: np.ndarray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,6 +224,7 @@ class _Blow:
     sweeps: int = 0
     residual: float = 0.0
     work: float = 0.0
+    gain: float = 0.0
 
     @classmethod
     def none(cls, near: _Near, free: np.ndarray) -> _Blow:
@@ -220,10 +238,23 @@ class _Blow:
         return replace(self, approach=np.where(hit, np.minimum(self.approach, rates), self.approach))
 
     def then(
-        self, problem: StepProblem, solution: StepSolution, impulses: np.ndarray, chosen: np.ndarray, sweeps: int
+        self,
+        problem: RowProblem,
+        solution: RowSolution,
+        impulses: np.ndarray,
+        chosen: np.ndarray,
+        sweeps: int,
+        pushed: np.ndarray,
+        tolerance: float,
     ) -> _Blow:
-        """With what a solution adds."""
-        rates = 0.5 * (problem.rates(solution.velocity) + problem.rates(problem.free))
+        """With what a solution adds; `pushed` are changes of the normal rates that are not of the law of impacts."""
+        after, free = problem.rates(solution.velocity), problem.rates(problem.free)
+        work = float(np.sum(solution.impulses * 0.5 * (after + free)))
+        # The rebound is that of the rates before the step, but the impulses meet the rates that forces have changed
+        # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
+        missed = max(solution.residual, tolerance)
+        own = float(solution.impulses[:, 0] @ pushed + missed * np.abs(solution.impulses).sum())
+        exchanged = float(np.sum(np.abs(solution.impulses) * 0.5 * (np.abs(after) + np.abs(free))))
         return _Blow(
             impulses=self.impulses + impulses,
             velocity=solution.velocity,
@@ -231,7 +262,8 @@ class _Blow:
             approach=self.approach,
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
-            work=self.work + float(np.sum(solution.impulses * rates)),
+            work=self.work + work,
+            gain=max(self.gain, work - own - GAIN * exchanged),
         )
 
     def normal_rates(self, near: _Near) -> np.ndarray:
@@ -244,18 +276,23 @@ def _normal_rates(near: _Near, velocity: np.ndarray) -> np.ndarray:
 
 
 def least_velocity(
-    options: TimeStepping, restitution: np.ndarray, gaps: np.ndarray, before: np.ndarray, reach: float
+    options: TimeStepping,
+    restitution: np.ndarray,
+    gaps: np.ndarray,
+    before: np.ndarray,
+    reach: float,
+    slowest: np.ndarray | float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The normal velocity c (m,) that contacts may not fall below, see `TimeStepping`, and which of them are hit.
 
-    `reach` stands for h.
+    `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit.
     """
-    fast = before < -options.rest_velocity
+    fast, thrown = before < -slowest, rebound(before, restitution, slowest)
     if options.activation == "midpoint":
-        return np.where(fast, -restitution * before, 0.0), fast & (gaps <= 0.0)
+        return thrown, fast & (gaps <= 0.0)
     until_closed = -gaps / reach
     if options.scheme == "moreau_jean":
         until_closed = np.minimum(until_closed, 0.0)
     hit = fast & (gaps + reach * before <= 0.0)
-    bounce = np.where(hit & (restitution > 0.0), -restitution * before, -np.inf)
+    bounce = np.where(hit & (restitution > 0.0), thrown, -np.inf)
     return np.maximum(until_closed, bounce), hit

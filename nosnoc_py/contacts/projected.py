@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.simulation.time_stepping.colours import Colouring
-from nosnoc_py.simulation.time_stepping.cones import Projection
-from nosnoc_py.simulation.time_stepping.newton import MOST_ROWS, STIFFEST, Newton
-from nosnoc_py.simulation.time_stepping.problem import StepProblem, StepSolution
-from nosnoc_py.simulation.time_stepping.sweeps import Sweeps
+from nosnoc_py.contacts.colours import Colouring
+from nosnoc_py.contacts.cones import Projection
+from nosnoc_py.contacts.newton import MOST_ROWS, STIFFEST, Newton
+from nosnoc_py.contacts.rows import RowProblem, RowSolution
+from nosnoc_py.contacts.sweeps import Sweeps
 
 # Sweeps between two looks at the residual, before the first step of Newton's method, and between its steps.
 CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8
@@ -32,7 +32,7 @@ class Solver:
     def __init__(self, projection: Projection, tolerance: float, max_sweeps: int, newton: bool) -> None:
         self.projection, self.tolerance, self.max_sweeps, self.newton = projection, tolerance, max_sweeps, newton
 
-    def solve(self, problem: StepProblem, colouring: Colouring, guess: np.ndarray) -> StepSolution:
+    def solve(self, problem: RowProblem, colouring: Colouring, guess: np.ndarray) -> RowSolution:
         """Solve one problem from impulses `guess` (m, w)."""
         order = colouring.order
         work = _Search(Sweeps(_ordered(problem, order), colouring.parts, guess[order], self.projection), self)
@@ -44,7 +44,7 @@ class Solver:
         impulses = np.empty_like(work.best)
         impulses[order] = work.best
         velocity = problem.velocity(impulses)
-        return StepSolution(impulses=impulses, velocity=velocity, sweeps=work.done, residual=work.least)
+        return RowSolution(impulses=impulses, velocity=velocity, sweeps=work.done, residual=work.least)
 
 
 class _Search:
@@ -106,6 +106,6 @@ class _Search:
             last = residual
 
 
-def _ordered(problem: StepProblem, order: np.ndarray) -> StepProblem:
+def _ordered(problem: RowProblem, order: np.ndarray) -> RowProblem:
     fields = ("rows", "dofs", "answers", "reached", "blocks", "least", "friction")
     return replace(problem, **{name: getattr(problem, name)[order] for name in fields})

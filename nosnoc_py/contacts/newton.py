@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.simulation.time_stepping.problem import StepProblem
+from nosnoc_py.contacts.rows import RowProblem
 
 # First damping, in units of the stiffness of a contact.
 STIFFEST = 1e-2
@@ -18,12 +18,12 @@ class Newton:
 
     Parameters
     ----------
-    problem : StepProblem
+    problem : RowProblem
     stiffness : (m, w)
         Rates per impulse.
     """
 
-    def __init__(self, problem: StepProblem, stiffness: np.ndarray) -> None:
+    def __init__(self, problem: RowProblem, stiffness: np.ndarray) -> None:
         count, self.width = stiffness.shape
         size = problem.free.size
         rows, answers = np.zeros((count, self.width, size)), np.zeros((count, self.width, size))

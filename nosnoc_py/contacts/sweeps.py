@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.simulation.time_stepping.cones import Projection
-from nosnoc_py.simulation.time_stepping.problem import StepProblem
+from nosnoc_py.contacts.cones import Projection
+from nosnoc_py.contacts.rows import RowProblem
 
 
 class Sweeps:
@@ -20,7 +20,7 @@ class Sweeps:
     """
 
     def __init__(
-        self, problem: StepProblem, parts: tuple[slice, ...], impulses: np.ndarray, projection: Projection
+        self, problem: RowProblem, parts: tuple[slice, ...], impulses: np.ndarray, projection: Projection
     ) -> None:
         self.problem, self.impulses, self.projection = problem, impulses.copy(), projection
         self.v = problem.velocity(impulses)

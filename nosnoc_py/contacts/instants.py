@@ -1,0 +1,66 @@
+"""Impacts of a motion looked at afterwards, whoever computed them: energy, and other admissible outcomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nosnoc_py.contacts.problem import impact_problem
+from nosnoc_py.contacts.solver import ContactSolver
+
+if TYPE_CHECKING:
+    from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+# Kinetic energy gained in an impact of a solved program that its residuals explain, as a share of what is exchanged.
+SOLVED = 1e-6
+# Jumps of velocities below this [m/s] are none.
+JUMP = 1e-6
+
+
+def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
+    """Return the kinetic energy that jumps add, as shares of the energy they exchange.
+
+    Parameters
+    ----------
+    before, after : (m, 2 n_q)
+        Left and right limits.
+    p : (n_p,)
+
+    Returns
+    -------
+    (m,) array
+        Zero where no velocity jumps by more than `JUMP`: residuals of a program leave jumps of either sign.
+    """
+    at, n_q = system.kinematics(before, p=p), system.n_q
+    impulses = np.einsum("mij,mj->mi", at.mass, after[:, n_q:] - before[:, n_q:])
+    jumps = np.abs(after[:, n_q:] - before[:, n_q:]).max(axis=1, initial=0.0) > JUMP
+    gain = 0.5 * np.sum(impulses * (after[:, n_q:] + before[:, n_q:]), axis=1)
+    exchanged = 0.5 * np.sum(np.abs(impulses) * (np.abs(after[:, n_q:]) + np.abs(before[:, n_q:])), axis=1)
+    return np.asarray(np.divide(gain, exchanged, out=np.zeros_like(gain), where=jumps))
+
+
+def several_outcomes(system: CLS, before: Array, closed: Array, p: Array, rest_velocity: float) -> Array:
+    """Return which impacts admit other velocities after them than those of one solution.
+
+    Parameters
+    ----------
+    before : (m, 2 n_q)
+        Left limits at the impacts.
+    closed : (m, n_c) bool
+    p : (n_p,)
+    rest_velocity : float
+        As the motion was computed.
+
+    Returns
+    -------
+    (m,) array of bool
+    """
+    frames = system.mechanics.frames
+    solver = ContactSolver(frames)
+    found = []
+    for x, contacts in zip(before, closed, strict=True):
+        problem = impact_problem(frames, system.kinematics(x, p=p), np.flatnonzero(contacts).tolist(), rest_velocity)
+        found.append(not solver.is_unique(problem))
+    return np.array(found, dtype=bool)

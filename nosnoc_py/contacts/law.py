@@ -1,0 +1,84 @@
+r"""The law of impacts, written once: with numbers for simulators and certificates, with CasADi for the MPCC.
+
+At an instant with closed contacts, impulses Lambda and gap rates gamma- before and gamma+ after it,
+
+    0 <= Lambda,   gamma+ + e min(gamma-, 0) >= 0,   Lambda (gamma+ + e min(gamma-, 0)) = 0   for every contact,
+
+with Coulomb's law between the tangential impulses and the slip velocities after the impact. A contact that approaches
+leaves with e times its speed, or faster where others push it. A closed contact that separates (gamma- > 0) gets no
+rebound, but may be held: it needs gamma+ >= 0 only.
+
+Eq. 11 of the FESD-J paper has n'(v+ + e v-) = 0 for every contact that is hit. Read literally for all closed contacts
+it prescribes gamma+ = -e gamma- < 0, a penetration, for one that separates while another is struck, and such instants
+then have no solution. For one contact, and wherever no closed contact separates, both say the same.
+
+Newton's restitution conserves or dissipates energy at one contact without friction. With several contacts, or with
+friction, it may raise the kinetic energy (Kane and Levinson 1985 for a pendulum with friction). No body does that, so
+an instant at which the law raises the energy is refused, by every simulator, in every solution and by the
+certificate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+Array = np.ndarray
+# Kinetic energy gained that is rounding, as a share of the energy that the impulses exchange.
+GAIN = 1e-9
+
+
+def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
+    """Return the least gap rates after an impact, -e min(gamma-, 0).
+
+    Parameters
+    ----------
+    approach : (n_c,) array or SX
+        Gap rates gamma- before the impact.
+    restitution : (n_c,) array or DM
+        Coefficients e.
+    slowest : float, (n_c,) array or SX
+        Contacts that approach no faster than this are inelastic, which ends infinite sequences of impacts.
+
+    Returns
+    -------
+    (n_c,) array or SX
+        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rebound(np.array([-2.0, 0.5]), np.array([0.5, 0.5]))
+    array([1., 0.])
+    """
+    if isinstance(approach, ca.SX):
+        thrown = ca.SX(restitution) * ca.fmax(-approach, 0)
+        none = isinstance(slowest, float | int) and slowest == 0.0
+        return thrown if none else ca.if_else(approach < -slowest, thrown, 0)
+    return np.where(
+        approach < -np.asarray(slowest), np.asarray(restitution) * np.maximum(-np.asarray(approach), 0.0), 0.0
+    )
+
+
+def energy_gain(impulses: Any, before: Any, after: Any) -> Any:
+    """Return the kinetic energy that impulses add: half of their product with the rates before and after.
+
+    It equals T(v+) - T(v-) because M (v+ - v-) = J' Lambda (Kelvin's theorem).
+    """
+    return 0.5 * np.sum(impulses * (before + after), axis=-1)
+
+
+def raises_energy(impulses: Array, before: Array, after: Array, share: float = GAIN) -> bool:
+    """Return whether an impact raises the kinetic energy by more than a share of the energy it exchanges.
+
+    Parameters
+    ----------
+    impulses, before, after : (n,)
+        Impulses of all directions, and the rates before and after the impact.
+    share : float
+        What is left as rounding, relative to half the sum of |impulse| (|rate before| + |rate after|).
+    """
+    exchanged = 0.5 * float(np.sum(np.abs(impulses) * (np.abs(before) + np.abs(after))))
+    return bool(energy_gain(impulses, before, after) > share * exchanged)
