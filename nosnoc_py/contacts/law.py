@@ -30,7 +30,7 @@ Array = np.ndarray
 GAIN = 1e-9
 
 
-def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
+def rebound(approach: Any, restitution: Any, slowest: Any = 0.0, apart: Any = 0.0) -> Any:
     """Return the least gap rates after an impact, -e min(gamma-, 0).
 
     Parameters
@@ -41,11 +41,15 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
         Coefficients e.
     slowest : float, (n_c,) array or SX
         Contacts that approach no faster than this are inelastic, which ends infinite sequences of impacts.
+    apart : (n_c,) SX, optional
+        For programs without a slowest approach: -e min(gamma-, apart) is returned. `apart` is zero in a closed contact,
+        where the law is unchanged, and large in an open one, where the value has no meaning: so the kink of the minimum
+        stays away from bodies in flight, whose gap rates change their sign at any height.
 
     Returns
     -------
     (n_c,) array or SX
-        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative.
+        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative in a closed contact.
 
     Examples
     --------
@@ -54,12 +58,12 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
     array([1., 0.])
     """
     if isinstance(approach, ca.SX):
-        thrown = ca.SX(restitution) * ca.fmax(-approach, 0)
-        none = isinstance(slowest, float | int) and slowest == 0.0
-        return thrown if none else ca.if_else(approach < -slowest, thrown, 0)
-    return np.where(
-        approach < -np.asarray(slowest), np.asarray(restitution) * np.maximum(-np.asarray(approach), 0.0), 0.0
-    )
+        coefficients = ca.SX(restitution)
+        if isinstance(slowest, float | int) and slowest == 0.0:
+            return -coefficients * ca.fmin(approach, apart)
+        return ca.if_else(approach < -slowest, -coefficients * approach, 0)
+    speed = np.maximum(-np.asarray(approach), 0.0)
+    return np.where(speed > slowest, restitution * speed, 0.0)
 
 
 def energy_gain(impulses: Any, before: Any, after: Any) -> Any:

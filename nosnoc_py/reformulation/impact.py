@@ -142,7 +142,9 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
     approach, after = normal.T @ v_minus, normal.T @ v_plus
-    restitution = after - rebound(approach, contacts.restitution, at.slowest(options.rest_velocity))
+    restitution = after - rebound(
+        approach, contacts.restitution, at.slowest(options.rest_velocity), gap / options.epsilon_c
+    )
     hit = ca.SX.sym("hit", n_c)
     likely = hit * _lone_impulses(contacts, mass, normal, approach)
     v_likely = v_minus + ca.solve(mass, normal @ likely)

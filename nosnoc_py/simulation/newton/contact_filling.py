@@ -78,6 +78,7 @@ class Filling:
     """Writes steps of the active-set Newton into iterates of one transcription; built once."""
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
+        self._epsilon = problem.fesdj.epsilon_c
         self._system, self._cone = system, cone
         self._frictional = [c for c in system.contacts if c.frictional]
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
@@ -121,7 +122,8 @@ class Filling:
 
         before, impulse = ca.SX.sym("x", s.x.numel()), ca.SX.sym("impulse", len(s.contacts))
         at = s.kinematics(before, s.u, s.p)
-        thrown = rebound(at.rates[: len(s.contacts)], s.mechanics.frames.restitution, at.slowest(rest_velocity))
+        rates_before, restitution = at.rates[: len(s.contacts)], s.mechanics.frames.restitution
+        thrown = rebound(rates_before, restitution, at.slowest(rest_velocity), at.gaps / self._epsilon)
         share = _moving(rates - thrown, size)
         values = ca.vertcat(s.v, impulse, *_signed(share))
         return stage, ca.Function("node", [before, s.x, impulse, s.p], [values, moving[1]])
