@@ -83,7 +83,7 @@ def test_inelastic_impacts_with_friction_gain_no_energy(speed: float, angle: flo
 
 def test_a_gain_of_energy_is_refused() -> None:
     """Newton's restitution with friction on a turning rod: for some slip velocities energy comes from nowhere."""
-    for speed, gains in ((-8.0, False), (-0.44, True), (8.0, True)):
+    for speed, gains in ((-8.0, False), (-0.44, True), (8.0, False)):
         system, q = rod(0.6, 1.0, 0.79)
         trajectory = ns.simulate(system, x0=[*q, speed, -2.0, 3.87], duration=0.03, steps=2)
         assert (trajectory.status is ns.Status.ENERGY_GAIN) == gains, trajectory.message
