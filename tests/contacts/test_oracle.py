@@ -172,16 +172,22 @@ def test_anisotropic_friction_is_isotropic_in_weighted_tangents() -> None:
 
 
 def test_a_box_on_four_corners_has_one_motion_and_many_impulses() -> None:
-    """Redundant normals and tangents: it stops where friction suffices and slips on where not."""
+    """Redundant normals and tangents in space: it slips on, slower by mu times the impulse of 1."""
     corners = [np.array([x, y, -0.5]) for x in (-1.0, 1.0) for y in (-1.0, 1.0)]
     frames = [np.vstack([np.eye(3), np.cross(corner, np.eye(3)).T]) for corner in corners]
     normals, tangents = [frame[:, 2] for frame in frames], [frame[:, :2] for frame in frames]
     mass, before = np.diag([1.0, 1.0, 1.0, 2.0, 3.0, 4.0]), np.array([0.3, 0.4, -1.0, 0.0, 0.0, 0.0])
-    for mu in (0.2, 0.8):
-        found = impact(mass, before, normals, tangents, [mu] * 4, [0.0] * 4)
-        kept = max(0.0, 1.0 - mu / 0.5)
-        assert len(found.rates) == 1
-        assert found.rates[0] == pytest.approx([0.3 * kept, 0.4 * kept, 0, 0, 0, 0], abs=1e-9)
+    found = only(impact(mass, before, normals, tangents, [0.2] * 4, [0.0] * 4))
+    assert found == pytest.approx([0.18, 0.24, 0, 0, 0, 0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("mu", "after"), [(0.2, 0.3), (0.8, 0.0)])
+def test_a_box_on_two_corners_slips_or_stops(mu: float, after: float) -> None:
+    """Redundant tangents in the plane; where it stops the friction of each corner is not unique."""
+    normals = [np.array([0.0, 1.0, x]) for x in (-1.0, 1.0)]
+    tangents = [np.array([[1.0], [0.0], [0.5]])] * 2
+    found = impact(np.diag([1.0, 1.0, 2.0]), np.array([0.5, -1.0, 0.0]), normals, tangents, [mu] * 2, [0.0] * 2)
+    assert only(found) == pytest.approx([after, 0.0, 0.0], abs=1e-12)
 
 
 def test_a_separating_contact_that_jams_has_three_solutions() -> None:
