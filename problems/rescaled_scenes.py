@@ -97,7 +97,7 @@ def simulate(case: Case, units: str, method: str, steps: int = 7) -> Row:
     length, mass = UNITS[units]
     system, factors = rescaled(case.system, length, mass)
     chosen = METHODS[method]
-    more = {} if isinstance(chosen, ns.EventDriven) else {"steps": steps}
+    more: dict[str, Any] = {} if isinstance(chosen, ns.EventDriven) else {"steps": steps}
     trajectory = ns.simulate(
         system, x0=factors * case.x0, u=mass * length * case.u, duration=case.duration, method=chosen, **more
     )

@@ -75,14 +75,15 @@ def energy_gain(impulses: Any, before: Any, after: Any) -> Any:
 
 
 def raises_energy(impulses: Array, before: Array, after: Array, share: float = GAIN) -> bool:
-    """Return whether an impact raises the kinetic energy by more than a share of the energy it exchanges.
+    """Return whether an impact raises the kinetic energy by more than rounding.
 
     Parameters
     ----------
     impulses, before, after : (n,)
         Impulses of all directions, and the rates before and after the impact.
     share : float
-        What is left as rounding, relative to half the sum of |impulse| (|rate before| + |rate after|).
+        What is rounding, relative to the energy that these impulses exchange at the largest of the rates: small rates
+        are differences of large velocities.
     """
-    exchanged = 0.5 * float(np.sum(np.abs(impulses) * (np.abs(before) + np.abs(after))))
-    return bool(energy_gain(impulses, before, after) > share * exchanged)
+    fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (before, after))
+    return bool(energy_gain(impulses, before, after) > share * fastest * float(np.sum(np.abs(impulses))))

@@ -29,8 +29,9 @@ ADMISSIBLE = 1e-9
 PROJECTED = 1e-13
 # Rates that differ by more than this, relative to those at work, are those of different motions.
 DIFFERENT = 1e-6
-# Directions of slip in space from which other solutions are looked for.
-STARTS = 6
+# Directions of slip in space that are tried for every contact, by the number of contacts that slip in space.
+STARTS = {1: 8, 2: 6, 3: 4}
+FEWEST_STARTS = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,7 +77,7 @@ class ContactSolver:
             Tried first.
         algorithm : {"enumeration", "sweeps", "newton"}, optional
             All modes in turn; projected Gauss-Seidel (Jourdan, Alart and Jean 1998); the same with semismooth Newton
-            steps (Alart and Curnier 1991). The default is the last, then the first.
+            steps (Alart and Curnier 1991). By default the last, the second and the first, until one succeeds.
         """
         if not problem.active:
             return self._nothing(problem)
@@ -93,8 +94,9 @@ class ContactSolver:
         if not problem.active:
             return [self._nothing(problem)]
         scaled, mass = problem.in_unit_mass()
-        start = self._projected(scaled, newton=True)
-        every = [self._admissible(scaled, *pair) for pair in self._candidates(scaled, start)]
+        # Sweeps cannot leave the cones, so they are a start in any modes, whether or not they converge.
+        pairs = self._candidates(scaled, self._projected(scaled, newton=False))
+        every = [self._admissible(scaled, *pair) for pair in pairs]
         distinct: list[ContactSolution] = []
         for found in every:
             if found is not None and not any(self._same(scaled, found, other) for other in distinct):
@@ -160,13 +162,15 @@ class ContactSolver:
             if (found := self._admissible(problem, modes, start)) is not None:
                 return found
         start = np.zeros(problem.offset.size)
-        if algorithm != "enumeration":
-            start = self._projected(problem, newton=algorithm != "sweeps")
+        # Redundant contacts make the matrix of the Newton steps singular, and plain sweeps are then the surer way.
+        for newton in {"enumeration": (), "sweeps": (False,), "newton": (True,), None: (True, False)}[algorithm]:
+            start = self._projected(problem, newton=newton)
             if (found := self._admissible(problem, self._read(problem, start), start)) is not None:
                 return found
         if algorithm in ("sweeps", "newton"):
             return None
-        every = (self._admissible(problem, *pair) for pair in self._candidates(problem, start))
+        frictionless = self._projected(problem, newton=False, friction=0.0)
+        every = (self._admissible(problem, *pair) for pair in self._candidates(problem, frictionless))
         return next((found for found in every if found is not None), None)
 
     def _admissible(self, problem: ContactProblem, modes: Sequence[int], start: Array) -> ContactSolution | None:
@@ -226,17 +230,19 @@ class ContactSolver:
         ):
             yield modes, start
             slipping = [c for c in spatial if modes[c] == SLIP]
-            for k in range(STARTS if slipping else 0):
-                yield modes, self._towards(start, slipping, 2.0 * np.pi * k / STARTS)
+            count = STARTS.get(len(slipping), FEWEST_STARTS)
+            angles = 2.0 * np.pi * np.arange(count) / count
+            for turned in product(angles, repeat=len(slipping)) if slipping else ():
+                yield modes, self._towards(start, slipping, turned)
 
-    def _towards(self, forces: Array, contacts: Sequence[int], angle: float) -> Array:
-        """Return forces with friction in a direction, turned a little more from contact to contact."""
+    def _towards(self, forces: Array, contacts: Sequence[int], angles: Sequence[float]) -> Array:
+        """Return forces with friction of contacts in given directions."""
         turned = forces.copy()
-        for k, c in enumerate(contacts):
+        for c, angle in zip(contacts, angles, strict=True):
             part = self.frames.tangents[c]
-            at = slice(self.frames.count + part.start, self.frames.count + part.stop)
             size = self.frames.friction[c] * max(turned[c], 1.0)
-            turned[at] = size * np.array([np.cos((k + 1) * angle), np.sin((k + 1) * angle)])
+            at = slice(self.frames.count + part.start, self.frames.count + part.stop)
+            turned[at] = size * np.array([np.cos(angle), np.sin(angle)])
         return turned
 
     def _same(self, problem: ContactProblem, one: ContactSolution, other: ContactSolution) -> bool:

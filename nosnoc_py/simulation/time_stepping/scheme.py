@@ -254,7 +254,8 @@ class _Blow:
         # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
         missed = max(solution.residual, tolerance)
         own = float(solution.impulses[:, 0] @ pushed + missed * np.abs(solution.impulses).sum())
-        exchanged = float(np.sum(np.abs(solution.impulses) * 0.5 * (np.abs(after) + np.abs(free))))
+        fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (after, free))
+        exchanged = fastest * float(np.abs(solution.impulses).sum())
         return _Blow(
             impulses=self.impulses + impulses,
             velocity=solution.velocity,
