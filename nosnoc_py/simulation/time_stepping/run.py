@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import StepState, equal_steps, seconds_of
+from nosnoc_py.simulation.common import StepState, equal_steps, not_unique_note, seconds_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
@@ -19,6 +20,9 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
+
+# Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
+FEW, FEW_CONTACTS = 6, 50
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,6 +94,7 @@ class _Loop:
         x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
         x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method)
         refused: list[str] = []
+        struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
         stepper, record = Stepper(system, self.method), Record(self.frames, self.method)
         while done < count and status is Status.SOLVED:
             if time.monotonic() > self.deadline:
@@ -104,14 +109,28 @@ class _Loop:
                 status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
                 refused = [f"t = {grid[done]:.9g}: at {', '.join(self.frames.names[c] for c in struck)}"]
                 break
+            if (step.approach < -self.method.impact_velocity).any() and len(step.contacts) <= FEW:
+                struck_at.append((float(grid[done]), x[done].copy(), step.contacts))
             applied[done] = u
             x[done + 1, :n], x[done + 1, n:] = step.q, step.v
             record.add(grid[done], h, step)
             unsolved.add(grid[done], step)
             done += 1
             status = self._stopped(grid[done], x[done], step)
-        notes = [*refused, *unsolved.notes]
+        several = self._several(struck_at)
+        notes = [*refused, *unsolved.notes, *not_unique_note(several)]
         return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
+
+    def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
+        """Times [s] of impacts, at states with contacts, that admit other outcomes."""
+        if not impacts or self.frames.count > FEW_CONTACTS:
+            return []
+        closed = np.zeros((len(impacts), self.frames.count), dtype=bool)
+        for k, (_, _, contacts) in enumerate(impacts):
+            closed[k, contacts] = True
+        states = np.array([x for _, x, _ in impacts])
+        found = several_outcomes(self.system, states, closed, self.p, self.method.rest_velocity)
+        return [t for (t, _, _), several in zip(impacts, found, strict=True) if several]
 
     def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:
         if self.callback is None:

@@ -254,6 +254,8 @@ class _Blow:
         # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
         missed = max(solution.residual, tolerance)
         own = float(solution.impulses[:, 0] @ pushed + missed * np.abs(solution.impulses).sum())
+        # Only a rebound raises the energy; without one all that is left is what the solver leaves of the contact law.
+        thrown = bool(((problem.least > 0.0) & (solution.impulses[:, 0] > 0.0)).any())
         fastest = max(float(np.abs(rates).max(initial=0.0)) for rates in (after, free))
         exchanged = fastest * float(np.abs(solution.impulses).sum())
         return _Blow(
@@ -264,7 +266,7 @@ class _Blow:
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
             work=self.work + work,
-            gain=max(self.gain, work - own - GAIN * exchanged),
+            gain=max(self.gain, work - own - GAIN * exchanged) if thrown else self.gain,
         )
 
     def normal_rates(self, near: _Near) -> np.ndarray:
