@@ -96,11 +96,20 @@ def test_a_solution_of_another_grid_as_guess(reference: ns.Solution) -> None:
     assert finer.objective < reference.objective  # more controls, the same impact
     assert abs(finer.impacts[0].time - impact.time) < 0.01
     assert finer.message == ""
-    cold = problem.solve()  # from zeros the impact sticks to the control grid, and the solution says so
-    assert cold.objective > finer.objective + 0.1
-    assert "the grid holds the impacts at t = 0.75" in cold.message
-    assert "try equidistant_control_grid=False" in cold.message
     assert finer.x[-1, 0] == pytest.approx(-0.4, abs=1e-8)
+
+
+def test_an_impact_that_the_grid_holds_is_told() -> None:
+    """With u = -0.2 / (0.75^2 / 2) it hits at t = 0.75, where a stage ends; a small sigma does not forget that."""
+    ocp, problem = throw(), ns.transcribe(throw(), ns.FESDJ(control_stages=8))
+    law = {"u": [-0.2 / (0.5 * 0.75**2)], "method": ns.EventDriven()}
+    start = ns.simulate(ocp.system, x0=[0, 1.6], duration=2.0, **law)
+    assert start.impacts[0].time == pytest.approx(0.75, abs=1e-9)
+    held = problem.solve(ns.Homotopy(sigma_0=1e-3), guess=start)
+    assert held.success
+    assert held.impacts[0].time == pytest.approx(0.75, abs=1e-6)
+    assert "the grid holds the impacts at t = 0.75" in held.message
+    assert "try equidistant_control_grid=False" in held.message
 
 
 def test_a_solution_of_the_same_transcription_is_its_own_guess(reference: ns.Solution) -> None:
@@ -167,12 +176,12 @@ def test_the_loop_by_hand_does_what_solve_does(solver: Any) -> None:
     assert status is ns.Status.SOLVED
     solution = problem.solution(state)
     assert solution.success
-    np.testing.assert_array_equal(solution.w, expected.w)
+    np.testing.assert_allclose(solution.w, expected.w, rtol=0, atol=1e-8)
     assert [record.label for record in solution.log] == [record.label for record in expected.log]
 
 
 def test_the_default_is_auto(reference: ns.Solution) -> None:
-    np.testing.assert_array_equal(ns.solve(throw(), METHOD, ns.Auto()).w, reference.w)
+    np.testing.assert_allclose(ns.solve(throw(), METHOD, ns.Auto()).w, reference.w, rtol=0, atol=1e-8)
     assert reference.log[0].label == "elastic: homotopy"
     assert reference.stationarity in (ns.Stationarity.S, ns.Stationarity.B)
     plain = ns.solve(throw(), METHOD, ns.Homotopy())

@@ -168,7 +168,7 @@ def test_leading_axes_are_kept():
     twists = rng.normal(size=(2, 4, 6))
     assert so3.exp_se3(twists).shape == (2, 4, 4, 4)
     assert so3.adjoint_se3(so3.exp_se3(twists)).shape == (2, 4, 6, 6)
-    np.testing.assert_array_equal(so3.exp_se3(twists)[1, 2], so3.exp_se3(twists[1, 2]))
+    np.testing.assert_allclose(so3.exp_se3(twists)[1, 2], so3.exp_se3(twists[1, 2]), rtol=0, atol=1e-15)
 
 
 # CasADi -------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,21 @@ def _leave_signals_to_the_parent() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None)  # a handler, other than SIG_IGN, is not handed on to programs
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    # Between the fork and the change in the child a SIGTERM would meet the handler above and be lost: it has to wait.
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+        after_in_parent=_let_through,
+        after_in_child=_usual,
+    )
+
+
+def _let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def _usual() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _let_through()
 
 
 def _watch(watched: int) -> None:

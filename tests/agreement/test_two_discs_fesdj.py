@@ -163,9 +163,11 @@ def test_the_certificate_confirms_the_control() -> None:
 
 
 def test_negative_controls() -> None:
-    """From rest nothing ever meets; the shortest element keeps off the boundary; another stage, another minimum."""
-    rest = ns.solve(build("concentric"), METHOD.replace(control_stages=10), WARM)
-    assert rest.objective == pytest.approx(2.0, abs=1e-6)  # u = 0
+    """What stands still meets nothing; the shortest element keeps off the boundary; another stage, another minimum."""
+    ocp = build("concentric")
+    still = ns.simulate(ocp.system, x0=ocp.x0, duration=HORIZON, method=METHOD.replace(gamma_h=None), steps=10)
+    rest = ns.solve(ocp, METHOD.replace(control_stages=10), WARM, guess=still)
+    assert rest.objective == pytest.approx(2.0, abs=1e-6)  # u = 0 is a local optimum
     assert not rest.impacts
     kept = solve("general", 13, 5.5, METHOD.replace(gamma_h=None))
     assert kept.objective - best("general", 13)[0] > 1e-4
@@ -176,8 +178,17 @@ def test_negative_controls() -> None:
 
 
 def test_length_with_a_smoothed_cost() -> None:
-    """19 s_opt = 9.03: nine stages of full thrust, then none. (N = 20 with 20 s_opt = 9.50 is off by 2.2e-3.)"""
-    found, reference = solve("length", 19, 8.2), exact("length")
+    """19 s_opt = 9.03: nine stages of full thrust, then none. (N = 20 with 20 s_opt = 9.50 is off by 2.2e-3.)
+
+    The start is the motion under this control: from others, another stage of the collision may be found.
+    """
+    reference, ocp = exact("length"), build("length", smoothing=1e-2)
+    middles = (np.arange(19)[:, None] + 0.5) / 19
+    thrusts = np.where(middles < reference.times[0], reference.law(middles[:, 0]), 0.0)
+    method = METHOD.replace(gamma_h=None)
+    start = ns.simulate(ocp.system, x0=ocp.x0, duration=HORIZON, u=thrusts, method=method, steps=19)
+    assert start.impacts[0].time == pytest.approx(reference.times[0], abs=5e-3)
+    found = ns.solve(ocp, METHOD.replace(control_stages=19), WARM, guess=start)
     assert found.success
     assert found.impacts[0].time == pytest.approx(reference.times[0], abs=5e-3)
     thrust = np.linalg.norm(found.u, axis=1)

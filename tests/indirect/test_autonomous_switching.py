@@ -441,10 +441,13 @@ def test_steps_of_the_user_are_those_of_solve() -> None:
     found = options.solve(ocp, guess=(0, 3))
     mine = options.solution(state)
     assert mine.status is found.status is Status.SOLVED
-    assert mine.objective == found.objective
-    assert (mine.x == found.x).all()
+    # Two computations: products of matrices round differently with the place of an array in memory.
+    assert mine.objective == pytest.approx(found.objective, rel=1e-12)
+    np.testing.assert_allclose(mine.x, found.x, rtol=0, atol=1e-9)
     assert len(found.log) == len(state.records)
-    assert found.log[-1].collisions[0] == ("discs", found.events[0].time)
+    ((name, time),) = found.log[-1].collisions
+    assert name == "discs"
+    assert time == pytest.approx(found.events[0].time, abs=1e-9)
 
 
 def test_ends_that_are_no_solution() -> None:

@@ -92,8 +92,9 @@ def test_init_step_terminate_is_the_loop_of_run() -> None:
     assert "7 iterations" in repr(state)
     found = method.solve(ocp, guess=start("general"))
     assert found.status is status
-    assert found.objective == method.solution(state).objective
-    np.testing.assert_array_equal(found.u[:10], controls[-1][:10])
+    # Two computations: products of matrices round differently with the place of an array in memory.
+    assert found.objective == pytest.approx(method.solution(state).objective, rel=1e-12)
+    np.testing.assert_allclose(found.u[:10], controls[-1][:10], rtol=0, atol=1e-9)
 
 
 def test_the_log_is_the_history_and_survives_the_disk(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_the_log_is_the_history_and_survives_the_disk(tmp_path: Path) -> None:
     assert slopes[-1] is not None
     assert slopes[-1] < 1e-3 < slopes[-2]  # type: ignore[operator]
     assert [name for name, _ in found.log[-1].collisions] == ["discs", "wall_2"]
-    assert found.log[-1].collisions[0][1] == found.events[0].time
+    assert found.log[-1].collisions[0][1] == pytest.approx(found.events[0].time, abs=1e-12)
     loaded = ns.load(found.save(tmp_path / "found.nc"))
     assert isinstance(loaded, ns.Solution)
     assert loaded.log == found.log
@@ -259,7 +260,7 @@ def test_the_record_of_a_refinement_is_that_of_its_motion() -> None:
     before, last = found.log[-2:]
     assert before.slope is not None
     assert last.slope is None
-    assert last.objective == found.objective
+    assert last.objective == pytest.approx(found.objective, rel=1e-12)
     np.testing.assert_allclose([time for _, time in last.collisions], exact.times, atol=1e-12)
     assert abs(before.collisions[0][1] - exact.times[0]) > 1e-4
 

@@ -74,7 +74,7 @@ def test_discs_in_full() -> None:
     solution = disc_manipulation.run(disc_manipulation.PROGRAM.settings, Progress()).results
     check_discs(solution)
     assert solution["objective"] <= 720.0
-    assert solution["certificate"]["verdict"] == "same events, inaccurate"
+    assert solution["certificate"]["verdict"] in ("same events, inaccurate", "confirmed")
     distance = np.abs(np.subtract(solution["final_state"], disc_manipulation.TARGET))[:4]
     assert distance.max() < 0.1
 

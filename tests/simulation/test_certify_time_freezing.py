@@ -26,9 +26,9 @@ transcribe = importlib.import_module("nosnoc_py.transcription.transcribe")
 
 @pytest.fixture(scope="module")
 def particle() -> tuple[ns.OCP, ns.Solution]:
-    """Example 5 from the default start."""
-    ocp = build()
-    return ocp, ns.solve(ocp, METHOD)
+    """Example 5 from the exact motion under the best piecewise constant control."""
+    ocp, motion = build(), references.exact_motion(OPTIMUM.control).motion
+    return ocp, ns.solve(ocp, METHOD, guess={"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]})
 
 
 def unshared(freeze: Callable[..., Frozen]) -> Callable[..., Frozen]:

@@ -76,6 +76,11 @@ class Flow:
         """Guards, forces and rates."""
         return sample(self.look(t, x), regime)
 
+    def distance_accelerations(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+        """Accelerations of the gaps (n_c,)."""
+        look, n_c = self.look(t, x), self.mechanics.n_c
+        return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
+
     def project(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
         if not regime.rows.size:

@@ -11,6 +11,7 @@ import numpy as np
 from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
 from nosnoc_py.simulation.event_driven.protocol import Flow
 from nosnoc_py.simulation.event_driven.search import Crossing, Search
+from nosnoc_py.simulation.event_driven.soft_closing import soft_closing
 
 # Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
 STABILITY_LIMIT = 6.1
@@ -52,7 +53,8 @@ class Phase:
     crossing : Crossing or None
         What ended it; None at the end of the interval.
     ahead : (n_x,) or None
-        State a little after the beginning, where a guard was violated at once.
+        State a little later, which decides the modes: where a guard was violated at once, and of a contact that
+        closes softly.
     stiff : bool
     failure : str
         Why the integrator gave up, if it did.
@@ -135,10 +137,27 @@ class PhaseRun:
         length = self.solver.t - self.t
         if crossing.at_once:
             return self._ended(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
+        path = _Path(self, dense)
+        crossing = self._softly(crossing, path)
+        ahead = np.asarray(path(crossing.high)) if crossing.soft else None
         t, x, pieces = self._land(crossing, dense)
         self.steps += pieces
         self.t, self.x = t, x
-        return self._ended(crossing=crossing, length=length)
+        return self._ended(crossing=crossing, ahead=ahead, length=length)
+
+    def _softly(self, crossing: Crossing, path: _Path) -> Crossing:
+        """The crossing, or the soft closing that its gap begins."""
+        guard = crossing.guard
+        if guard >= self.flow.distances:
+            return crossing
+
+        def motion(s: float) -> tuple[float, float, float]:
+            x = path(s)
+            sample = self.flow.sample(self.regime, s, x)
+            acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
+            return float(sample.guards[guard]), float(sample.rates[guard]), float(acceleration)
+
+        return soft_closing(crossing, motion, self.end)
 
     def _is_stuck(self, step: Step) -> bool:
         """Whether so many steps in a row would take forever to come to the end."""
@@ -251,6 +270,22 @@ class PhaseRun:
             pieces.append((low, float(solver.t), solver.dense_output()))
             low = float(solver.t)
         return np.array(solver.y), pieces
+
+
+class _Path:
+    """The state in a step, and behind it as if nothing happened there; NaN behind a failure of the integrator."""
+
+    def __init__(self, run: PhaseRun, dense: Any) -> None:
+        self.run, self.pieces = run, [(float(run.solver.t), dense)]
+
+    def __call__(self, t: float) -> np.ndarray:
+        solver = self.run.solver
+        while t > self.pieces[-1][0] and solver.status == "running":
+            self.run._step(solver)
+            if solver.status != "failed":
+                self.pieces.append((float(solver.t), solver.dense_output()))
+        inside = next((dense for high, dense in self.pieces if t <= high), None)
+        return np.full(self.run.x.size, np.nan) if inside is None else np.asarray(inside(t))
 
 
 def _flushed(x: np.ndarray) -> np.ndarray:

@@ -41,6 +41,10 @@ class Flow(Protocol):
         """Guards, forces and rates."""
         ...
 
+    def distance_accelerations(self, regime: Any, t: float, x: np.ndarray) -> np.ndarray:
+        """Second derivatives (distances,) of the distances; NaN where nothing closes softly."""
+        ...
+
     def project(self, regime: Any, t: float, x: np.ndarray) -> np.ndarray:
         """Put a state back on the constraints of a regime."""
         ...

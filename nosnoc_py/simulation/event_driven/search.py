@@ -39,7 +39,8 @@ class Sample:
 class Crossing:
     """A guard that becomes negative between two times, or at once; `touches` when it comes to zero and turns back.
 
-    `time` is where it is zero, of a touch where it is smallest [s].
+    `time` is where it is zero, of a touch where it is smallest [s]. Of a gap that closes softly (`soft_closing`) it is
+    where its acceleration is zero, and `high` is where the motion without the contact has left the band around zero.
     """
 
     guard: int
@@ -48,6 +49,7 @@ class Crossing:
     time: float
     at_once: bool = False
     touches: bool = False
+    soft: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -158,6 +158,10 @@ class Flow:
         look = self.look(regime, t, x)
         return Sample(guards=self.guards(regime, x, look.s), forces=look.s, rates=regime.relative(look.rates))
 
+    def distance_accelerations(self, regime: Regime, t: float, x: Array) -> Array:
+        """NaN: a surface that is reached without speed is left to the candidates, see `candidates`."""
+        return np.full(self.distances, np.nan)
+
     def guards(self, regime: Regime, x: Array, s: Array) -> Array:
         """(3 n_y + 2 n_z,), see `DISTANCE`; those without a meaning are infinite."""
         laws = self.laws

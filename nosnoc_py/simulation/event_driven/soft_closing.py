@@ -1,0 +1,85 @@
+"""A contact that closes softly: gap, gap rate and gap acceleration vanish together, and the next derivative closes it.
+
+Near such an instant t* the gap is j (t - t*)^3 / 6 with j < 0. Rounding of size e makes three roots of the one, at
+distances of (6 e / |j|)^(1/3), with slow rates of either sign there: a search for the root may find an impact, a hop,
+or a touch after which the contact opens. What is well defined is the root of the acceleration, which is simple. So
+
+    a gap that comes to zero with a rate of at most `SOFT_RATE`, and from there stays within `SOFT_GAP` until its
+    acceleration has turned towards the contact and drives it below -`SOFT_GAP`, closes without impact, at the instant
+    where its acceleration changes sign.
+
+A gap that rises above `SOFT_GAP` has touched and left (grazing). Both scales are far above the rounding of a state
+(1e-16 relative), so that the outcome is the same on every processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from nosnoc_py.simulation.event_driven.chebyshev import NODES
+from nosnoc_py.simulation.event_driven.search import GRAZING, Crossing
+
+# Gaps [m] up to this, and gap rates [m/s] up to this, are zero where a contact closes softly. The gap is that of a
+# touch without speed, the rate that below which an impact is no event.
+SOFT_GAP, SOFT_RATE = GRAZING, 1e-6
+# The acceleration at the touch is zero beside that where the gap leaves the band, if it is smaller by this factor.
+VANISHING = 0.5
+# The first look ahead, relative to what is left of the phase, and the growth from one look to the next.
+FIRST_LOOK, GROWTH = 1e-9, 1.25
+
+# Gap, gap rate and gap acceleration, as a function of time.
+Motion = Callable[[float], tuple[float, float, float]]
+
+
+def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
+    """The crossing of a gap, or where it closes softly the one at the root of its acceleration.
+
+    Parameters
+    ----------
+    motion : function of t
+        With the contact open, up to `end`.
+    end : float
+        Of the phase [s].
+    """
+    start = crossing.time
+    _, rate, acceleration = motion(start)
+    slow = abs(rate) <= SOFT_RATE and np.isfinite(acceleration)
+    left = _leaves(motion, start, end) if slow else None
+    if left is None:
+        return crossing
+    gap, _, drives = motion(left)
+    if gap > 0.0 or not drives < 0.0 or acceleration < VANISHING * drives:
+        return crossing
+    time = _root(motion, start, left) if acceleration > 0.0 else start
+    stays = all(abs(motion(s)[0]) <= SOFT_GAP for s in time + (left - time) * NODES[:-1])
+    if not stays or abs(motion(time)[1]) > SOFT_RATE:
+        return crossing
+    return replace(crossing, time=time, high=left, touches=True, soft=True)
+
+
+def _leaves(motion: Motion, start: float, end: float) -> float | None:
+    """Where the gap crosses the edge of the band, or the first look if it begins there; None if it stays."""
+    from scipy.optimize import brentq  # not paid for by an import of the library
+
+    low, ahead = start, FIRST_LOOK * (end - start)
+    while low < end:
+        high = min(start + ahead, end)
+        gap = motion(high)[0]
+        if not np.isfinite(gap):
+            return None
+        if abs(gap) > SOFT_GAP:
+            if not abs(motion(low)[0]) < SOFT_GAP:
+                return high
+            return float(brentq(lambda s: abs(motion(s)[0]) - SOFT_GAP, low, high, xtol=1e-15, rtol=1e-14))
+        low, ahead = high, GROWTH * ahead
+    return None
+
+
+def _root(motion: Motion, low: float, high: float) -> float:
+    """Where the acceleration changes its sign."""
+    from scipy.optimize import brentq  # not paid for by an import of the library
+
+    return float(brentq(lambda s: motion(s)[2], low, high, xtol=1e-15, rtol=1e-14))
