@@ -23,6 +23,8 @@ class Role(Enum):
     STAGE_LENGTH = "relative length of a control stage"
     SPEED_OF_TIME = "speed of time"
     CLOCK = "clock"
+    COSTATE = "costate"  # of a method that solves for it
+    COSTATE_ESTIMATE = "costate told by multipliers"
 
     # --- Runge-Kutta equations and what finite elements add to them ---
     DYNAMICS = "dynamics"
@@ -66,8 +68,13 @@ class Role(Enum):
     ACCELERATION = "acceleration"
     MOMENTUM = "momentum"
     GAP_RATE = "rate of a gap"
-    GAP_RATE_PART = "part of the rate of a gap"
-    DRIFT = "drift that keeps a gap closed"
+    GAP_RATE_PLUS = "positive part of the rate of a gap"
+    GAP_RATE_MINUS = "negative part of the rate of a gap"
+    GAP_RATE_PARTS = "parts of the rate of a gap against each other"
+    DRIFT_PLUS = "positive part of the drift that keeps a gap closed"
+    DRIFT_MINUS = "negative part of the drift that keeps a gap closed"
+    DRIFT = "gap against drift"
+    DRIFT_PARTS = "parts of the drift against each other"
     HOLDING = "drift and force against the rate of a gap"
 
     # --- impacts ---
@@ -88,7 +95,8 @@ class Role(Enum):
     FRICTION_RADIUS = "size of the friction force"
     FRICTION_DIRECTION = "direction of the friction force"
     SLIP_SPEED = "speed of slip"
-    SLIP_PART = "part of the slip velocity"
+    SLIP_PLUS = "positive part of the slip velocity"
+    SLIP_MINUS = "negative part of the slip velocity"
     SLIP_MULTIPLIER = "multiplier of the friction cone"
     SLIP_VELOCITY = "slip velocity"
     UNIT_DIRECTION = "length of the direction of friction"

@@ -408,7 +408,7 @@ class FiniteElements:
 
     def _variable(self, v: Variable, at: At, edge: End | None = None) -> ca.SX:
         numbers = (v.lower, v.upper, v.initial, v.scale)
-        return self.builder.variable(v.name, at, v.components, *numbers, role=v.role, edge=edge)
+        return self.builder.variable(v.name, at, v.components, *numbers, role=v.role, edge=edge, of=v.of)
 
     def _state(self, name: str, at: At, edge: End | None = None) -> ca.SX:
         b = self.bounds

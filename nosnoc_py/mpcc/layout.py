@@ -35,8 +35,9 @@ class Edge(Enum):
 class Block:
     """Consecutive rows of one named quantity at one place.
 
-    `role` says what they are: a value that whoever wrote the rows gave them and whoever reads them knows, while names
-    are for people. `edge` says at which end of the element they stand, where that is not the place of a stage.
+    `role` says what they are, and `of` what they belong to: values that whoever wrote the rows gave them and whoever
+    reads them knows, while names are for people. `edge` says at which end of the element they stand, where that is not
+    the place of a stage.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Block:
     components: tuple[str, ...]
     role: Enum | None = None
     edge: Edge | None = None
+    of: str = ""
 
     @property
     def size(self) -> int:
@@ -71,10 +73,16 @@ class Layout:
         self.size = 0
 
     def add(
-        self, name: str, at: At, components: tuple[str, ...], role: Enum | None = None, edge: Edge | None = None
+        self,
+        name: str,
+        at: At,
+        components: tuple[str, ...],
+        role: Enum | None = None,
+        edge: Edge | None = None,
+        of: str = "",
     ) -> slice:
         """Append a block and return its rows."""
-        block = Block(name, at, self.size, components, role, edge)
+        block = Block(name, at, self.size, components, role, edge, of)
         self._blocks.append(block)
         self._index[name, at] = block
         self.size += block.size

@@ -396,9 +396,10 @@ class ProgramBuilder:
         *,
         role: Enum | None = None,
         edge: Edge | None = None,
+        of: str = "",
     ) -> ca.SX:
         """Append a variable and return its symbols."""
-        self.layouts["variables"].add(name, at, tuple(components), role, edge)
+        self.layouts["variables"].add(name, at, tuple(components), role, edge, of)
         size = len(components)
         place = "_".join(str(c) for c in (at.stage, at.element, at.rk) if c is not None)
         symbol = ca.SX.sym(f"{name}_{place}", size)

@@ -247,10 +247,10 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
     """
     n_c = len(contacts.names)
     parts = {
-        "drift_plus": Role.DRIFT,
-        "drift_minus": Role.DRIFT,
-        "gap_rate_plus": Role.GAP_RATE_PART,
-        "gap_rate_minus": Role.GAP_RATE_PART,
+        "drift_plus": Role.DRIFT_PLUS,
+        "drift_minus": Role.DRIFT_MINUS,
+        "gap_rate_plus": Role.GAP_RATE_PLUS,
+        "gap_rate_minus": Role.GAP_RATE_MINUS,
     }
     variables = [
         Variable(name=name, symbol=ca.SX.sym(name, n_c), components=contacts.labels(name), role=role, lower=0.0)
@@ -278,11 +278,11 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
             *dcs.pairs,
             pair("drift_up", Role.DRIFT, "gap", "drift_plus", contacts.gap, up, faint=True),
             pair("drift_down", Role.DRIFT, "gap", "drift_minus", contacts.gap, down, faint=True),
-            pair("drift_parts", Role.DRIFT, "drift_plus", "drift_minus", up, down, split=True, **stage),
+            pair("drift_parts", Role.DRIFT_PARTS, "drift_plus", "drift_minus", up, down, split=True, **stage),
             pair("held", Role.HOLDING, "gap_rate_size", "holding", opening + closing, force + up + down, **stage),
             pair(
                 "rate_parts",
-                Role.GAP_RATE_PART,
+                Role.GAP_RATE_PARTS,
                 "gap_rate_plus",
                 "gap_rate_minus",
                 opening,

@@ -36,6 +36,8 @@ class Variable:
         One label per row, such as "lambda_normal[ground]".
     role : Role
         What it is; names and labels are for people.
+    of : str
+        What it belongs to, such as the name of a contact, where all of it belongs to one thing.
     lower, upper, initial, scale : (n,)
     estimate : SX (n,), optional
         A likely value, of which initial guesses are made: for algebraic variables from x and p, for boundary variables
@@ -52,6 +54,7 @@ class Variable:
     symbol: ca.SX
     components: tuple[str, ...]
     role: Role
+    of: str = ""
     lower: Any = -np.inf
     upper: Any = np.inf
     initial: Any = 0.0

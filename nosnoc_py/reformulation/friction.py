@@ -95,6 +95,7 @@ class Slip:
             symbol=ca.SX.sym(self.label(quantity), size),
             components=self.labels(quantity, size),
             role=role,
+            of=self.name,
             **fields,
         )
 
@@ -123,8 +124,8 @@ def weights(contact: Contact) -> tuple[float, ca.DM]:
 def _parts(slip: Slip) -> tuple[Variable, Variable, Equation]:
     """Positive and negative parts of the slip velocity, v_t = xi+ - xi- (Eq. 6a)."""
     fields = {"lower": 0.0, "scale": slip.velocity_scale}
-    plus = slip.variable("xi_plus", Role.SLIP_PART, slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
-    minus = slip.variable("xi_minus", Role.SLIP_PART, slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
+    plus = slip.variable("xi_plus", Role.SLIP_PLUS, slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
+    minus = slip.variable("xi_minus", Role.SLIP_MINUS, slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
     return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - plus.symbol + minus.symbol)
 
 

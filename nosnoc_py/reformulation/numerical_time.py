@@ -57,8 +57,8 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
         return tuple(f"{quantity}[{name}]" for name in names)
 
     variables = tuple(
-        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), role=Role.DRIFT, lower=0.0)
-        for name in ("drift_plus", "drift_minus")
+        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), role=role, lower=0.0)
+        for name, role in (("drift_plus", Role.DRIFT_PLUS), ("drift_minus", Role.DRIFT_MINUS))
     )
     up, down = (variable.symbol for variable in variables)
     drift = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
@@ -82,7 +82,7 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
                 b=down,
                 a_labels=labels("drift_plus"),
                 b_labels=labels("drift_minus"),
-                role=Role.DRIFT,
+                role=Role.DRIFT_PARTS,
                 cross="none",
                 split=True,
             ),

@@ -304,7 +304,7 @@ def _without(mpcc: MPCC, role: Role) -> MPCC:
     for block in mpcc.constraints.blocks():
         if block.role is not role:
             rows += range(block.start, block.start + block.size)
-            layout.add(block.name, block.at, block.components, block.role, block.edge)
+            layout.add(block.name, block.at, block.components, block.role, block.edge, block.of)
     kept = {key: getattr(mpcc, key)[rows] for key in ("lbg", "ubg", "g_scale")}
     return replace(mpcc, g=mpcc.g[rows, 0], constraints=layout, **kept)
 

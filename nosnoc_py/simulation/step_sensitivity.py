@@ -127,6 +127,5 @@ def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
 def _poles(problem: Transcription) -> Array:
     """Pairs of variables (n, 2) that are the radii of a polar friction cone: of its force and of its slip."""
     forces, speeds = (problem.mpcc.variables.blocks(role=role) for role in (Role.FRICTION_RADIUS, Role.SLIP_SPEED))
-    # Every cone has one of each, and cones are written one after the other at all places.
-    made = [(force.start, speed.start) for force, speed in zip(forces, speeds, strict=True)]
-    return np.array(made, int).reshape(-1, 2)
+    speed_at = {(block.of, block.at): block.start for block in speeds}
+    return np.array([(force.start, speed_at[force.of, force.at]) for force in forces], int).reshape(-1, 2)

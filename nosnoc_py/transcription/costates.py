@@ -47,4 +47,4 @@ def costates(
     weights = b[None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])
     values = (-mu[kept] / weights).reshape(-1, len(names))
     t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c)[kept].ravel()
-    return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
+    return {costate_name(name): Series(t, values[:, i], Role.COSTATE_ESTIMATE) for i, name in enumerate(names)}
