@@ -260,6 +260,25 @@ def test_guesses_in_numerical_time_read_no_names(name: str, renaming: Any) -> No
     assert {0.0, 1.0} <= set(rows)  # of contacts that are closed and open
 
 
+@pytest.mark.parametrize("representation", ["differential", "lifted_differential"])
+def test_derivatives_of_a_guess_in_numerical_time_lead_from_node_to_node(representation: Any) -> None:
+    """They are scaled by the speed of time: what they miss is that free flight is curved where they are looked at."""
+    system = mass()
+    method = ns.TimeFreezing(fesd=FREEZING.fesd.replace(rk_representation=representation))
+    problem = transcribe(ocp_of(system), method)
+    motion = ns.simulate(system, x0=problem.ocp.x0, duration=0.6, u=np.zeros(2), method=ns.EventDriven())
+    w = problem.initial_guess(motion)
+    layout = problem.mpcc.constraints
+    blocks = [block for role in (Role.STAGE_STATES, Role.RIGHT_END) for block in layout.blocks(role=role)]
+    rows = np.concatenate([np.r_[block.rows] for block in blocks])
+    still = w.copy()
+    for block in problem.mpcc.variables.blocks(role=Role.STATE_DERIVATIVE):
+        still[block.rows] = 0.0
+    missed, moved = (np.abs(problem.solvers.evaluator(one, problem.parameters()).g[rows]).max() for one in (w, still))
+    assert missed < 1e-3
+    assert moved > 1.0
+
+
 def paddle() -> ns.OCP:
     """The paddle of the README: a ball is driven up by one impact."""
     q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")

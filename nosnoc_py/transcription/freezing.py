@@ -70,6 +70,8 @@ def frozen_guess(
             y = pieces[n].state(share)
             if block.role is Role.STATE:
                 w[block.rows] = y
+            elif block.role is Role.STATE_DERIVATIVE:
+                w[block.rows] = pieces[n].rate(share) * total / (edges[k + 1] - edges[k])
             elif block.name in estimates:
                 w[block.rows] = np.asarray(estimates[block.name](y, p)).reshape(-1)
             elif block.name in columns:
@@ -119,11 +121,15 @@ class _Piece:
         """Whether the clock stands still."""
         return bool(self.hits)
 
+    def rate(self, share: float) -> np.ndarray:
+        """Derivatives of (q, v, clock) by the numerical time, at speed 1."""
+        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
+        return np.asarray((self.state(high) - self.state(low)) / ((high - low) * self.numerical))
+
     def acceleration(self, share: float) -> np.ndarray:
         """dv / dtau (n_q,)."""
-        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
-        rise = self.state(high) - self.state(low)
-        return np.asarray(rise[rise.size // 2 : -1] / ((high - low) * self.numerical))
+        rates = self.rate(share)
+        return rates[rates.size // 2 : -1]
 
     def time(self, share: float) -> float:
         """Physical time [s]."""

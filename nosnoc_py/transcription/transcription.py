@@ -391,7 +391,7 @@ class Transcription:
         to_physical = (lambda t: t) if clock is None else (lambda t: np.interp(t, *clock))
         found: dict[str, Series] = {}
         for constraint in constraints:
-            blocks = list(self.mpcc.constraints.blocks(block_name(constraint)))
+            blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
             times = np.array(
                 [horizon if b.at == At() else to_physical(places.time(b.at, end=b.at.rk is None)) for b in blocks]
             )
