@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +55,12 @@ CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]]
 }
 
 
-def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, **kind: bool) -> None:
-    """Hand the vanishing products of one pair in one element to the program."""
+def add_groups(builder: ProgramBuilder, rows: PairRows, rule: str, owners: Sequence[str] = (), **kind: Any) -> None:
+    """Hand the vanishing products of one pair in one element to the program.
+
+    `owners` say what the components belong to, where they belong to something; `kind` is as in `ProgramBuilder.group`.
+    """
     for i in range(rows.a.shape[1]):
+        of = owners[i] if owners else ""
         for left, right in CROSS[rule](rows, i):
-            builder.group(np.unique(left), np.unique(right), **kind)  # one value per element is one row
+            builder.group(np.unique(left), np.unique(right), of=of, **kind)  # one value per element is one row

@@ -12,20 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
-from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.runge_kutta import RungeKutta, representation_of
 from nosnoc_py.discretization.step_equilibration import Step, equilibrate, isolate, step_bounds
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.layout import Edge as End
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Pair, Variable
+from nosnoc_py.roles import Role
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,11 +136,12 @@ class FiniteElements:
         functions = _Functions(self.dcs)
         elements: list[Element] = []
         x_minus = x_initial
-        edge = self._edge(functions, At(0), START, x_initial, controls[0])
+        edge = self._edge(functions, At(0), End.LEFT, x_initial, controls[0])
         for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
             first = len(elements)
             relative = [self._step(At(k, n)) for n in range(count)]
-            self.builder.constraint("stage_length", At(k), sum(relative, ca.SX(0)) - count)
+            total = sum(relative, ca.SX(0)) - count
+            self.builder.constraint("stage_length", At(k), total, role=Role.SUM_OF_STEPS)
             for n, s in enumerate(relative):
                 elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k], edge))
                 x_minus, edge = elements[-1].x_right, elements[-1].edge
@@ -151,7 +155,7 @@ class FiniteElements:
 
     def _check_simulation(self) -> None:
         """A program with controls as parameters is a simulation step, and steps with jumps are made of stage states."""
-        if self.dcs.jump is None or "u" not in self.builder.layouts["parameters"].names:
+        if self.dcs.jump is None or not any(self.builder.layouts["parameters"].blocks(role=Role.CONTROL)):
             return
         options, fits = self.options, "systems with jumps are simulated with"
         if self.scheme.has_derivatives:
@@ -168,7 +172,7 @@ class FiniteElements:
     def _step(self, at: At) -> ca.SX:
         """Relative length s = h / h0: its bounds do not depend on the horizon, which may be a parameter."""
         lower, upper = step_bounds(self.options, self.default_gamma)
-        return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0)
+        return self.builder.variable("s", at, ("relative step",), lower, upper, 1.0, role=Role.STEP)
 
     @cached_property
     def scheme(self) -> RungeKutta:
@@ -188,7 +192,7 @@ class FiniteElements:
                     self._equation(equation, function(x, z, u, self.p), place)
             for inequality, function in f.inequalities:
                 self._equation(inequality, function(x, z, u, self.p), place, upper=np.inf)
-        edge = Edge() if self.tableau.stiffly_accurate else self._edge(f, at, RIGHT, x_right, u)
+        edge = Edge() if self.tableau.stiffly_accurate else self._edge(f, at, End.RIGHT, x_right, u)
         node = (x_minus, boundary, h, self.p)
         rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
         if self.options.switch_detection:
@@ -220,12 +224,16 @@ class FiniteElements:
         if scheme.right_end_is_a_stage:
             x_right = X[:, -1]
         else:
-            x_right = self._state("x_right", at)
-            self.builder.constraint("right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale)
+            x_right = self._state("x_right", at, End.RIGHT)
+            self.builder.constraint(
+                "right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale, role=Role.RIGHT_END
+            )
         columns = [(X if scheme.has_states else moved)[:, j] for j in range(n_s)]
         if scheme.has_states and scheme.has_derivatives:
             for place, x, value in zip(places, columns, ca.horzsplit(moved), strict=True):
-                self.builder.constraint("stages", place, x - value, self.dcs.x_names, scale=self.dcs.x_scale)
+                self.builder.constraint(
+                    "stages", place, x - value, self.dcs.x_names, scale=self.dcs.x_scale, role=Role.STAGE_STATES
+                )
         if not scheme.has_states:
             if self.tableau.stiffly_accurate:
                 columns[-1] = x_right
@@ -242,7 +250,7 @@ class FiniteElements:
         names = [f"{name}'" for name in self.dcs.x_names]
         for j, rows in enumerate(ca.horzsplit(residual)):
             place = At(at.stage, at.element, j)
-            self.builder.constraint("dynamics", place, rows, names, scale=self.dcs.x_scale)
+            self.builder.constraint("dynamics", place, rows, names, scale=self.dcs.x_scale, role=Role.DYNAMICS)
         return h * sum((b * cost for b, (_, cost) in zip(self.tableau.b, values, strict=True)), ca.SX(0))
 
     def _first_is_left(self, before: Edge) -> bool:
@@ -256,7 +264,8 @@ class FiniteElements:
         return Edge({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
 
     def _derivative(self, at: At) -> ca.SX:
-        return self.builder.variable("x'", at, [f"{n}'" for n in self.dcs.x_names], scale=self.dcs.x_scale)
+        names = [f"{n}'" for n in self.dcs.x_names]
+        return self.builder.variable("x'", at, names, scale=self.dcs.x_scale, role=Role.STATE_DERIVATIVE)
 
     def _bound(self, places: list[At], states: list[ca.SX]) -> None:
         """Bounds of states that are expressions, where there are any."""
@@ -265,9 +274,8 @@ class FiniteElements:
         names = [self.dcs.x_names[i] for i in rows]
         for place, x in zip(places, states, strict=True):
             if rows and not x.is_valid_input():
-                self.builder.constraint(
-                    "bounds", place, x[rows], names, b.lower[rows], b.upper[rows], self.dcs.x_scale[rows]
-                )
+                limits = (b.lower[rows], b.upper[rows], self.dcs.x_scale[rows])
+                self.builder.constraint("bounds", place, x[rows], names, *limits, role=Role.STATE_BOUNDS)
 
     def _algebraic(self, shared: dict[str, ca.SX], at: At) -> ca.SX:
         """All algebraic variables at a stage; `shared` are those it does not have of its own."""
@@ -278,15 +286,16 @@ class FiniteElements:
         ]
         return ca.vertcat(ca.SX(0, 1), *own)
 
-    def _edge(self, f: _Functions, at: At, where: str, x: ca.SX, u: ca.SX) -> Edge:
+    def _edge(self, f: _Functions, at: At, end: End, x: ca.SX, u: ca.SX) -> Edge:
         """Continuous variables at a boundary where no stage lies, and their equations."""
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
             return Edge()
-        named = [replace(v, name=v.name + where) for v in self.dcs.variables]
-        made = [self._variable(v, at) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
+        named = [replace(v, name=v.name + SUFFIX[end]) for v in self.dcs.variables]
+        made = [self._variable(v, at, end) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
         z = ca.vertcat(ca.SX(0, 1), *made)
         for equation, function in f.edge_equations:
-            self._equation(replace(equation, name=equation.name + where), function(x, z, u, self.p), at)
+            named_so = replace(equation, name=equation.name + SUFFIX[end])
+            self._equation(named_so, function(x, z, u, self.p), at, edge=end)
         rows = {
             pair.name: self.builder.left.add(pair.a_labels, f.sides[pair.name](x, z, u, self.p)[0], at)
             for pair in self.dcs.pairs
@@ -331,7 +340,8 @@ class FiniteElements:
                 a_left = self.builder.left.add(pair.a_labels, a, at)
                 b_left = self.builder.right.add(pair.b_labels[: b.numel()], b, at)
             rows = PairRows(a_left, np.array(a_rows), np.array(b_rows), b_left, end)
-            add_groups(self.builder, rows, pair.cross if detects else "none", split=pair.split, faint=pair.faint)
+            kind: dict[str, Any] = {"split": pair.split, "faint": pair.faint, "role": pair.role}
+            add_groups(self.builder, rows, pair.cross if detects else "none", pair.components, **kind)
             found[pair.name] = rows
         return found
 
@@ -344,12 +354,15 @@ class FiniteElements:
         parts, rows = [], []
         for what in ("above", "below"):
             labels = [f"{label} {what}" for label in pair.a_labels]
-            parts.append(self.builder.variable(f"{pair.name} ({what})", at, labels, lower=0.0))
+            name = f"{pair.name} ({what})"
+            parts.append(self.builder.variable(name, at, labels, lower=0.0, role=Role.SIGNED_SIDE))
             rows.append(self.builder.left.add(labels, parts[-1], at))
-        self.builder.constraint(f"{pair.name} (parts)", at, a - parts[0] + parts[1], pair.a_labels)
+        self.builder.constraint(
+            f"{pair.name} (parts)", at, a - parts[0] + parts[1], pair.a_labels, role=Role.SIGNED_SIDE
+        )
         opposite = self.builder.right.add([f"{label} below" for label in pair.a_labels], parts[1], at)
         for above, below in zip(rows[0], opposite, strict=True):
-            self.builder.group(np.array([above]), np.array([below]), split=True)
+            self.builder.group(np.array([above]), np.array([below]), split=True, role=Role.SIGNED_SIDE)
         return rows
 
     def _coherences(self, f: _Functions, at: At, node: tuple[ca.SX, ...], X: list[ca.SX], Z: list[ca.SX]) -> None:
@@ -359,7 +372,7 @@ class FiniteElements:
             first = left(*node)
             rows = [weight * ca.dot(first, d) for d, weight in directions]
             rows += [directions[0][1] * weight * ca.dot(directions[0][0], d) for d, weight in directions[1:]]
-            self.builder.constraint(item.name, at, ca.vertcat(*rows), None, 0.0, np.inf)
+            self.builder.constraint(item.name, at, ca.vertcat(*rows), None, 0.0, np.inf, role=Role.COHERENCE)
 
     def _left_boundary(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX]:
         """Boundary variables, the right limit of the state, and what impacts are watched by, at the left end."""
@@ -382,7 +395,7 @@ class FiniteElements:
     def _node_pair(self, pair: NodePair, values: tuple[ca.SX, ca.SX], at: At) -> None:
         left = self.builder.left.add(pair.a_labels, values[0], at)
         right = self.builder.right.add(pair.b_labels, values[1], at)
-        self.builder.group(left, right, summed=True, split=pair.split)
+        self.builder.group(left, right, summed=True, split=pair.split, role=pair.role, of=pair.of)
 
     def _last_node(self, f: _Functions, last: Element) -> None:
         """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""
@@ -390,15 +403,17 @@ class FiniteElements:
             if pair.name in f.state_side:
                 self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
 
-    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0) -> None:
-        self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale)
+    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: End | None = None) -> None:
+        self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale, role=e.role, edge=edge)
 
-    def _variable(self, v: Variable, at: At) -> ca.SX:
-        return self.builder.variable(v.name, at, v.components, v.lower, v.upper, v.initial, v.scale)
+    def _variable(self, v: Variable, at: At, edge: End | None = None) -> ca.SX:
+        numbers = (v.lower, v.upper, v.initial, v.scale)
+        return self.builder.variable(v.name, at, v.components, *numbers, role=v.role, edge=edge, of=v.of)
 
-    def _state(self, name: str, at: At) -> ca.SX:
+    def _state(self, name: str, at: At, edge: End | None = None) -> ca.SX:
         b = self.bounds
-        return self.builder.variable(name, at, self.dcs.x_names, b.lower, b.upper, b.initial, self.dcs.x_scale)
+        numbers = (b.lower, b.upper, b.initial, self.dcs.x_scale)
+        return self.builder.variable(name, at, self.dcs.x_names, *numbers, role=Role.STATE, edge=edge)
 
 
 def _is_state_side(pair: Pair) -> bool:

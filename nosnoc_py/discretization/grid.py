@@ -9,12 +9,14 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.layout import Edge
 
 # Lengths of control stages relative to equal ones, where they are unknowns.
 STAGE_LENGTH = "control stage length"
 # Variables that are continuous have values of their own where no stage lies: at the start and, for some schemes, at the
-# right ends of elements. Their blocks carry these suffixes.
+# right ends of elements. The names of their blocks carry these suffixes.
 START, RIGHT = " (start)", " (right)"
+SUFFIX = {Edge.LEFT: START, Edge.RIGHT: RIGHT}
 
 
 @dataclass(frozen=True, eq=False)

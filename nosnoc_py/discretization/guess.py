@@ -9,10 +9,11 @@ from itertools import pairwise
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import RIGHT, STAGE_LENGTH, START, Grid
-from nosnoc_py.mpcc.layout import At, Block
+from nosnoc_py.discretization.grid import SUFFIX, Grid
+from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Trajectory
 
 # Times closer than this, relative to the interval, are one time.
@@ -58,18 +59,25 @@ class Places:
         pieces = zip(self.nodes, pairwise(moved), strict=True)
         return Places(tuple(a + (nodes - nodes[0]) * (b - a) / np.ptp(nodes) for nodes, (a, b) in pieces), self.c)
 
-    def time(self, name: str, at: At) -> float:
-        """Time [s] of a block: right ends of elements for "x_right", left ends for boundary variables."""
+    def time(self, at: At, *, end: bool = False) -> float:
+        """Time [s] of a place: of a stage, else of the left end, or of the right end, of an element."""
         nodes = self.nodes[at.stage or 0]
         if at.element is None:
-            return float(0.5 * (nodes[0] + nodes[-1]) if name == "u" else nodes[0])
-        inside = 1.0 if name == "x_right" or name.endswith(RIGHT) else 0.0 if at.rk is None else float(self.c[at.rk])
+            return float(nodes[0])
+        inside = 1.0 if end else 0.0 if at.rk is None else float(self.c[at.rk])
         return float(nodes[at.element] + inside * (nodes[at.element + 1] - nodes[at.element]))
 
-    def side(self, name: str, at: At) -> str:
+    def time_of(self, block: Block) -> float:
+        """Time [s] of a block; controls are looked up in the middle of their stages."""
+        if block.role is Role.CONTROL:
+            nodes = self.nodes[block.at.stage or 0]
+            return float(0.5 * (nodes[0] + nodes[-1]))
+        return self.time(block.at, end=block.edge is Edge.RIGHT)
+
+    def side_of(self, block: Block) -> str:
         """Which limit a block takes where the state jumps: "+" for what begins an element, else "-"."""
-        begins = name.endswith(START) or (at.rk is not None and float(self.c[at.rk]) == 0.0)
-        return "+" if begins else "-"
+        first = block.at.rk is not None and float(self.c[block.at.rk]) == 0.0
+        return "+" if first or block.edge is Edge.LEFT else "-"
 
     def relative(self, at: At) -> float:
         """Length of an element relative to its equal share."""
@@ -162,42 +170,45 @@ def fill(
     for block in mpcc.variables.blocks():
         if (block.name, block.at) in known:
             continue
-        t, side = places.time(block.name, block.at), places.side(block.name, block.at)
-        if block.name in ("x", "x_right", "x_initial"):
+        t, side = places.time_of(block), places.side_of(block)
+        if block.role is Role.STATE:
             w[block.rows] = state(t, side)
-        elif block.name == "x'":
+        elif block.role is Role.STATE_DERIVATIVE:
             w[block.rows] = _mean_slope(places, block.at, state)
-        elif block.name == "u" and control is not None:
+        elif block.role is Role.CONTROL and control is not None:
             w[block.rows] = control(t)
         elif block.name in offsets:
             hit = np.array([(t, name) in hitting for name in names], dtype=float)
             if hits is not None and t == 0.0:
                 hit = np.maximum(hit, hits)
             w[block.rows] = at_boundary(state(t, "-"), p, hit)[offsets[block.name]]
-        elif block.name == "s":
+        elif block.role is Role.STEP:
             w[block.rows] = places.relative(block.at)
-        elif block.name == STAGE_LENGTH:
+        elif block.role is Role.STAGE_LENGTH:
             w[block.rows] = places.stage_share(block.at)
         else:
-            name = block.name.removesuffix(START).removesuffix(RIGHT)
-            if name in at_stage:
-                w[block.rows] = np.asarray(at_stage[name](state(t, side), p)).reshape(-1)
+            if block.name in at_stage:
+                w[block.rows] = np.asarray(at_stage[block.name](state(t, side), p)).reshape(-1)
             _fill_named(w, block, t, side, series)
     return w
 
 
 def _mean_slope(places: Places, at: At, state: Callable[[float, str], np.ndarray]) -> np.ndarray:
     """Derivative of the state, as the mean over its element; zero where the element has no length."""
-    left, right = places.time("", At(at.stage, at.element)), places.time("x_right", At(at.stage, at.element))
+    element = At(at.stage, at.element)
+    left, right = places.time(element), places.time(element, end=True)
     rise = np.asarray(state(right, "-")) - state(left, "+")
     return rise / (right - left) if right > left else np.zeros_like(rise)
 
 
 def stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
-    """Likely values of algebraic variables, as functions of x and p."""
-    return {
-        v.name: ca.Function("estimate", [dcs.x, dcs.p], [v.estimate]) for v in dcs.variables if v.estimate is not None
-    }
+    """Likely values of algebraic variables, as functions of x and p, by the names of their blocks."""
+    found: dict[str, ca.Function] = {}
+    for v in dcs.variables:
+        if v.estimate is not None:
+            function = ca.Function("estimate", [dcs.x, dcs.p], [v.estimate])
+            found |= {v.name + suffix: function for suffix in ("", *SUFFIX.values())}
+    return found
 
 
 def boundary_rows(dcs: DCS) -> Mapping[str, slice]:

@@ -13,6 +13,7 @@ from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
 
 # An impulse below this share of the largest one, or of 1 N s, is round-off or the sqrt(sigma) phantom of a persistent
@@ -163,12 +164,11 @@ def dense_output(tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> Run
 def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
     """Algebraic variables and outputs at the RK stages, boundary variables and outputs at the left boundaries."""
     t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
-    labels = [c for v in dcs.variables for c in v.components]
     z = r.z_stages.reshape(t_stages.size, -1)
-    found = {label: Series(t_stages, z[:, i]) for i, label in enumerate(labels)}
+    found = {label: Series(t_stages, z[:, i], role) for i, (label, role) in enumerate(_labels(dcs.variables))}
     if dcs.jump is not None and r.boundary.shape[1]:
-        labels = [c for v in dcs.jump.variables for c in v.components]
-        found |= {label: Series(t_left, r.boundary[:, i]) for i, label in enumerate(labels)}
+        labels = _labels(dcs.jump.variables)
+        found |= {label: Series(t_left, r.boundary[:, i], role) for i, (label, role) in enumerate(labels)}
         found |= _outputs(
             dcs.jump.outputs, [dcs.jump.x_minus, dcs.jump.symbol, dcs.p], t_left, r.x_minus, r.boundary, p
         )
@@ -181,8 +181,12 @@ def _outputs(
 ) -> dict[str, Series]:
     """Values (t,) of named expressions of x, z and p."""
     values = _evaluate(ca.vertcat(ca.SX(0, 1), *[o.expression for o in outputs]), symbols, x, z, p)
-    labels = [label for o in outputs for label in o.components]
-    return {label: Series(t, values[:, i]) for i, label in enumerate(labels)}
+    return {label: Series(t, values[:, i], role) for i, (label, role) in enumerate(_labels(outputs))}
+
+
+def _labels(named: Sequence[Variable | Equation]) -> list[tuple[str, Role]]:
+    """Labels of all rows, with their roles."""
+    return [(label, item.role) for item in named for label in item.components]
 
 
 def _evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -208,7 +212,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     contact the impulse is a double root that relaxations leave at sqrt(sigma).
     """
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
-    column = {(pair.name, name): k for k, (pair, name) in enumerate(columns)}
+    column = _columns(dcs)
     closed = r.closed.astype(bool)
     slides = _Slides.read(dcs, r, p)
     sides = sides_of(dcs, r)
@@ -218,7 +222,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     for e, time in enumerate(t_left):
         for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
             impulse, before, after = r.impacts[e, i]
-            was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.name]]
+            was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.component]]
             hits = before < -IMPULSE_TOLERANCE and after - before > IMPULSE_TOLERANCE
             if impulse > least and hits and was_open:
                 events.append(Event(time, impact.name, "impact", impulse, before, after, float(energy[e])))
@@ -229,16 +233,21 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
             if e > 0 and not switch.silent and (kind := _switching(side[e - 1], side[e])):
                 events.append(Event(time, switch.name, kind))
         for i, slide in enumerate(dcs.slides if e > 0 else ()):
-            if closed[e - 1 : e + 1, column[slide.pair, slide.name]].all() and (kind := slides.change(e, i)):
+            if closed[e - 1 : e + 1, column[slide.pair, slide.component]].all() and (kind := slides.change(e, i)):
                 events.append(Event(time, slide.name, kind))
     return tuple(events)
 
 
 def sides_of(dcs: DCS, r: Readout) -> list[np.ndarray]:
     """On which side of every switching function every element lies (E,); NaN while the state slides along it."""
-    every = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
-    indices = {place: k for k, place in enumerate(every)}
+    indices = _columns(dcs)
     return [_sides(switch, r.closed.astype(bool), indices) for switch in dcs.switches]
+
+
+def _columns(dcs: DCS) -> dict[tuple[str, int], int]:
+    """Columns of `closed` and `b_lowest` by the name of the pair and the component."""
+    every = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
+    return {place: k for k, place in enumerate(every)}
 
 
 def _sides(switch: Switch, closed: np.ndarray, indices: Mapping[tuple[str, int], int]) -> np.ndarray:

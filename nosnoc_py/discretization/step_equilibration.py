@@ -15,6 +15,7 @@ from nosnoc_py.discretization.options import FESD
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf
+from nosnoc_py.roles import Role
 
 # From this gamma_h on the steps have no upper bound but the length of their control stage.
 ANYWHERE = 0.999
@@ -86,7 +87,7 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
         def eta(G: ca.SX, H: ca.SX, b: Rows = before.rows, a: Rows = after.rows) -> ca.SX:
             return ca.tanh(indicator(tree, b, a, G, H) / epsilon)
 
-        builder.switch("step_equilibration", after.at, after.s - before.s, eta)
+        builder.switch("step_equilibration", after.at, after.s - before.s, eta, role=Role.STEP_EQUILIBRATION)
         etas.append(eta)
     weight = options.equilibration_weight
     builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
@@ -111,12 +112,14 @@ class _Equilibration:
         Unbounded, both parts would grow together without an end where nothing is minimised.
         """
         eta, value = self._variable("indicator"), self._value(tree)
-        self.builder.constraint("indicator", self.at, eta - LATE * value)
+        self.builder.constraint("indicator", self.at, eta - LATE * value, role=Role.EQUILIBRATION_INDICATOR)
         parts = [self._variable(f"step_{part}", largest) for part in ("longer", "shorter")]
-        self.builder.constraint("step_equilibration", self.at, difference - parts[0] + parts[1])
+        rest = difference - parts[0] + parts[1]
+        self.builder.constraint("step_equilibration", self.at, rest, role=Role.STEP_EQUILIBRATION)
         left = self.builder.left.add(["indicator"], eta, self.at)
         for name, part in zip(("longer", "shorter"), parts, strict=True):
-            self.builder.group(left, self.builder.right.add([f"step_{name}"], part, self.at))
+            right = self.builder.right.add([f"step_{name}"], part, self.at)
+            self.builder.group(left, right, role=Role.STEP_EQUILIBRATION)
 
     def _value(self, tree: Indicator) -> ca.SX:
         if isinstance(tree, Leaf):
@@ -142,13 +145,15 @@ class _Equilibration:
         """The larger one of a and b (sign 1) or the smaller one (sign -1)."""
         word = "maximum" if sign > 0 else "minimum"
         p, q = self._variable(f"{word}_p"), self._variable(f"{word}_q")
-        self.builder.constraint(word, self.at, a + sign * p - b - sign * q)
+        self.builder.constraint(word, self.at, a + sign * p - b - sign * q, role=Role.EQUILIBRATION_INDICATOR)
         left = self.builder.left.add([f"{word}_p"], p, self.at)
-        self.builder.group(left, self.builder.right.add([f"{word}_q"], q, self.at))
+        right = self.builder.right.add([f"{word}_q"], q, self.at)
+        self.builder.group(left, right, role=Role.EQUILIBRATION_INDICATOR)
         return a + sign * p
 
     def _variable(self, name: str, upper: float = math.inf) -> ca.SX:
-        return self.builder.variable(name, self.at, (name,), lower=0.0, upper=upper)
+        role = Role.EQUILIBRATION_INDICATOR
+        return self.builder.variable(name, self.at, (name,), lower=0.0, upper=upper, role=role)
 
 
 def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESD) -> None:
@@ -163,7 +168,7 @@ def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Iso
                 return indicator(tree, b, a, G, H, saturated=True)
 
             residual = indicator(item.residual, before.rows, after.rows, G, H)
-            builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True)
+            builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True, role=Role.ISOLATION)
 
 
 def _mean(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:

@@ -11,6 +11,7 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, lagrange_basis
 from nosnoc_py.solution.records import StepRecord
@@ -179,7 +180,7 @@ def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[s
     if any(phase.costate is None for phase in phases):
         return {}
     values = np.vstack([phase.costate for phase in phases if phase.costate is not None])
-    return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
+    return {costate_name(name): Series(t, values[:, i], Role.COSTATE) for i, name in enumerate(names)}
 
 
 def _control_interpolant(phases: Sequence[Phase]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -23,14 +24,29 @@ class At:
         return ", ".join(f"{what} {value}" for what, value in parts if value is not None) or "whole horizon"
 
 
+class Edge(Enum):
+    """An end of a finite element where a block stands that belongs to no RK stage."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of one named quantity at one place."""
+    """Consecutive rows of one named quantity at one place.
+
+    `role` says what they are, and `of` what they belong to: values that whoever wrote the rows gave them and whoever
+    reads them knows, while names are for people. `edge` says at which end of the element they stand, where that is not
+    the place of a stage.
+    """
 
     name: str
     at: At
     start: int
     components: tuple[str, ...]
+    role: Enum | None = None
+    edge: Edge | None = None
+    of: str = ""
 
     @property
     def size(self) -> int:
@@ -47,7 +63,8 @@ class Layout:
     """An ordered list of blocks that covers a vector without gaps.
 
     `layout["x", 3, 0, 1]` is the slice of "x" at control stage 3, finite element 0, RK stage 1 (missing coordinates
-    are None); `layout.blocks(name)` iterates over all blocks of a name; `layout.label(row)` says what a row is.
+    are None); `layout.blocks(name)` iterates over all blocks of a name, `layout.blocks(role=role)` over all of a role;
+    `layout.label(row)` says what a row is called.
     """
 
     def __init__(self) -> None:
@@ -55,9 +72,17 @@ class Layout:
         self._index: dict[tuple[str, At], Block] = {}
         self.size = 0
 
-    def add(self, name: str, at: At, components: tuple[str, ...]) -> slice:
+    def add(
+        self,
+        name: str,
+        at: At,
+        components: tuple[str, ...],
+        role: Enum | None = None,
+        edge: Edge | None = None,
+        of: str = "",
+    ) -> slice:
         """Append a block and return its rows."""
-        block = Block(name, at, self.size, components)
+        block = Block(name, at, self.size, components, role, edge, of)
         self._blocks.append(block)
         self._index[name, at] = block
         self.size += block.size
@@ -68,11 +93,12 @@ class Layout:
         """All block names, in the order of their first appearance."""
         return tuple(dict.fromkeys(block.name for block in self._blocks))
 
-    def blocks(self, name: str | None = None) -> Iterator[Block]:
-        """Iterate over the blocks of one name, or over all."""
+    def blocks(self, name: str | None = None, *, role: Enum | None = None) -> Iterator[Block]:
+        """Iterate over the blocks of one name or one role (there may be none of it), or over all."""
         if name is not None and name not in self.names:
             raise UnknownNameError(name, self.names, "layout block")
-        return (block for block in self._blocks if name is None or block.name == name)
+        named = (block for block in self._blocks if name is None or block.name == name)
+        return (block for block in named if role is None or block.role is role)
 
     def __getitem__(self, key: str | tuple[str | int | None, ...]) -> slice:
         name, *place = (key,) if isinstance(key, str) else key

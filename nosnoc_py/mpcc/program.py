@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.mpcc.layout import At, Layout
+from nosnoc_py.mpcc.layout import At, Edge, Layout
 
 AGGREGATIONS = ("stage_stage", "stage_fe", "fe_stage", "fe_fe")
 
@@ -30,7 +31,8 @@ class Group:
     `summed` groups are always handed to a solver as the product of two sums, whatever the aggregation. In a `split`
     group left and right are the two parts of a signed quantity: only their difference matters, so an active set need
     not choose a sign. In a `faint` group the right side is as small as the error of the discretisation: where the left
-    is zero within tolerances, too, it is the one that vanishes.
+    is zero within tolerances, too, it is the one that vanishes. `role` says what the products are, and `of` what they
+    belong to, to those who read the solution; solvers do not look at them.
     """
 
     left: np.ndarray
@@ -38,6 +40,8 @@ class Group:
     summed: bool = False
     split: bool = False
     faint: bool = False
+    role: Enum | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -389,9 +393,13 @@ class ProgramBuilder:
         upper: Any = np.inf,
         initial: Any = 0.0,
         scale: Any = 1.0,
+        *,
+        role: Enum | None = None,
+        edge: Edge | None = None,
+        of: str = "",
     ) -> ca.SX:
         """Append a variable and return its symbols."""
-        self.layouts["variables"].add(name, at, tuple(components))
+        self.layouts["variables"].add(name, at, tuple(components), role, edge, of)
         size = len(components)
         place = "_".join(str(c) for c in (at.stage, at.element, at.rk) if c is not None)
         symbol = ca.SX.sym(f"{name}_{place}", size)
@@ -400,9 +408,9 @@ class ProgramBuilder:
             self._numbers[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
         return symbol
 
-    def parameter(self, name: str, components: Sequence[str], value: Any) -> ca.SX:
+    def parameter(self, name: str, components: Sequence[str], value: Any, *, role: Enum | None = None) -> ca.SX:
         """Append a parameter and return its symbols."""
-        self.layouts["parameters"].add(name, At(), tuple(components))
+        self.layouts["parameters"].add(name, At(), tuple(components), role)
         symbol = ca.SX.sym(name, len(components))
         self._parameters.append((symbol, np.broadcast_to(np.asarray(value, float), (len(components),))))
         return symbol
@@ -416,18 +424,21 @@ class ProgramBuilder:
         lower: Any = 0.0,
         upper: Any = 0.0,
         scale: Any = 1.0,
+        *,
+        role: Enum | None = None,
+        edge: Edge | None = None,
     ) -> None:
         """Append lower <= expression <= upper; by default the equation expression = 0."""
         size = expression.numel()
         if components is None:
             components = [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
-        self.layouts["constraints"].add(name, at, tuple(components))
+        self.layouts["constraints"].add(name, at, tuple(components), role, edge)
         self._rows["g"].append(expression)
         for key, value in (("lbg", lower), ("ubg", upper), ("g_scale", scale)):
             self._rows[key].append(np.broadcast_to(np.asarray(value, float), (size,)))
 
-    def group(self, left: np.ndarray, right: np.ndarray, **kind: bool) -> None:
-        """Every product of a left and a right row vanishes; `kind` are the flags of a `Group`."""
+    def group(self, left: np.ndarray, right: np.ndarray, **kind: Any) -> None:
+        """Every product of a left and a right row vanishes; `kind` are the flags of a `Group`, its role and owner."""
         if len(left) and len(right):
             self.groups.append(Group(np.unique(left), np.unique(right), **kind))
 
@@ -439,9 +450,10 @@ class ProgramBuilder:
         indicator: Callable[[ca.SX, ca.SX], ca.SX],
         *,
         required: bool = False,
+        role: Enum | None = None,
     ) -> None:
         """residual = 0 wherever indicator(G, H) is positive; a required equation is one of the problem itself."""
-        self.layouts["switched"].add(name, at, (name,))
+        self.layouts["switched"].add(name, at, (name,), role)
         self._required.append(required)
         self._switched.append((residual, indicator))
 

@@ -9,7 +9,7 @@ import numpy as np
 from nosnoc_py.errors import SolverError
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.stationarity import Certificate
-from nosnoc_py.solution.records import Residual, StepRecord
+from nosnoc_py.solution.records import PairRole, Residual, StepRecord
 from nosnoc_py.status import Stationarity, Status
 
 
@@ -33,6 +33,8 @@ class MPCCResult:
         The largest residuals, by name.
     biactive : tuple of str
         Names of the pairs with both sides zero.
+    biactive_roles : tuple of PairRole
+        What these pairs are, in the same order.
     log : tuple of StepRecord
         One record for each NLP and LPEC.
     """
@@ -52,6 +54,7 @@ class MPCCResult:
     log: tuple[StepRecord, ...]
     wall_seconds: float
     solver: str
+    biactive_roles: tuple[PairRole, ...] = ()
 
     @property
     def success(self) -> bool:

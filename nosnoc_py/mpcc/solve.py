@@ -9,11 +9,12 @@ import numpy as np
 
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
-from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.residuals import Values
 from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.stationarity import Certificate, biactive_groups
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, final_certificate
+from nosnoc_py.solution.records import PairRole
 
 # What counts as zero where no certificate says so, in the user's units.
 BIACTIVE = 1e-8
@@ -79,6 +80,7 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
         certificate=certificate,
         worst=evaluator.worst(state.values),
         biactive=biactive_pairs(mpcc, state.values, certificate),
+        biactive_roles=biactive_roles(mpcc, state.values, certificate),
         log=state.records,
         wall_seconds=time.monotonic() - started,
         solver=solver,
@@ -87,9 +89,17 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
 
 def biactive_pairs(mpcc: MPCC, values: Values, certificate: Certificate | None) -> tuple[str, ...]:
     """What the groups with both sides zero are called: those of the certificate, or of the values where it has none."""
+    return tuple(_name(mpcc, group.left, group.right) for group in _biactive(mpcc, values, certificate))
+
+
+def biactive_roles(mpcc: MPCC, values: Values, certificate: Certificate | None) -> tuple[PairRole, ...]:
+    """What these groups are, and what they belong to."""
+    return tuple(PairRole(group.role, group.of) for group in _biactive(mpcc, values, certificate))
+
+
+def _biactive(mpcc: MPCC, values: Values, certificate: Certificate | None) -> list[Group]:
     known = certificate.biactive if certificate is not None else ()
-    groups = (mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE))
-    return tuple(_name(mpcc, group.left, group.right) for group in groups)
+    return [mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE)]
 
 
 def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:

@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.roles import Role
 from nosnoc_py.solution.trajectory import Trajectory
 
 Kind = Literal["state", "control", "impulse", "force", "series"]
 
 SMALLEST = 1e-6  # of the largest force or impulse; less is what the relaxation leaves where nothing touches
 TOUCHING = ("impact", "contact", "release", "slip", "stick", "reversal")  # events that tell that something touches
-
-INDIRECT = ("MinimumPrinciple", "AutonomousSwitching")  # methods whose unknowns the costates are
 
 _QUANTITIES = {
     "m": "position",
@@ -91,8 +89,7 @@ def _worth_drawing(trajectory: Trajectory) -> list[str]:
         for name in trajectory.series
         if kind_of(trajectory, name) in ("force", "impulse") and acting(trajectory, name).any()
     ]
-    indirect = str(getattr(trajectory, "method", "")).startswith(INDIRECT)
-    costates = [name for name in map(costate_name, trajectory.state_names) if indirect and name in trajectory.series]
+    costates = [name for name, series in trajectory.series.items() if series.role is Role.COSTATE]
     return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower), *costates]
 
 
@@ -142,7 +139,8 @@ def _caption(trajectory: Trajectory, name: str) -> tuple[str, str]:
     """Quantity and unit of a name; without a unit, velocities are told by their v."""
     kind = kind_of(trajectory, name)
     unit = trajectory.units.get(name, _UNITS.get(kind, ""))
-    if name.startswith("costate["):
+    series = trajectory.series.get(name)
+    if series is not None and series.role in (Role.COSTATE, Role.COSTATE_ESTIMATE):
         return "costate", unit
     if kind != "state":
         # Stewart's and the step formulation's lambda are no forces: their unit says so

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
 Elastic = Literal["constant_force", "spring_damper"]
@@ -52,6 +53,8 @@ class FrozenContact:
         Tangential velocity.
     reserve : SX scalar
         How far the friction force is from the end of its cone, as a share; 1 without friction.
+    functions : mapping
+        Which of all switching functions belong to the contact: positions by role, such as `Role.GAP`.
     strength, half_period : float
         A jump by an impulse takes the numerical time impulse / strength + half_period.
     """
@@ -65,10 +68,20 @@ class FrozenContact:
     reserve: ca.SX
     strength: float
     half_period: float = 0.0
+    functions: Mapping[Role, int] = field(default_factory=dict)
 
     def duration(self, impulse: float) -> float:
         """How long a jump takes in numerical time [s]."""
         return impulse / self.strength + self.half_period
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchingFunction:
+    """A function whose sign a step function tells: its role, its name, its expression."""
+
+    role: Role
+    name: str
+    expression: ca.SX
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,7 +89,7 @@ class Auxiliary:
     """The auxiliary motion of one contact: its step functions, its weight, its motion and its forces."""
 
     alpha: ca.SX
-    functions: Mapping[str, ca.SX]
+    functions: tuple[SwitchingFunction, ...]
     weight: ca.SX
     move: ca.SX
     contact: FrozenContact
@@ -85,26 +98,28 @@ class Auxiliary:
 def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Auxiliary:
     """A constant force a_n along the normal, and friction (Proposition 3, Eqs. 24 and 26)."""
     approach = ca.dot(system.normal(contact), system.v)
-    functions = {f"gap[{contact.name}]": contact.gap, f"normal_velocity[{contact.name}]": approach}
+    functions = [_gap(contact), _normal_velocity(contact, approach)]
     slip, rub, reserve = ca.SX(0, 1), ca.SX(0, 1), ca.SX(1)
     alpha = ca.SX.sym("alpha", 3 if contact.frictional else 2)
     if contact.frictional:
         slip = contact.tangent.T @ system.v
         mu = contact.friction[0]
         if slip.numel() == 1:
-            functions[f"tangential_velocity[{contact.name}]"] = slip
+            name = f"tangential_velocity[{contact.name}]"
+            functions.append(SwitchingFunction(Role.TANGENTIAL_VELOCITY, name, slip))
             rub = -mu * a_n * (2 * alpha[2] - 1)
             reserve = 2 * ca.fmin(alpha[2], 1 - alpha[2])
         else:
             speed = ca.sqrt(ca.fmax(ca.sumsqr(slip), (0.5 * epsilon_t) ** 2))  # smooth where it is not used
             # The sign of |slip| - epsilon_t, smooth and with a slope wherever the slip is not zero.
             rounded = ca.sqrt(ca.sumsqr(slip) + epsilon_t**2)
-            functions[f"slip_speed[{contact.name}]"] = rounded - np.sqrt(2.0) * epsilon_t
+            fast = rounded - np.sqrt(2.0) * epsilon_t
+            functions.append(SwitchingFunction(Role.SLIP_SPEED, f"slip_speed[{contact.name}]", fast))
             rub = -alpha[2] * mu * a_n * slip / speed + (1 - alpha[2]) * slip
             reserve = 1 - alpha[2]
     return Auxiliary(
         alpha=alpha,
-        functions=functions,
+        functions=tuple(functions),
         weight=(1 - alpha[0]) * (1 - alpha[1]),
         move=ca.SX(system.n_q, 1),
         contact=FrozenContact(
@@ -120,6 +135,14 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
     )
 
 
+def _gap(contact: Contact) -> SwitchingFunction:
+    return SwitchingFunction(Role.GAP, f"gap[{contact.name}]", contact.gap)
+
+
+def _normal_velocity(contact: Contact, approach: ca.SX) -> SwitchingFunction:
+    return SwitchingFunction(Role.NORMAL_VELOCITY, f"normal_velocity[{contact.name}]", approach)
+
+
 def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
     """Half an oscillation of a spring and a damper; the last term keeps v+ = -e v- on curved contacts.
 
@@ -132,8 +155,7 @@ def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
     # Above the surface, where relaxed solutions give it a weight, the spring shall not pull.
     force = -stiffness * ca.fmin(contact.gap, 0) - damping * approach
     half_period = float(np.pi / np.sqrt(stiffness - damping**2 / 4))
-    functions = {f"gap[{contact.name}]": contact.gap}
-    return _bounce(system, contact, functions, lambda alpha, mass: mass * force, np.inf, half_period)
+    return _bounce(system, contact, (_gap(contact),), lambda alpha, mass: mass * force, np.inf, half_period)
 
 
 def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
@@ -142,7 +164,7 @@ def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
     The motion is piecewise quadratic, so that two Runge-Kutta stages are exact where the normal is constant.
     """
     approach = ca.dot(system.normal(contact), system.v)
-    functions = {f"gap[{contact.name}]": contact.gap, f"normal_velocity[{contact.name}]": approach}
+    functions = (_gap(contact), _normal_velocity(contact, approach))
     e = contact.restitution
     return _bounce(system, contact, functions, lambda alpha, _: a_n * (1 - (1 - e**2) * alpha[1]), a_n * e, 0.0)
 
@@ -150,7 +172,7 @@ def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
 def _bounce(
     system: CLS,
     contact: Contact,
-    functions: Mapping[str, ca.SX],
+    functions: tuple[SwitchingFunction, ...],
     force: Callable[[ca.SX, ca.SX], ca.SX],
     strength: float,
     half_period: float,

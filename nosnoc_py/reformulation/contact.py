@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import casadi as ca
 
-from nosnoc_py.reformulation.contact_switching import isolations, switch_indicator
+from nosnoc_py.reformulation.contact_switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.reformulation.dcs import DCS, Coherence, Equation, Pair, Slide, Variable
 from nosnoc_py.reformulation.friction import FrictionCone, Law, modes_of
 from nosnoc_py.reformulation.impact import (
@@ -19,6 +19,7 @@ from nosnoc_py.reformulation.impact import (
     node_of,
     stack_contacts,
 )
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS
 
 
@@ -82,6 +83,7 @@ def contact_dcs(
         name="lambda_normal",
         symbol=force,
         components=contacts.labels("lambda_normal"),
+        role=Role.NORMAL_FORCE,
         lower=0.0,
         scale=system.nominal["force"],
     )
@@ -124,8 +126,15 @@ def contact_dcs(
         switch_indicator=switch_indicator(contacts.names, modes),
         isolations=isolations(contacts.names, modes) if isolate_forces else (),
         slides=tuple(
-            Slide(name=c.name, speed=law.speed, slack=law.slack, velocity=c.tangent.T @ system.v, pair="contact")
-            for (_, c), law in zip(contacts.frictional, laws, strict=True)
+            Slide(
+                name=c.name,
+                speed=law.speed,
+                slack=law.slack,
+                velocity=c.tangent.T @ system.v,
+                pair=CONTACT,
+                component=i,
+            )
+            for (i, c), law in zip(contacts.frictional, laws, strict=True)
         ),
         outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slips(system, contacts)),
         units={**system.units, **_units(contacts)},
@@ -151,19 +160,20 @@ def _motion(
     balance = system.mass_matrix @ acceleration - total
     return (
         ca.vertcat(system.position_rate, acceleration),
-        (Variable(name="acceleration", symbol=acceleration, components=labels),),
-        (Equation(name="momentum", expression=balance, components=rows),),
+        (Variable(name="acceleration", symbol=acceleration, components=labels, role=Role.ACCELERATION),),
+        (Equation(name="momentum", expression=balance, components=rows, role=Role.MOMENTUM),),
     )
 
 
 def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
     """0 <= f_c(q), lambda_n >= 0 (Eq. 13a); the gap is continuous, the force may jump."""
     return Pair(
-        name="contact",
+        name=CONTACT,
         a=contacts.gap,
         b=force,
         a_labels=contacts.labels("gap"),
         b_labels=contacts.labels("lambda_normal"),
+        role=Role.CONTACT,
         components=contacts.names,
         events=("contact", "release"),
     )
@@ -184,6 +194,7 @@ def _friction_pairs(laws: tuple[Law, ...], node_laws: tuple[Law, ...]) -> tuple[
                     b=product.b,
                     a_labels=product.a_labels,
                     b_labels=product.b_labels,
+                    role=product.role,
                     left=None if product.cross == "none" else left.a,
                     b_left=left.b if product.cross == "both" else None,
                     cross=product.cross,
@@ -214,7 +225,7 @@ def _slips(system: CLS, contacts: Contacts) -> tuple[Equation, ...]:
     for _, contact in contacts.frictional:
         velocity, name = contact.tangent.T @ system.v, f"slip[{contact.name}]"
         labels = (name,) if velocity.numel() == 1 else tuple(f"{name}[{i}]" for i in range(velocity.numel()))
-        found.append(Equation(name=name, expression=velocity, components=labels))
+        found.append(Equation(name=name, expression=velocity, components=labels, role=Role.SLIP_VELOCITY))
     return tuple(found)
 
 
@@ -235,15 +246,21 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
     Without the last tau could hold a body on the surface that moves away from it.
     """
     n_c = len(contacts.names)
-    names = ("drift_plus", "drift_minus", "gap_rate_plus", "gap_rate_minus")
+    parts = {
+        "drift_plus": Role.DRIFT_PLUS,
+        "drift_minus": Role.DRIFT_MINUS,
+        "gap_rate_plus": Role.GAP_RATE_PLUS,
+        "gap_rate_minus": Role.GAP_RATE_MINUS,
+    }
     variables = [
-        Variable(name=name, symbol=ca.SX.sym(name, n_c), components=contacts.labels(name), lower=0.0) for name in names
+        Variable(name=name, symbol=ca.SX.sym(name, n_c), components=contacts.labels(name), role=role, lower=0.0)
+        for name, role in parts.items()
     ]
     up, down, opening, closing = (variable.symbol for variable in variables)
 
-    def pair(name: str, a: str, b: str, left: ca.SX, right: ca.SX, **fields: object) -> Pair:
+    def pair(name: str, role: Role, a: str, b: str, left: ca.SX, right: ca.SX, **fields: object) -> Pair:
         labels = {"a_labels": contacts.labels(a), "b_labels": contacts.labels(b)}
-        return Pair(name=name, a=left, b=right, **labels, **fields)  # type: ignore[arg-type]
+        return Pair(name=name, role=role, a=left, b=right, **labels, **fields)  # type: ignore[arg-type]
 
     stage = {"cross": "none"}
     drift = contacts.normal @ (up - down)
@@ -253,13 +270,25 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
         dcs,
         flow=dcs.flow + ca.vertcat(drift, ca.SX(dcs.flow.numel() - drift.numel(), 1)),
         variables=(*dcs.variables, *variables),
-        equations=(*dcs.equations, Equation(name="gap_rate", expression=rates, components=labels)),
+        equations=(
+            *dcs.equations,
+            Equation(name="gap_rate", expression=rates, components=labels, role=Role.GAP_RATE),
+        ),
         pairs=(
             *dcs.pairs,
-            pair("drift_up", "gap", "drift_plus", contacts.gap, up, faint=True),
-            pair("drift_down", "gap", "drift_minus", contacts.gap, down, faint=True),
-            pair("drift_parts", "drift_plus", "drift_minus", up, down, split=True, **stage),
-            pair("held", "gap_rate_size", "holding", opening + closing, force + up + down, **stage),
-            pair("rate_parts", "gap_rate_plus", "gap_rate_minus", opening, closing, split=True, **stage),
+            pair("drift_up", Role.DRIFT, "gap", "drift_plus", contacts.gap, up, faint=True),
+            pair("drift_down", Role.DRIFT, "gap", "drift_minus", contacts.gap, down, faint=True),
+            pair("drift_parts", Role.DRIFT_PARTS, "drift_plus", "drift_minus", up, down, split=True, **stage),
+            pair("held", Role.HOLDING, "gap_rate_size", "holding", opening + closing, force + up + down, **stage),
+            pair(
+                "rate_parts",
+                Role.GAP_RATE_PARTS,
+                "gap_rate_plus",
+                "gap_rate_minus",
+                opening,
+                closing,
+                split=True,
+                **stage,
+            ),
         ),
     )

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or
 from nosnoc_py.reformulation.friction import Modes
 
+CONTACT = "contact"  # the pair of gaps and normal forces, to which the leaves refer
+
 
 def _gap(over: str, i: int) -> Leaf:
-    return Leaf(over, "contact", "a", i)  # type: ignore[arg-type]
+    return Leaf(over, CONTACT, "a", i)  # type: ignore[arg-type]
 
 
 def _force(over: str, i: int) -> Leaf:
-    return Leaf(over, "contact", "b", i)  # type: ignore[arg-type]
+    return Leaf(over, CONTACT, "b", i)  # type: ignore[arg-type]
 
 
 def _flight(i: int) -> And:

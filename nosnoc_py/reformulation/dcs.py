@@ -14,6 +14,7 @@ from typing import Any, Literal
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.text import counted, shown
 
 
@@ -33,6 +34,10 @@ class Variable:
     symbol : SX (n,)
     components : tuple of str
         One label per row, such as "lambda_normal[ground]".
+    role : Role
+        What it is; names and labels are for people.
+    of : str
+        What it belongs to, such as the name of a contact, where all of it belongs to one thing.
     lower, upper, initial, scale : (n,)
     estimate : SX (n,), optional
         A likely value, of which initial guesses are made: for algebraic variables from x and p, for boundary variables
@@ -48,6 +53,8 @@ class Variable:
     name: str
     symbol: ca.SX
     components: tuple[str, ...]
+    role: Role
+    of: str = ""
     lower: Any = -np.inf
     upper: Any = np.inf
     initial: Any = 0.0
@@ -65,13 +72,15 @@ class Variable:
 class Equation:
     """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row.
 
-    `boundary` says that it holds at the boundaries of elements, too; it then has no algebraic variables but those that
-    have values there.
+    `role` says what it is; names and labels are for people. Of an output, a named expression, it is the role of what
+    the expression stands for. `boundary` says that it holds at the boundaries of elements, too; it then has no
+    algebraic variables but those that have values there.
     """
 
     name: str
     expression: ca.SX
     components: tuple[str, ...]
+    role: Role
     scale: Any = 1.0
     boundary: bool = False
 
@@ -87,7 +96,10 @@ class Pair:
     Attributes
     ----------
     name : str
+        By which the leaves of indicators and switches refer to it.
     a, b : SX (n,)
+    role : Role
+        What it is.
     a_labels, b_labels : tuple of str
         Quantities with the same label and the same arguments are stored once, also across pairs.
     left : SX (n,), optional
@@ -106,7 +118,7 @@ class Pair:
     faint : bool
         b is a correction as small as the error of the discretisation: where a is zero, it is not.
     components : tuple of str
-        Names for events.
+        Names for events, and of what the components belong to.
     events : tuple (str, str), optional
         Kinds of the events "a becomes zero" and "a leaves zero".
     """
@@ -116,6 +128,7 @@ class Pair:
     b: ca.SX
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
+    role: Role
     left: ca.SX | None = None
     b_left: ca.SX | None = None
     continuous: bool = False
@@ -134,13 +147,16 @@ class NodePair:
     """Every a_i b_j vanishes, at one node: a and b are columns with a label per row.
 
     Solvers see one product, (sum of a) * (sum of b). `split` says that a and b are boundary variables of which only the
-    difference has a meaning, the positive and the negative part of something.
+    difference has a meaning, the positive and the negative part of something. `role` says what the pair is, and `of`
+    to what it belongs, such as the name of a contact.
     """
 
     a: ca.SX
     b: ca.SX
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
+    role: Role
+    of: str = ""
     split: bool = False
 
     def __repr__(self) -> str:
@@ -149,21 +165,25 @@ class NodePair:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Impact:
-    """What tells an impact: an impulse, and the velocity it acts on before and after."""
+    """What tells an impact: an impulse, and the velocity it acts on before and after.
+
+    `component` of `pair` says whether it was closed before, which an impact is not.
+    """
 
     name: str
     impulse: ca.SX
     v_before: ca.SX
     v_after: ca.SX
     pair: str
+    component: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slide:
     """What tells slip from stick: where slip speed > cone slack >= 0 a contact slips along `velocity`.
 
-    `speed`, `slack` (scalars) and `velocity` (n_t,) are expressions of x, z and p; `pair` and `name` belong to the
-    contact that has to be closed.
+    `speed`, `slack` (scalars) and `velocity` (n_t,) are expressions of x, z and p; `component` of `pair` is what has to
+    be closed.
     """
 
     name: str
@@ -171,6 +191,7 @@ class Slide:
     slack: ca.SX
     velocity: ca.SX
     pair: str
+    component: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,6 +12,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable
 from nosnoc_py.reformulation.departures import departures
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
@@ -86,26 +87,44 @@ def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
     theta, multiplier, mu = ca.SX.sym("theta", modes.count), ca.SX.sym("lambda", modes.count), ca.SX.sym("mu")
     least = ca.mmin(modes.indicators)
     variables = (
-        Variable(name=title("theta"), symbol=theta, components=labels("theta"), lower=0.0, initial=1 / modes.count),
+        Variable(
+            name=title("theta"),
+            symbol=theta,
+            components=labels("theta"),
+            role=Role.CONVEX_MULTIPLIER,
+            lower=0.0,
+            initial=1 / modes.count,
+        ),
         Variable(
             name=title("lambda"),
             symbol=multiplier,
             components=labels("lambda"),
+            role=Role.REGION_MULTIPLIER,
             lower=0.0,
             initial=1.0,
             estimate=modes.indicators - least,
             boundary=True,
         ),
-        Variable(name=title("mu"), symbol=mu, components=(title("mu"),), estimate=least, boundary=True),
+        Variable(
+            name=title("mu"),
+            symbol=mu,
+            components=(title("mu"),),
+            role=Role.LOWEST_INDICATOR,
+            estimate=least,
+            boundary=True,
+        ),
     )
     equations = (
         Equation(
             name=title("indicators"),
             expression=modes.indicators - multiplier - mu,
             components=labels("g"),
+            role=Role.INDICATORS,
             boundary=True,
         ),
-        Equation(name=title("simplex"), expression=ca.sum1(theta) - 1, components=(title("simplex"),)),
+        Equation(
+            name=title("simplex"), expression=ca.sum1(theta) - 1, components=(title("simplex"),), role=Role.SIMPLEX
+        ),
     )
     pair = Pair(
         name=modes.name,
@@ -113,6 +132,7 @@ def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
         b=theta,
         a_labels=labels("lambda"),
         b_labels=labels("theta"),
+        role=Role.REGION,
         continuous=True,
         components=labels("theta"),
     )
@@ -172,6 +192,7 @@ def step_functions(
             name=f"alpha[{name}]",
             symbol=alpha[i],
             components=(f"alpha[{name}]",),
+            role=Role.STEP_FUNCTION,
             lower=0.0,
             upper=1.0,
             initial=0.5,
@@ -180,8 +201,8 @@ def step_functions(
         for i, name in enumerate(names)
     )
     sides = {
-        "lambda_n": (low, alpha, "alpha", ca.fmax(-functions, 0)),
-        "lambda_p": (high, 1 - alpha, "1 - alpha", ca.fmax(functions, 0)),
+        "lambda_n": (low, alpha, "alpha", ca.fmax(-functions, 0), Role.NEGATIVE_PART),
+        "lambda_p": (high, 1 - alpha, "1 - alpha", ca.fmax(functions, 0), Role.POSITIVE_PART),
     }
     of = f"[{', '.join(names)}]"
     multipliers = tuple(
@@ -189,14 +210,21 @@ def step_functions(
             name=key + of,
             symbol=multiplier,
             components=labels(key),
+            role=role,
             lower=0.0,
             initial=1.0,
             estimate=estimate,
             boundary=True,
         )
-        for key, (multiplier, _, _, estimate) in sides.items()
+        for key, (multiplier, _, _, estimate, role) in sides.items()
     )
-    balance = Equation(name="functions" + of, expression=functions - high + low, components=labels("c"), boundary=True)
+    balance = Equation(
+        name="functions" + of,
+        expression=functions - high + low,
+        components=labels("c"),
+        role=Role.FUNCTION_PARTS,
+        boundary=True,
+    )
     pairs = tuple(
         Pair(
             name=key + of,
@@ -204,10 +232,11 @@ def step_functions(
             b=side,
             a_labels=labels(key),
             b_labels=labels(quantity),
+            role=role,
             continuous=True,
             components=labels(key),
         )
-        for key, (multiplier, side, quantity, _) in sides.items()
+        for key, (multiplier, side, quantity, _, role) in sides.items()
     )
     switches = tuple(
         Switch(
@@ -245,8 +274,8 @@ def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
 def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, Parts]:
     """A product as a variable of its own."""
     symbol = ca.SX.sym(name)
-    variable = Variable(name=name, symbol=symbol, components=(name,), initial=initial)
-    equation = Equation(name=f"lift {name}", expression=symbol - expression, components=(name,))
+    variable = Variable(name=name, symbol=symbol, components=(name,), role=Role.PRODUCT, initial=initial)
+    equation = Equation(name=f"lift {name}", expression=symbol - expression, components=(name,), role=Role.PRODUCT)
     return symbol, Parts(variables=(variable,), equations=(equation,))
 
 
@@ -262,10 +291,11 @@ def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
         b=force,
         a_labels=tuple(f"c[{name}]" for name in system.constraint_names),
         b_labels=labels,
+        role=Role.PROJECTION,
         components=system.constraint_names,
         events=("contact", "release"),
     )
-    variable = Variable(name="lambda", symbol=force, components=labels, lower=0.0)
+    variable = Variable(name="lambda", symbol=force, components=labels, role=Role.CONSTRAINT_FORCE, lower=0.0)
     return _dcs(system, flow, running_cost, Parts(variables=(variable,), pairs=(pair,)))
 
 
@@ -275,8 +305,21 @@ def _own(system: Described) -> Parts:
     if own is None:
         return Parts()
     names = tuple(own.names or ())
-    variable = Variable(name="z", symbol=own.z, components=names, lower=own.lower, upper=own.upper, initial=own.initial)
-    equation = Equation(name="algebraic", expression=own.equations, components=tuple(f"0 = {n}" for n in names))
+    variable = Variable(
+        name="z",
+        symbol=own.z,
+        components=names,
+        role=Role.ALGEBRAIC,
+        lower=own.lower,
+        upper=own.upper,
+        initial=own.initial,
+    )
+    equation = Equation(
+        name="algebraic",
+        expression=own.equations,
+        components=tuple(f"0 = {n}" for n in names),
+        role=Role.ALGEBRAIC,
+    )
     return Parts(variables=(variable,), equations=(equation,))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.dcs import And, Equation, Indicator, Leaf, Or, Variable
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import Contact
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
@@ -30,6 +31,7 @@ class Product:
     b: ca.SX
     a_labels: tuple[str, ...]
     b_labels: tuple[str, ...]
+    role: Role
     cross: Literal["left", "both", "none"] = "left"
     split: bool = False
 
@@ -86,29 +88,31 @@ class Slip:
         label = self.label(quantity)
         return (label,) if size == 1 else tuple(f"{label}[{i}]" for i in range(size))
 
-    def variable(self, quantity: str, size: int, **fields: Any) -> Variable:
+    def variable(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
         """A variable of this contact."""
         return Variable(
             name=self.label(quantity),
             symbol=ca.SX.sym(self.label(quantity), size),
             components=self.labels(quantity, size),
+            role=role,
+            of=self.name,
             **fields,
         )
 
-    def force(self, quantity: str, size: int, **fields: Any) -> Variable:
+    def force(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
         """A variable that makes the force; as an impulse it is zero where no jump is allowed."""
-        return self.variable(quantity, size, scale=self.force_scale, impulsive=self.impulsive, **fields)
+        return self.variable(quantity, role, size, scale=self.force_scale, impulsive=self.impulsive, **fields)
 
-    def product(self, name: str, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Product:
+    def product(self, name: str, role: Role, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Product:
         """Quantities a and b, given with their names, against each other."""
         labels = [self.labels(quantity, value.numel()) for quantity, value in (a, b)]
-        return Product(name=f"{name}[{self.name}]", a=a[1], b=b[1], a_labels=labels[0], b_labels=labels[1], **fields)
+        sides = {"a": a[1], "b": b[1], "a_labels": labels[0], "b_labels": labels[1]}
+        return Product(name=f"{name}[{self.name}]", role=role, **sides, **fields)
 
-    def equation(self, quantity: str, expression: ca.SX) -> Equation:
+    def equation(self, quantity: str, role: Role, expression: ca.SX) -> Equation:
         """An equation of this contact."""
-        return Equation(
-            name=self.label(quantity), expression=expression, components=self.labels(quantity, expression.numel())
-        )
+        labels = self.labels(quantity, expression.numel())
+        return Equation(name=self.label(quantity), expression=expression, components=labels, role=role)
 
 
 def weights(contact: Contact) -> tuple[float, ca.DM]:
@@ -120,9 +124,9 @@ def weights(contact: Contact) -> tuple[float, ca.DM]:
 def _parts(slip: Slip) -> tuple[Variable, Variable, Equation]:
     """Positive and negative parts of the slip velocity, v_t = xi+ - xi- (Eq. 6a)."""
     fields = {"lower": 0.0, "scale": slip.velocity_scale}
-    plus = slip.variable("xi_plus", slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
-    minus = slip.variable("xi_minus", slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
-    return plus, minus, slip.equation("slip_velocity", slip.velocity - plus.symbol + minus.symbol)
+    plus = slip.variable("xi_plus", Role.SLIP_PLUS, slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
+    minus = slip.variable("xi_minus", Role.SLIP_MINUS, slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
+    return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - plus.symbol + minus.symbol)
 
 
 def box(slip: Slip) -> Law:
@@ -136,7 +140,7 @@ def box(slip: Slip) -> Law:
         raise OptionError(
             f"friction_cone: 'box' is for planar contacts, and {slip.name!r} has two tangents; use 'polar'."
         )
-    force = slip.force("lambda_tangent", 1)
+    force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, 1)
     plus, minus, equation = _parts(slip)
     above, below = slip.friction * slip.normal + force.symbol, slip.friction * slip.normal - force.symbol
     return Law(
@@ -144,9 +148,11 @@ def box(slip: Slip) -> Law:
         variables=(force, plus, minus),
         equations=(equation,),
         products=(
-            slip.product("slip_plus", ("xi_plus", plus.symbol), ("slack_plus", above)),
-            slip.product("slip_minus", ("xi_minus", minus.symbol), ("slack_minus", below)),
-            slip.product("slip_parts", ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="none"),
+            slip.product("slip_plus", Role.SLIP, ("xi_plus", plus.symbol), ("slack_plus", above)),
+            slip.product("slip_minus", Role.SLIP, ("xi_minus", minus.symbol), ("slack_minus", below)),
+            slip.product(
+                "slip_parts", Role.SLIP_PARTS, ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="none"
+            ),
         ),
         speed=plus.symbol + minus.symbol,
         slack=ca.fmin(above, below),
@@ -160,27 +166,32 @@ def polar(slip: Slip) -> Law:
     let the angle err by its square root. r has a sign: where a contact sticks, the force may pass through zero while
     d stays within a right angle of itself, and d_1'd_j >= 0 then says that a slip does not reverse in an element.
     """
-    radius = slip.force("friction_radius", 1)
+    radius = slip.force("friction_radius", Role.FRICTION_RADIUS, 1)
     start = slip.velocity / ca.sqrt(ca.sumsqr(slip.velocity) + 1e-12)
     first = np.eye(slip.size)[0]
     still = ca.if_else(ca.sumsqr(slip.velocity) < 1e-12, 1.0, 0.0)
     direction = slip.variable(
-        "direction", slip.size, lower=-1.5, upper=1.5, initial=first, estimate=still * first + (1 - still) * start
+        "direction",
+        Role.FRICTION_DIRECTION,
+        slip.size,
+        lower=-1.5,
+        upper=1.5,
+        initial=first,
+        estimate=still * first + (1 - still) * start,
     )
-    speed = slip.variable(
-        "slip_speed", 1, lower=0.0, scale=slip.velocity_scale, estimate=ca.sqrt(ca.sumsqr(slip.velocity))
-    )
+    size = ca.sqrt(ca.sumsqr(slip.velocity))
+    speed = slip.variable("slip_speed", Role.SLIP_SPEED, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     r, d, s = radius.symbol, direction.symbol, speed.symbol
     slack = slip.friction * slip.normal - r
     return Law(
         force=-slip.weights * r * d,
         variables=(radius, direction, speed),
         equations=(
-            slip.equation("slip_velocity", slip.velocity - s * d),
-            slip.equation("unit_direction", ca.sumsqr(d) - 1),
+            slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - s * d),
+            slip.equation("unit_direction", Role.UNIT_DIRECTION, ca.sumsqr(d) - 1),
         ),
-        inequalities=(slip.equation("friction_radius_below", slip.friction * slip.normal + r),),
-        products=(slip.product("slip", ("slip_speed", s), ("slack", slack)),),
+        inequalities=(slip.equation("friction_radius_below", Role.RADIUS_BOUND, slip.friction * slip.normal + r),),
+        products=(slip.product("slip", Role.SLIP, ("slip_speed", s), ("slack", slack)),),
         speed=s,
         slack=slack,
         direction=d,
@@ -195,16 +206,17 @@ def polyhedral(slip: Slip, directions: int = 8) -> Law:
     count = 2 if slip.size == 1 else directions
     angle = 2 * np.pi * np.arange(count) / count
     D = ca.DM(np.round(np.vstack([np.cos(angle), np.sin(angle)])[: slip.size], 15))
-    force = slip.force("lambda_direction", count, lower=0.0)
-    gamma = slip.variable("gamma", 1, lower=0.0, scale=slip.velocity_scale, estimate=ca.norm_2(slip.velocity))
+    force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)
+    size = ca.norm_2(slip.velocity)
+    gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     shift = D.T @ slip.velocity + gamma.symbol
     slack = slip.friction * slip.normal - ca.sum1(force.symbol)
     return Law(
         force=slip.weights * (D @ force.symbol),
         variables=(force, gamma),
         products=(
-            slip.product("slip", ("gamma", gamma.symbol), ("slack", slack)),
-            slip.product("slip_direction", ("shift", shift), ("lambda_direction", force.symbol)),
+            slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("slack", slack)),
+            slip.product("slip_direction", Role.SLIP_DIRECTION, ("shift", shift), ("lambda_direction", force.symbol)),
         ),
         speed=gamma.symbol,
         slack=slack,
@@ -217,18 +229,23 @@ def paper(slip: Slip) -> Law:
     Kept for comparison: lambda_n = 0 forces lambda_t = 0 and so v_t = 0. It has no solution where a contact is open
     and its bodies move past each other, nor at a node without an impulse where they slip; only relaxations hide it.
     """
-    force = slip.force("lambda_tangent", slip.size)
-    gamma = slip.variable("gamma", 1, lower=0.0)
+    force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, slip.size)
+    gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0)
     plus, minus, equation = _parts(slip)
     weighted = force.symbol / slip.weights
     slack = (slip.friction * slip.normal) ** 2 - ca.sumsqr(weighted)
     return Law(
         force=force.symbol,
         variables=(force, gamma, plus, minus),
-        equations=(equation, slip.equation("stationarity", slip.velocity + 2 * gamma.symbol * weighted)),
+        equations=(
+            equation,
+            slip.equation("stationarity", Role.MAXIMAL_DISSIPATION, slip.velocity + 2 * gamma.symbol * weighted),
+        ),
         products=(
-            slip.product("slip", ("gamma", gamma.symbol), ("beta", slack)),
-            slip.product("slip_parts", ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="both"),
+            slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("beta", slack)),
+            slip.product(
+                "slip_parts", Role.SLIP_PARTS, ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="both"
+            ),
         ),
         speed=ca.sum1(plus.symbol + minus.symbol),
         slack=slack,

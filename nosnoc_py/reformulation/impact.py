@@ -9,8 +9,10 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.law import rebound
+from nosnoc_py.reformulation.contact_switching import CONTACT
 from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
 ImpulseForm = Literal["product", "sum"]
@@ -92,9 +94,9 @@ def friction_outputs(quantity: str, contacts: Contacts, laws: tuple[Law, ...]) -
     found = []
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         name, size = f"{quantity}[{contact.name}]", law.force.numel()
-        if name not in [v.name for v in law.variables]:
+        if all(v.role is not Role.TANGENTIAL_FORCE for v in law.variables):
             labels = (name,) if size == 1 else tuple(f"{name}[{i}]" for i in range(size))
-            found.append(Equation(name=name, expression=law.force, components=labels))
+            found.append(Equation(name=name, expression=law.force, components=labels, role=Role.TANGENTIAL_FORCE))
     return tuple(found)
 
 
@@ -154,10 +156,17 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
         tangential += ca.substitute(contact.tangent, system.q, q) @ law.force
     names = tuple(f"{name}(+)" for name in system.names["v"])
     variables = [
-        Variable(name="v_plus", symbol=v_plus, components=names, scale=system.nominal["v"], estimate=v_likely),
-        _boundary("Lambda_normal", contacts, impulse, likely, impulsive=True),
-        _boundary("Y_plus", contacts, y_plus, ca.fmax(0, r_likely)),
-        _boundary("Y_minus", contacts, y_minus, ca.fmax(0, -r_likely)),
+        Variable(
+            name="v_plus",
+            symbol=v_plus,
+            components=names,
+            role=Role.VELOCITY_AFTER,
+            scale=system.nominal["v"],
+            estimate=v_likely,
+        ),
+        _boundary("Lambda_normal", Role.NORMAL_IMPULSE, contacts, impulse, likely, impulsive=True),
+        _boundary("Y_plus", Role.REBOUND_PLUS, contacts, y_plus, ca.fmax(0, r_likely)),
+        _boundary("Y_minus", Role.REBOUND_MINUS, contacts, y_minus, ca.fmax(0, -r_likely)),
     ]
     for law in laws:
         variables += [
@@ -177,8 +186,13 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
         variables=tuple(variables),
         x_plus=ca.vertcat(q, v_plus),
         equations=(
-            Equation(name="impulse_balance", expression=balance, components=momentum),
-            Equation(name="restitution", expression=y_plus - y_minus - restitution, components=law_rows),
+            Equation(name="impulse_balance", expression=balance, components=momentum, role=Role.IMPULSE_BALANCE),
+            Equation(
+                name="restitution",
+                expression=y_plus - y_minus - restitution,
+                components=law_rows,
+                role=Role.RESTITUTION,
+            ),
             *[e for law in laws for e in law.equations],
         ),
         pairs=(
@@ -186,11 +200,16 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
             *[pair for law in laws for pair in _node_pairs(law)],
         ),
         inequalities=(
-            Equation(name="impact_guard", expression=guard, components=contacts.labels("impact guard")),
+            Equation(
+                name="impact_guard",
+                expression=guard,
+                components=contacts.labels("impact guard"),
+                role=Role.IMPACT_GUARD,
+            ),
             *[e for law in laws for e in law.inequalities],
         ),
         impacts=tuple(
-            Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=after[i], pair="contact")
+            Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=after[i], pair=CONTACT, component=i)
             for i, name in enumerate(contacts.names)
         ),
         hit=hit,
@@ -199,11 +218,14 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     )
 
 
-def _boundary(name: str, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, impulsive: bool = False) -> Variable:
+def _boundary(
+    name: str, role: Role, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, impulsive: bool = False
+) -> Variable:
     return Variable(
         name=name,
         symbol=symbol,
         components=contacts.labels(name),
+        role=role,
         lower=0.0,
         estimate=estimate,
         impulsive=impulsive,
@@ -218,6 +240,7 @@ def _node_pairs(law: Law) -> list[NodePair]:
             b=product.b[i],
             a_labels=(product.a_labels[i],),
             b_labels=(product.b_labels[i],),
+            role=product.role,
             split=product.split,
         )
         for product in law.products
@@ -232,13 +255,23 @@ def _impulse_pairs(
     for i, name in enumerate(contacts.names):
         labels = (f"gap[{name}]", f"Y_plus[{name}]", f"Y_minus[{name}]")
         values = (gap[i], y_plus[i], y_minus[i])
-        one = {"b": impulse[i], "b_labels": (f"Lambda_normal[{name}]",)}
+        one = {"b": impulse[i], "b_labels": (f"Lambda_normal[{name}]",), "of": name}
         if form == "product":
-            pairs.append(NodePair(a=gap[i], a_labels=labels[:1], **one))
-            pairs.append(NodePair(a=ca.vertcat(*values[1:]), a_labels=labels[1:], **one))
+            pairs.append(NodePair(role=Role.IMPACT, a=gap[i], a_labels=labels[:1], **one))
+            pairs.append(NodePair(role=Role.IMPACT_VELOCITY, a=ca.vertcat(*values[1:]), a_labels=labels[1:], **one))
         else:
-            pairs.append(NodePair(a=ca.vertcat(*values), a_labels=labels, **one))
-        pairs.append(NodePair(a=y_plus[i], b=y_minus[i], a_labels=labels[1:2], b_labels=labels[2:], split=True))
+            pairs.append(NodePair(role=Role.IMPACT, a=ca.vertcat(*values), a_labels=labels, **one))
+        pairs.append(
+            NodePair(
+                a=y_plus[i],
+                b=y_minus[i],
+                a_labels=labels[1:2],
+                b_labels=labels[2:],
+                role=Role.REBOUND_PARTS,
+                of=name,
+                split=True,
+            )
+        )
     return tuple(pairs)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
 from nosnoc_py.reformulation.filippov import heaviside_dcs
 from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
 SPEED = "speed_of_time"
@@ -48,22 +49,23 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
     press, so that without tau the discrete equations have no solution.
     """
     system = frozen.original
-    contacts = [c for c in system.contacts if c.restitution == 0.0]
+    pairs = [(c, f) for c, f in zip(system.contacts, frozen.contacts, strict=True) if c.restitution == 0.0]
+    contacts = [contact for contact, _ in pairs]
     names = [c.name for c in contacts]
 
     def labels(quantity: str) -> tuple[str, ...]:
         return tuple(f"{quantity}[{name}]" for name in names)
 
     variables = tuple(
-        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), lower=0.0)
-        for name in ("drift_plus", "drift_minus")
+        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), role=role, lower=0.0)
+        for name, role in (("drift_plus", Role.DRIFT_PLUS), ("drift_minus", Role.DRIFT_MINUS))
     )
     up, down = (variable.symbol for variable in variables)
     drift = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
     gaps = ca.vertcat(*[c.gap for c in contacts])
-    symbols = {label: v.symbol[i] for v in dcs.variables for i, label in enumerate(v.components)}
-    moving = [symbols[f"lambda_{k}[normal_velocity[{name}]]"] for name in names for k in "np"]
-    speed = ca.vertcat(*[moving[2 * i] + moving[2 * i + 1] for i in range(len(names))])
+    below, above = (_stacked(dcs, role) for role in (Role.NEGATIVE_PART, Role.POSITIVE_PART))
+    places = [f.functions[Role.NORMAL_VELOCITY] for _, f in pairs]
+    speed = ca.vertcat(*[below[j] + above[j] for j in places])
     rates, size, held = labels("gap rate"), labels("drift"), labels("gap")
     return replace(
         dcs,
@@ -71,18 +73,29 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
         variables=(*dcs.variables, *variables),
         pairs=(
             *dcs.pairs,
-            Pair(name="drift_up", a=gaps, b=up, a_labels=held, b_labels=labels("drift_plus"), faint=True),
-            Pair(name="drift_down", a=gaps, b=down, a_labels=held, b_labels=labels("drift_minus"), faint=True),
-            Pair(name="held", a=speed, b=up + down, a_labels=rates, b_labels=size, cross="none", faint=True),
+            _against("drift_up", gaps, up, held, labels("drift_plus")),
+            _against("drift_down", gaps, down, held, labels("drift_minus")),
+            replace(_against("held", speed, up + down, rates, size), role=Role.HOLDING, cross="none"),
             Pair(
                 name="drift_parts",
                 a=up,
                 b=down,
                 a_labels=labels("drift_plus"),
                 b_labels=labels("drift_minus"),
+                role=Role.DRIFT_PARTS,
                 cross="none",
                 split=True,
             ),
         ),
         switch_indicator=dcs.indicator,
     )
+
+
+def _stacked(dcs: DCS, role: Role) -> ca.SX:
+    """All algebraic variables of one role below each other."""
+    return ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role])
+
+
+def _against(name: str, a: ca.SX, b: ca.SX, a_labels: tuple[str, ...], b_labels: tuple[str, ...]) -> Pair:
+    """A drift against what it keeps at zero."""
+    return Pair(name=name, a=a, b=b, a_labels=a_labels, b_labels=b_labels, role=Role.DRIFT, faint=True)

@@ -32,6 +32,7 @@ import numpy as np
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.dcs import Equation
 from nosnoc_py.reformulation.friction import weights
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.described import Described
@@ -231,7 +232,7 @@ def _normal_force(system: CLS, contact: Contact, spring: _Spring) -> _Force:
     return _Force(
         push=system.normal(contact) * spring.force,
         condition=Condition(a=contact.gap, b=spring.force, labels=(f"gap[{contact.name}] * {label}",)),
-        outputs=(Equation(name=label, expression=spring.force, components=(label,)),),
+        outputs=(Equation(name=label, expression=spring.force, components=(label,), role=Role.NORMAL_FORCE),),
     )
 
 
@@ -246,16 +247,16 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
         push=contact.tangent @ force,
         condition=Condition(a=_length(slip), b=slack, labels=(label,)),
         outputs=(
-            _output(f"lambda_tangent[{contact.name}]", force),
-            _output(f"slip[{contact.name}]", contact.tangent.T @ system.v),
+            _output(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
+            _output(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
         ),
     )
 
 
-def _output(name: str, expression: ca.SX) -> Equation:
+def _output(name: str, role: Role, expression: ca.SX) -> Equation:
     count = expression.numel()
     labels = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
-    return Equation(name=name, expression=expression, components=labels)
+    return Equation(name=name, expression=expression, components=labels, role=role)
 
 
 def _length(vector: ca.SX) -> ca.SX:
@@ -282,7 +283,9 @@ def _regions(system: PSS) -> Smoothed:
         theta = (_weights_by_signs if by_signs else _weights_by_indicators)(system, modes, sigma)
         flow += ca.horzcat(*modes.flows) @ theta
         names, others = (tuple(f"{of}[{modes.name}][{i}]" for i in range(modes.count)) for of in ("theta", "lambda"))
-        outputs.append(Equation(name=f"theta[{modes.name}]", expression=theta, components=names))
+        outputs.append(
+            Equation(name=f"theta[{modes.name}]", expression=theta, components=names, role=Role.CONVEX_MULTIPLIER)
+        )
         labels = tuple(f"{one} * {other}" for one, other in zip(others, names, strict=True))
         conditions.append(Condition(a=modes.indicators - ca.mmin(modes.indicators), b=theta, labels=labels))
     return _smoothed(system, _smooth_system(system, sigma, flow, system.algebraic), conditions, outputs)
@@ -322,7 +325,8 @@ def _steps(system: Heaviside) -> Smoothed:
         Condition(a=ca.fmax(-c, 0), b=alpha, labels=tuple(f"lambda_n[{n}] * alpha[{n}]" for n in names)),
         Condition(a=ca.fmax(c, 0), b=rest, labels=tuple(f"lambda_p[{n}] * (1 - alpha[{n}])" for n in names)),
     ]
-    output = Equation(name="alpha", expression=alpha, components=tuple(f"alpha[{name}]" for name in names))
+    labels = tuple(f"alpha[{name}]" for name in names)
+    output = Equation(name="alpha", expression=alpha, components=labels, role=Role.STEP_FUNCTION)
     return _smoothed(system, _smooth_system(system, sigma, flow, own), conditions, [output])
 
 

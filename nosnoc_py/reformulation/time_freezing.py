@@ -7,19 +7,36 @@ sliding between the free motion and the auxiliary one, in which the clock runs s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters, Elastic, FrozenContact, auxiliary
+from nosnoc_py.reformulation.auxiliary_motions import (
+    AuxiliaryParameters,
+    Elastic,
+    FrozenContact,
+    SwitchingFunction,
+    auxiliary,
+)
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import Heaviside
 
 CLOCK = "clock"
+
+
+@dataclass(frozen=True, eq=False)
+class _Lift:
+    """A variable that stands for an expression: what it is, its name, its symbol."""
+
+    role: Role
+    name: str
+    symbol: ca.SX
+    expression: ca.SX
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -34,12 +51,16 @@ class Frozen:
     running : SX scalar
         dt/dtau: 0 while time is frozen, 1 in free motion.
     contacts : tuple of FrozenContact
+    lifts : tuple of Role
+        What the algebraic variables of the system are, one by one: weights of the contacts in their order, the rate of
+        the clock where there are several contacts, accelerations where they are lifted.
     """
 
     original: CLS
     system: Heaviside
     running: ca.SX
     contacts: tuple[FrozenContact, ...]
+    lifts: tuple[Role, ...]
 
     def __repr__(self) -> str:
         contacts = [
@@ -89,41 +110,46 @@ def freeze(
         raise OptionError("TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...).")
     parameters = AuxiliaryParameters(a_n=a_n, epsilon_t=epsilon_t, elastic=elastic, stiffness=stiffness)
     alphas: list[ca.SX] = []
-    functions: dict[str, ca.SX] = {}
-    lifts: dict[str, tuple[ca.SX, ca.SX]] = {}
+    functions: list[SwitchingFunction] = []
+    lifts: list[_Lift] = []
+    shared: list[int] = []
     contacts: list[FrozenContact] = []
     moves = ca.SX(system.n_q, 1)
     weights = []
     for contact in system.contacts:
         found = auxiliary(system, contact, parameters)
         alphas.append(found.alpha)
-        functions |= found.functions
+        places = {function.role: len(functions) + j for j, function in enumerate(found.functions)}
+        if contact.restitution == 0.0:
+            shared.append(places[Role.GAP])  # during a jump nothing else determines the step functions of such gaps
+        functions += found.functions
         beta = ca.SX.sym(f"beta[{contact.name}]")
-        lifts[f"beta[{contact.name}]"] = (beta, found.weight)
+        lifts.append(_Lift(Role.AUXILIARY_WEIGHT, f"beta[{contact.name}]", beta, found.weight))
         moves += beta * found.move
         weights.append(1 - beta)
         made = found.contact
-        contacts.append(replace(made, weight=beta, push=beta * made.push, rub=beta * made.rub))
+        contacts.append(replace(made, weight=beta, push=beta * made.push, rub=beta * made.rub, functions=places))
     running = _product(weights)
     if len(weights) > 1:
         theta = ca.SX.sym("theta_ode")
-        lifts["theta_ode"] = (theta, running)
+        lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, running))
         running = theta
     push = running * system.force
     for contact, frozen in zip(system.contacts, contacts, strict=True):
         push += system.normal(contact) * frozen.push
         if contact.frictional:
             push += contact.tangent @ frozen.rub
-    acceleration = _acceleration(system, push, lifts)
+    acceleration, lifted = _acceleration(system, push)
+    lifts += lifted
     clock, name = ca.SX.sym(CLOCK), _unused(CLOCK, system)
     heaviside = Heaviside(
         x=ca.vertcat(system.x, clock),
         u=system.u,
         p=system.p,
         alpha=ca.vertcat(ca.SX(0, 1), *alphas),
-        functions=ca.vertcat(ca.SX(0, 1), *functions.values()),
-        function_names=tuple(functions),
-        per_element=tuple(j for j, name in enumerate(functions) if _is_shared(name, system)),
+        functions=ca.vertcat(ca.SX(0, 1), *[function.expression for function in functions]),
+        function_names=tuple(function.name for function in functions),
+        per_element=tuple(shared),
         flow=ca.vertcat(running * system.position_rate + moves, acceleration, running),
         algebraic=_algebraic(lifts),
         names={"x": (*system.state_names, name), "u": system.control_names, "p": system.parameter_names},
@@ -131,36 +157,35 @@ def freeze(
         nominal={"x": np.append(system.x_nominal, 1.0), "u": system.u_nominal},
         p_default=system.p_default,
     )
-    return Frozen(original=system, system=heaviside, running=running, contacts=tuple(contacts))
+    return Frozen(
+        original=system,
+        system=heaviside,
+        running=running,
+        contacts=tuple(contacts),
+        lifts=tuple(lift.role for lift in lifts),
+    )
 
 
-def _is_shared(name: str, system: CLS) -> bool:
-    """Step functions of the gaps of inelastic contacts: during a jump nothing else determines them."""
-    return any(name == f"gap[{contact.name}]" for contact in system.contacts if contact.restitution == 0.0)
-
-
-def _acceleration(system: CLS, push: ca.SX, lifts: dict[str, tuple[ca.SX, ca.SX]]) -> ca.SX:
+def _acceleration(system: CLS, push: ca.SX) -> tuple[ca.SX, list[_Lift]]:
     """v': by a constant mass matrix, or as variables w with M w = push, so that M(q) is never inverted."""
     if not ca.depends_on(ca.SX(system.mass_matrix), ca.vertcat(system.q, system.p)):
-        return ca.solve(system.mass_matrix, push)
+        return ca.solve(system.mass_matrix, push), []
     w = ca.SX.sym("acceleration", system.n_q)
-    for i, name in enumerate(system.names["v"]):
-        # In the form "variable = expression" of all lifts: w_i = w_i - (M w - push)_i.
-        lifts[f"{name}'"] = (w[i], w[i] - (system.mass_matrix @ w - push)[i])
-    return w
+    # In the form "variable = expression" of all lifts: w_i = w_i - (M w - push)_i.
+    rest = w - (system.mass_matrix @ w - push)
+    return w, [_Lift(Role.ACCELERATION, f"{name}'", w[i], rest[i]) for i, name in enumerate(system.names["v"])]
 
 
-def _algebraic(lifts: Mapping[str, tuple[ca.SX, ca.SX]]) -> Algebraic:
+def _algebraic(lifts: Sequence[_Lift]) -> Algebraic:
     """Lifted products lie in [0, 1], accelerations anywhere."""
-    symbols = [symbol for symbol, _ in lifts.values()]
-    bounded = np.array([name.startswith(("beta[", "theta_ode")) for name in lifts])
+    bounded = np.array([lift.role is not Role.ACCELERATION for lift in lifts])
     return Algebraic(
-        ca.vertcat(*symbols),
-        ca.vertcat(*[symbol - expression for symbol, expression in lifts.values()]),
+        ca.vertcat(*[lift.symbol for lift in lifts]),
+        ca.vertcat(*[lift.symbol - lift.expression for lift in lifts]),
         lower=np.where(bounded, 0.0, -np.inf),
         upper=np.where(bounded, 1.0, np.inf),
         initial=np.where(bounded, 0.25, 0.0),
-        names=tuple(lifts),
+        names=tuple(lift.name for lift in lifts),
     )
 
 

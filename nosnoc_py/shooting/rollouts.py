@@ -8,6 +8,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.branch import Branch, guess_branch, shortest_step
+from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.stepper import NewtonStepper
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
 
@@ -50,16 +51,15 @@ class Rollouts:
         self.embedding = Embedding(problem)
         self.elements = len(problem.elements) // problem.fesdj.control_stages
         mpcc = problem.mpcc
-        blocks = [block.rows for block in mpcc.variables.blocks("u")] if "u" in mpcc.variables.names else []
+        blocks = [block.rows for block in mpcc.variables.blocks(role=Role.CONTROL)]
         self._controls = np.concatenate([np.zeros(0, int), *[np.arange(rows.start, rows.stop) for rows in blocks]])
         self._others = np.setdiff1d(np.arange(mpcc.w0.size), self._controls)
         self._limited = np.zeros(mpcc.w0.size, bool)  # states: their bounds are constraints of the problem
-        for name in ("x", "x_right"):
-            for block in mpcc.variables.blocks(name) if name in mpcc.variables.names else ():
-                self._limited[block.rows] = True
+        for block in mpcc.variables.blocks(role=Role.STATE):
+            self._limited[block.rows] = block.at.element is not None
         self._constrained = np.zeros(mpcc.lbg.size, bool)
-        for block in mpcc.constraints.blocks():
-            self._constrained[block.rows] = block.name.startswith("constraint ")
+        for block in mpcc.constraints.blocks(role=Role.CONSTRAINT):
+            self._constrained[block.rows] = True
         self._equations = (mpcc.lbg == mpcc.ubg) & ~self._constrained
 
     def __call__(self, u: np.ndarray) -> Rollout:
@@ -87,9 +87,9 @@ class Rollouts:
             return total, slope
         mpcc, n = self.problem.mpcc, self.elements
         nominal = self.problem.ocp.horizon / (self.problem.fesdj.control_stages * n)
-        steps = np.array([block.start for block in mpcc.variables.blocks("s")]).reshape(-1, n)
-        names = [block.name for block in mpcc.switched.blocks()]
-        equal = branch.r[[name == "step_equilibration" for name in names]].reshape(-1, n - 1)
+        steps = np.array([block.start for block in mpcc.variables.blocks(role=Role.STEP)]).reshape(-1, n)
+        equations = [block.start for block in mpcc.switched.blocks(role=Role.STEP_EQUILIBRATION)]
+        equal = branch.r[equations].reshape(-1, n - 1)
         for rows, same in zip(steps, equal, strict=True):
             nodes = np.flatnonzero(~same)  # events lie between elements that need not be equal
             excess = nodes.size - self._events
@@ -145,7 +145,7 @@ class Embedding:
         controls = problem.fesdj.control_stages * size
         for block in problem.mpcc.variables.blocks():
             k = block.at.stage or 0
-            if block.name == "u":
+            if block.role is Role.CONTROL:
                 first = controls + k * ocp.system.n_u
             else:
                 first = k * size + layout[block.name, 0, block.at.element, block.at.rk].start

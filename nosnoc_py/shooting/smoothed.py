@@ -25,6 +25,7 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import Callback, SolverState, nlp_multipliers, record, runs_away
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
+from nosnoc_py.roles import Role
 from nosnoc_py.shooting.options import SmoothedShooting
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import Residual
@@ -131,7 +132,7 @@ class Problem:
         smooth_ocp = replace(ocp, system=smoothed.system, horizon=horizon, p=np.append(ocp.p, options.sigma_0))
         made = transcribe(smooth_ocp, method)
         dcs = replace(made.dcs, outputs=smoothed.outputs, units=smoothed.units)
-        made = replace(made, dcs=dcs, mpcc=_without(made.mpcc, "stage_length"))
+        made = replace(made, dcs=dcs, mpcc=_without(made.mpcc, Role.SUM_OF_STEPS))
         return cls(ocp=ocp, options=options, smoothed=smoothed, transcription=made)
 
     def init(self, guess: Any) -> SmoothedState:
@@ -247,6 +248,7 @@ class Problem:
             parameters=parameters,
             p=found.p[:-1],
             method=repr(self.options),
+            discretization=None,  # the elements are those of another, smooth system
             worst=self._worst(state, found.worst),
             message="; ".join([*self._left(state), *self._unresolved(state, found)]),
         )
@@ -295,14 +297,14 @@ class Problem:
         return tuple(ranked[:5])
 
 
-def _without(mpcc: MPCC, name: str) -> MPCC:
+def _without(mpcc: MPCC, role: Role) -> MPCC:
     """A program without some constraints: between fixed steps those on lengths only take freedom from the solver."""
     layout = Layout()
     rows: list[int] = []
     for block in mpcc.constraints.blocks():
-        if block.name != name:
+        if block.role is not role:
             rows += range(block.start, block.start + block.size)
-            layout.add(block.name, block.at, block.components)
+            layout.add(block.name, block.at, block.components, block.role, block.edge, block.of)
     kept = {key: getattr(mpcc, key)[rows] for key in ("lbg", "ubg", "g_scale")}
     return replace(mpcc, g=mpcc.g[rows, 0], constraints=layout, **kept)
 

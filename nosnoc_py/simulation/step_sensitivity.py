@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.mpcc.implicit import Implicit
+from nosnoc_py.roles import Role
 from nosnoc_py.transcription import Transcription
 
 Array = np.ndarray
@@ -125,12 +126,6 @@ def chained(parts: Sequence[StepDerivative]) -> StepDerivative:
 
 def _poles(problem: Transcription) -> Array:
     """Pairs of variables (n, 2) that are the radii of a polar friction cone: of its force and of its slip."""
-    variables = problem.mpcc.variables
-    made = []
-    for name in variables.names:
-        if name.lower().startswith("friction_radius["):
-            start = "Slip_speed" if name[0].isupper() else "slip_speed"
-            speed = start + name[name.index("[") :]
-            pairs = zip(variables.blocks(name), variables.blocks(speed), strict=True)
-            made += [(force.start, speed.start) for force, speed in pairs]
-    return np.array(made, int).reshape(-1, 2)
+    forces, speeds = (problem.mpcc.variables.blocks(role=role) for role in (Role.FRICTION_RADIUS, Role.SLIP_SPEED))
+    speed_at = {(block.of, block.at): block.start for block in speeds}
+    return np.array([(force.start, speed_at[force.of, force.at]) for force in forces], int).reshape(-1, 2)

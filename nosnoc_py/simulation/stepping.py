@@ -15,6 +15,7 @@ from nosnoc_py.discretization.guess import Places, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy
+from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
@@ -68,7 +69,7 @@ class MPCCStep:
         if contacts.tobytes() not in self._solvers:
             mpcc = self._problem.mpcc
             upper = mpcc.ubw.copy()
-            for block in mpcc.variables.blocks("Lambda_normal"):
+            for block in mpcc.variables.blocks(role=Role.NORMAL_IMPULSE):
                 upper[block.start + np.flatnonzero(contacts)] = 0.0
             self._solvers[contacts.tobytes()] = Solvers(replace(mpcc, ubw=upper))
         return self._solvers[contacts.tobytes()]

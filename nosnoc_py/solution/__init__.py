@@ -2,7 +2,7 @@
 
 from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
-from nosnoc_py.solution.records import EVENT_KINDS, Event, Residual, Series, StepRecord
+from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
@@ -12,8 +12,10 @@ from nosnoc_py.solution.trajectory import Trajectory
 __all__ = [
     "EVENT_KINDS",
     "INTERPOLANTS",
+    "Discretization",
     "Event",
     "Interpolant",
+    "PairRole",
     "Residual",
     "RungeKuttaInterpolant",
     "Sensitivity",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import pairwise
 from typing import Any, Protocol
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution.records import Residual, StepRecord
+from nosnoc_py.roles import Role
+from nosnoc_py.solution.records import PairRole, Residual, StepRecord
 from nosnoc_py.status import UNITS, Stationarity, Status
 
 CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
@@ -16,17 +17,16 @@ CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal
 STALL_SIGMA, STALL_RESIDUAL, SMALL = 1e-2, 0.5, 1e-7
 SHOWN = 3
 # What contacts push with, and forces [N] and impulses [N s] that count as none.
-PUSHES, NOTHING = ("lambda_normal[", "Lambda_normal["), 1e-6
+PUSHES, NOTHING = (Role.NORMAL_FORCE, Role.NORMAL_IMPULSE), 1e-6
 CLOSING = ("impact", "contact")
 
 SIGMA = "use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts touch"
-# Biactive pairs of contacts: (left, right) -> what it means.
-MEANINGS = {
-    ("gap", "lambda_normal"): "touches without a force",
-    ("gap", "Lambda_normal"): "touches without an impulse",
-    ("Y_plus", "Y_minus"): "has just the velocity of its law of restitution, as at an impact",
+# What it means that such a pair of a contact is biactive.
+MEANINGS: dict[Enum | None, str] = {
+    Role.CONTACT: "touches without a force",
+    Role.IMPACT: "touches without an impulse",
+    Role.REBOUND_PARTS: "has just the velocity of its law of restitution, as at an impact",
 }
-PAIR = re.compile(r"(\w+)\[(.+?)\] \* (\w+)\[(.+?)\]")
 
 # What solvers say -> (what it means, what to try).
 WORDS: dict[str, tuple[str, str]] = {
@@ -105,7 +105,7 @@ CERTIFIED: dict[Stationarity, str] = {
 class Result(Protocol):
     """What `explain` reads; the results of `solve` and `solve_mpcc` have it.
 
-    `biactive`, the names of the pairs with both sides zero, is read too where it exists.
+    `biactive` and `biactive_roles`, names and roles of the pairs with both sides zero, are read too where they exist.
     """
 
     @property
@@ -203,7 +203,8 @@ def _biactive(result: Result) -> list[str]:
         return ["No pair is biactive."]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     count = "1 pair is" if len(names) == 1 else f"{len(names)} pairs are"
-    meanings = dict.fromkeys(filter(None, map(_meaning, names)))
+    roles: Sequence[PairRole] = getattr(result, "biactive_roles", ())
+    meanings = dict.fromkeys(f"contact {pair.of} {MEANINGS[pair.role]}" for pair in roles if pair.role in MEANINGS)
     said = f"; here {', '.join(list(meanings)[:SHOWN])}" if meanings else ""
     return [
         f"{count} biactive (both sides zero): {', '.join(names[:SHOWN])}{more}.",
@@ -211,19 +212,10 @@ def _biactive(result: Result) -> list[str]:
     ]
 
 
-def _meaning(name: str) -> str:
-    """A biactive pair of a contact in words."""
-    found = PAIR.match(name)
-    if found is None or found[2] != found[4]:
-        return ""
-    words = MEANINGS.get((found[1], found[3]))
-    return f"contact {found[2]} {words}" if words else ""
-
-
 def _untouched(result: Result) -> list[Finding]:
     """An infeasible solution of a problem with contacts none of which ever closes: often nothing ever showed it one."""
     series: Mapping[str, Any] = getattr(result, "series", {})
-    pushes = [abs(value.values).max() for name, value in series.items() if name.startswith(PUSHES) and len(value)]
+    pushes = [abs(value.values).max() for value in series.values() if value.role in PUSHES and len(value)]
     closed = any(event.kind in CLOSING for event in getattr(result, "events", ()))
     if result.status is not Status.INFEASIBLE or not pushes or closed or max(pushes) > NOTHING:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -85,10 +86,13 @@ class Series:
         Times [s].
     values : (times,)
         Values at these times.
+    role : Enum, optional
+        What it is, where the method says so: a `nosnoc_py.roles.Role`.
     """
 
     t: Array
     values: Array
+    role: Enum | None = None
 
     def __post_init__(self) -> None:
         t = read_only(self.t, "t of a series", "times")
@@ -102,6 +106,39 @@ class Series:
             return "Series: empty"
         low, high = np.min(self.values), np.max(self.values)
         return f"Series: {len(self)} values in [{low:.4g}, {high:.4g}], t = {self.t[0]:g} .. {self.t[-1]:g}"
+
+
+@dataclass(frozen=True)
+class PairRole:
+    """What a pair is (a `nosnoc_py.roles.Role`, where it is known), and what it belongs to, such as a contact."""
+
+    role: Enum | None
+    of: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discretization:
+    """The finite elements that a motion is made of.
+
+    Parameters
+    ----------
+    scheme
+        Name of the Runge-Kutta scheme.
+    nodes
+        Its nodes c, in the order of the stages.
+    collocation
+        Whether the states at the stages are the values of one polynomial, that of the dense output, at these nodes.
+    time_freezing
+        Whether the elements are those of the motion in numerical time.
+    """
+
+    scheme: str
+    nodes: tuple[float, ...]
+    collocation: bool
+    time_freezing: bool = False
+
+    def __post_init__(self) -> None:
+        assign(self, nodes=tuple(float(node) for node in self.nodes))
 
 
 @dataclass(frozen=True, kw_only=True)

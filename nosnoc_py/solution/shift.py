@@ -138,5 +138,5 @@ def _series(trajectory: Trajectory, start: float, slack: float) -> dict[str, Ser
     for name, series in trajectory.series.items():
         keep = series.t > start - slack
         if keep.any():
-            found[name] = Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep])
+            found[name] = Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep], series.role)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.solution.arrays import Array, assign, read_only
-from nosnoc_py.solution.records import Residual, Series, StepRecord
+from nosnoc_py.solution.records import PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity
 
@@ -61,6 +61,8 @@ class Solution(Trajectory):
         The worst residuals, largest first.
     biactive
         Names of the pairs with both sides zero, where the kind of stationary point is decided.
+    biactive_roles
+        What these pairs are, in the same order.
     w : (n_w,)
         Raw iterate of the MPCC.
     layout_key
@@ -84,6 +86,7 @@ class Solution(Trajectory):
     multipliers: Mapping[str, Series] = field(default_factory=dict)
     worst: tuple[Residual, ...] = ()
     biactive: tuple[str, ...] = ()
+    biactive_roles: tuple[PairRole, ...] = ()
     w: Array = field(default_factory=_empty)
     layout_key: str = ""
     method: str = ""
@@ -100,6 +103,7 @@ class Solution(Trajectory):
             log=tuple(self.log),
             worst=tuple(self.worst),
             biactive=tuple(self.biactive),
+            biactive_roles=tuple(self.biactive_roles),
             multipliers=dict(self.multipliers),
         )
 

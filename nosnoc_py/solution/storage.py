@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.files import write_atomically
+from nosnoc_py.roles import Role
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
-from nosnoc_py.solution.records import Event, Residual, Series, StepRecord
+from nosnoc_py.solution.records import Discretization, Event, PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.shift import Shifted
@@ -27,7 +29,9 @@ from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity, Status
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Files of version 1 know no roles, and no elements of their motion; everything else is the same.
+READABLE = (1, FORMAT_VERSION)
 SUFFIX = ".nc"
 
 _ATTRIBUTE = "nosnoc_py"
@@ -93,10 +97,10 @@ def load(path: str | Path) -> Trajectory:
         meta, arrays = _from_netcdf(data)
     except Exception as error:  # whatever scipy's parser trips over in foreign bytes
         raise _damaged(path, error) from error
-    if meta.get("format_version") != FORMAT_VERSION:
+    if meta.get("format_version") not in READABLE:
         raise TranscriptionError(
-            f"{path}: given format_version {meta.get('format_version')}, expected {FORMAT_VERSION}; "
-            "read it with the version of nosnoc_py that wrote it, or make it again."
+            f"{path}: given format_version {meta.get('format_version')}, expected "
+            f"{' or '.join(map(str, READABLE))}; read it with the version of nosnoc_py that wrote it, or make it again."
         )
     try:
         values = {name: _unpack(name, value, arrays) for name, value in meta["fields"].items()}
@@ -120,7 +124,11 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name in _SERIES:
         for k, series in enumerate(value.values()):
             arrays |= {f"{name}_{k}_t": series.t, f"{name}_{k}_values": series.values}
-        return list(value)
+        return [[key, _packed_role(series.role)] for key, series in value.items()]
+    if name == "biactive_roles":
+        return [[_packed_role(pair.role), pair.of] for pair in value]
+    if name == "discretization" and value is not None:
+        return asdict(value)
     if name in _RECORDS:
         return [asdict(record) for record in value]
     if name in _ENUMS:
@@ -146,7 +154,15 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name in _ARRAYS:
         return arrays[name]
     if name in _SERIES:
-        return {key: Series(arrays[f"{name}_{k}_t"], arrays[f"{name}_{k}_values"]) for k, key in enumerate(value)}
+        named = [(item, None) if isinstance(item, str) else item for item in value]  # a name alone in version 1
+        return {
+            key: Series(arrays[f"{name}_{k}_t"], arrays[f"{name}_{k}_values"], _role(role))
+            for k, (key, role) in enumerate(named)
+        }
+    if name == "biactive_roles":
+        return tuple(PairRole(_role(role), of) for role, of in value)
+    if name == "discretization" and value is not None:
+        return Discretization(**value)
     if name in _RECORDS:
         return tuple(_RECORDS[name](**record) for record in value)
     if name in _ENUMS:
@@ -163,6 +179,14 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         own = {key.removeprefix("numerical_"): array for key, array in arrays.items() if key.startswith("numerical_")}
         return Trajectory(**{key: _unpack(key, part, own) for key, part in value.items()})
     return value
+
+
+def _packed_role(role: Enum | None) -> Any:
+    return None if role is None else role.value
+
+
+def _role(value: str | None) -> Role | None:
+    return None if value is None else Role(value)
 
 
 def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:

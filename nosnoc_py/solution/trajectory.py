@@ -20,7 +20,7 @@ from nosnoc_py.solution.interpolant import (
     Side,
     nodes_of,
 )
-from nosnoc_py.solution.records import EVENT_KINDS, Event, Series
+from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, Series
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 
@@ -79,6 +79,8 @@ class Trajectory:
         Derivatives with respect to the initial state and the parameters, where they were asked for.
     numerical
         The same motion in numerical time, with the clock as a state, where time was frozen.
+    discretization
+        The finite elements the motion is made of; None where it is not made of any.
 
     Raises
     ------
@@ -102,6 +104,7 @@ class Trajectory:
     sensitivity: Sensitivity | None = None
     numerical: Trajectory | None = None
     control_interpolant: Interpolant | None = None
+    discretization: Discretization | None = None
 
     def __post_init__(self) -> None:
         assign(self, state_names=tuple(self.state_names), control_names=tuple(self.control_names))

@@ -9,6 +9,7 @@ import numpy as np
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.options import Representation
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Series
 from nosnoc_py.solution.solution import costate_name
 
@@ -39,11 +40,11 @@ def costates(
     h : (E,)
         Lengths of the elements [s].
     """
-    rows = [block.rows for block in mpcc.constraints.blocks("dynamics")]
+    rows = [block.rows for block in mpcc.constraints.blocks(role=Role.DYNAMICS)]
     b, c = tableau.b, tableau.c
     mu = np.array([multipliers[row] for row in rows]).reshape(h.size, c.size, len(names))
     kept = h > NO_LENGTH * h.sum() / h.size
     weights = b[None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])
     values = (-mu[kept] / weights).reshape(-1, len(names))
     t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c)[kept].ravel()
-    return {costate_name(name): Series(t, values[:, i]) for i, name in enumerate(names)}
+    return {costate_name(name): Series(t, values[:, i], Role.COSTATE_ESTIMATE) for i, name in enumerate(names)}

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import RIGHT, START, Grid
+from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import stage_estimates
-from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.reformulation.numerical_time import SPEED
 from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import Contact
@@ -44,7 +45,7 @@ def frozen_guess(
     left: Container[tuple[str, At]] = (),
 ) -> np.ndarray:
     """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
-    motion = _Motion(frozen, trajectory, p)
+    motion, columns = _Motion(frozen, trajectory, p), _columns(dcs)
     w = mpcc.w0.copy()
     estimates = stage_estimates(dcs)
     known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
@@ -58,36 +59,44 @@ def frozen_guess(
             stages[k] = motion.stage(edges[k], edges[k + 1], grid.elements[k])
         pieces = stages[k]
         total = sum(piece.numerical for piece in pieces)
-        if block.name == "u" and known_control:
+        if block.role is Role.CONTROL and known_control:
             w[block.rows] = trajectory.control(motion.clip(0.5 * (edges[k] + edges[k + 1])))
-        elif block.name == SPEED:
+        elif block.role is Role.SPEED_OF_TIME:
             w[block.rows] = np.clip(total / (edges[k + 1] - edges[k]), mpcc.lbw[block.rows], mpcc.ubw[block.rows])
-        elif block.name == "s":
+        elif block.role is Role.STEP:
             w[block.rows] = pieces[n].numerical / total * len(pieces)
         elif block.at.stage is not None:
-            share = _share(block.name, block.at, c)
+            share = _share(block, c)
             y = pieces[n].state(share)
-            name = block.name.removesuffix(START).removesuffix(RIGHT)
-            if name in ("x", "x_right"):
+            if block.role is Role.STATE:
                 w[block.rows] = y
-            elif name in estimates:
-                w[block.rows] = np.asarray(estimates[name](y, p)).reshape(-1)
-            else:
-                known = motion.algebraic(pieces[n], share)
-                for i, label in enumerate(block.components):
-                    w[block.start + i] = known.get(label, w[block.start + i])
-        elif block.name == "x_initial":
+            elif block.role is Role.STATE_DERIVATIVE:
+                w[block.rows] = pieces[n].rate(share) * total / (edges[k + 1] - edges[k])
+            elif block.name in estimates:
+                w[block.rows] = np.asarray(estimates[block.name](y, p)).reshape(-1)
+            elif block.name in columns:
+                w[block.rows] = motion.algebraic(pieces[n], share, block.role)[columns[block.name]]
+        elif block.role is Role.STATE:  # at the start of the horizon, without the clock
             w[block.rows] = pieces[0].state(0.0)[:-1]
     return w
 
 
-def _share(name: str, at: At, c: np.ndarray) -> float:
+def _columns(dcs: DCS) -> dict[str, slice]:
+    """Where every step function stands among all of them, and the algebraic variables of the frozen system, by name."""
+    found: dict[str, slice] = {}
+    for role in (Role.STEP_FUNCTION, Role.ALGEBRAIC):
+        start = 0
+        for variable in (v for v in dcs.variables if v.role is role):
+            found[variable.name] = slice(start, start + len(variable.components))
+            start = found[variable.name].stop
+    return found
+
+
+def _share(block: Block, c: np.ndarray) -> float:
     """Where in its element a block lies; what has one value per element is looked at in its middle."""
-    if at.rk is not None:
-        return float(c[at.rk])
-    if name == "x_right" or name.endswith(RIGHT):
-        return 1.0
-    return 0.0 if name.endswith(START) else 0.5
+    if block.at.rk is not None:
+        return float(c[block.at.rk])
+    return 0.5 if block.edge is None else float(block.edge is Edge.RIGHT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,11 +121,15 @@ class _Piece:
         """Whether the clock stands still."""
         return bool(self.hits)
 
+    def rate(self, share: float) -> np.ndarray:
+        """Derivatives of (q, v, clock) by the numerical time, at speed 1."""
+        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
+        return np.asarray((self.state(high) - self.state(low)) / ((high - low) * self.numerical))
+
     def acceleration(self, share: float) -> np.ndarray:
         """dv / dtau (n_q,)."""
-        low, high = max(share - MARGIN, 0.0), min(share + MARGIN, 1.0)
-        rise = self.state(high) - self.state(low)
-        return np.asarray(rise[rise.size // 2 : -1] / ((high - low) * self.numerical))
+        rates = self.rate(share)
+        return rates[rates.size // 2 : -1]
 
     def time(self, share: float) -> float:
         """Physical time [s]."""
@@ -232,42 +245,42 @@ class _Motion:
         rate = float(brentq(lambda r: r - np.prod(1.0 - shares * r), 0.0, min(1.0, 1.0 / shares.max())))
         return {c.name: float(share * rate) for c, share in zip(contacts, shares, strict=True)}, rate
 
-    def algebraic(self, piece: _Piece, share: float) -> dict[str, float]:
-        """Step functions, weights and accelerations by name."""
-        y = piece.state(share)
+    def algebraic(self, piece: _Piece, share: float, role: Enum | None) -> np.ndarray:
+        """All step functions (n_alpha,), or all weights, the rate of the clock and accelerations (n_z,)."""
         t = piece.time(min(max(share, MARGIN), 1 - MARGIN))
         weights = self.weights(t)[0]
         if piece.jump:
             weights = {name: float(name in piece.hits) for name in self.names}
-        found = {f"beta[{name}]": weight for name, weight in weights.items()}
-        found |= zip((f"{name}'" for name in self.frozen.original.names["v"]), piece.acceleration(share), strict=True)
-        found["theta_ode"] = float(np.prod([1.0 - weight for weight in weights.values()]))
-        values = np.asarray(self._functions(y, self.p)).reshape(-1)
-        if piece.jump:  # at its ends velocities vanish, and their signs are rounding
-            values = np.asarray(self._functions(piece.state(0.5), self.p)).reshape(-1)
-        for label, value in zip(self.frozen.system.function_names or (), values, strict=True):
-            found[f"alpha[{label}]"] = float(value > 0)
-        gaps = dict(zip(self.frozen.system.function_names or (), values, strict=True))
-        for name, weight in weights.items():
+        if role is Role.STEP_FUNCTION:
+            return self._step_functions(piece, share, t, weights)
+        rate = float(np.prod([1.0 - weight for weight in weights.values()]))
+        values = {Role.AUXILIARY_WEIGHT: [*weights.values()], Role.CLOCK_RATE: [rate]}
+        values[Role.ACCELERATION] = [*piece.acceleration(share)]
+        return np.concatenate([values[lift] for lift in dict.fromkeys(self.frozen.lifts)])
+
+    def _step_functions(self, piece: _Piece, share: float, t: float, weights: Mapping[str, float]) -> np.ndarray:
+        # In a jump velocities vanish at its ends, and their signs are rounding.
+        values = np.asarray(self._functions(piece.state(0.5 if piece.jump else share), self.p)).reshape(-1)
+        found = (values > 0).astype(float)
+        for contact, frozen in zip(self.frozen.original.contacts, self.frozen.contacts, strict=True):
+            weight, at = weights[contact.name], frozen.functions
             # What presses is closed, and what does not is open, whatever its gap rounds to.
-            closed = weight > max(gaps[f"gap[{name}]"], ROUNDING)
-            found[f"alpha[gap[{name}]]"] = float(not closed)
-            if closed:
-                contact = next(c for c in self.frozen.original.contacts if c.name == name)
-                if contact.restitution == 0.0:
-                    found[f"alpha[normal_velocity[{name}]]"] = 1.0 - weight
-                    self._stick(found, contact, t, piece)
+            closed = weight > max(values[at[Role.GAP]], ROUNDING)
+            found[at[Role.GAP]] = float(not closed)
+            if closed and contact.restitution == 0.0:
+                found[at[Role.NORMAL_VELOCITY]] = 1.0 - weight
+                if Role.TANGENTIAL_VELOCITY in at and not piece.jump:
+                    row = at[Role.TANGENTIAL_VELOCITY]
+                    found[row] = self._stick(contact, t, found[row])
         return found
 
-    def _stick(self, found: dict[str, float], contact: Contact, t: float, piece: _Piece) -> None:
+    def _stick(self, contact: Contact, t: float, otherwise: float) -> float:
         """The share of a planar friction force that is below the end of its cone."""
-        name = contact.name
-        normal = self.force(f"lambda_normal[{name}]", t)
-        label = f"alpha[tangential_velocity[{name}]]"
-        if piece.jump or not contact.frictional or normal <= 0 or label not in found:
-            return
-        share = self.force(f"lambda_tangent[{name}]", t) / (contact.friction[0] * normal)
-        found[label] = float(np.clip(0.5 * (1 - share), 0.0, 1.0))
+        normal = self.force(f"lambda_normal[{contact.name}]", t)
+        if normal <= 0:
+            return otherwise
+        share = self.force(f"lambda_tangent[{contact.name}]", t) / (contact.friction[0] * normal)
+        return float(np.clip(0.5 * (1 - share), 0.0, 1.0))
 
     @cached_property
     def _functions(self) -> ca.Function:

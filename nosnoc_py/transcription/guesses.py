@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.discretization.grid import RIGHT, START
 from nosnoc_py.discretization.guess import Places, fill, trajectory_series
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
 from nosnoc_py.transcription.freezing import frozen_guess
@@ -65,10 +65,10 @@ def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon
     """Free parameters start where the guess has them, else at the values given for all; a free horizon at its own."""
     known = guess.parameters if isinstance(guess, Trajectory) else {}
     layout, names = problem.mpcc.variables, problem.dcs.p_names
-    for block in layout.blocks(FREE) if FREE in layout.names else ():
+    for block in layout.blocks(role=Role.FREE_PARAMETER):
         start = [known.get(name, p[names.index(name)]) for name in block.components]
         w[block.rows] = np.clip(start, problem.mpcc.lbw[block.rows], problem.mpcc.ubw[block.rows])
-    for block in layout.blocks("horizon") if problem.ocp.free_time is not None else ():
+    for block in layout.blocks(role=Role.HORIZON):
         w[block.rows] = horizon
     return w
 
@@ -140,7 +140,9 @@ def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, 
     equal = len(set(problem.grid.elements)) == 1 and problem.fesd.equidistant_control_grid
     if not (whole and equal and problem.ocp.free_time is None and keeps_its_iterate(problem, guess)):
         return {}
-    blocks = {(b.name, b.at): b.rows for b in problem.mpcc.variables.blocks() if not b.name.endswith((START, RIGHT))}
+    # What is continuous has values of its own at the ends of elements, too: they follow from the state there.
+    inside = (b for b in problem.mpcc.variables.blocks() if b.edge is None or b.role is Role.STATE)
+    blocks = {(b.name, b.at): b.rows for b in inside}
     moved = {}
     for name, at in blocks:
         source = (name, At((at.stage or 0) + guess.stages, at.element, at.rk))
@@ -154,5 +156,5 @@ def _move(problem: Transcription, guess: Shifted, w: np.ndarray, moved: Mapping[
         source = moved.get((block.name, block.at))
         if source is not None:
             w[block.rows] = guess.w[source]
-            if problem.frozen is not None and block.name in ("x", "x_right"):
+            if problem.frozen is not None and block.role is Role.STATE:
                 w[block.rows.stop - 1] -= guess.later  # the clock

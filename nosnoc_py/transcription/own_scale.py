@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.reformulation.impact import stack_contacts
+from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ Array = np.ndarray
 TOLERANCE = 1e-3
 # A body at rest has no scale of its own: speeds [m/s] count as this at least, a thousand times what residuals leave.
 AT_REST = 1e-5
-# Constraints in the units of the states.
-MOTION = ("dynamics", "stages", "right_end")
+# Constraints in the units of the states, one row each.
+MOTION = (Role.STAGE_STATES, Role.RIGHT_END)
 
 
 @dataclass(frozen=True)
@@ -162,23 +163,22 @@ class OwnScale:
     def _states(self) -> Iterator[Breach]:
         """Equations of the states, which hold to any tolerance where positions and velocities are as small."""
         names, layout = self.system.state_names, self.problem.mpcc.constraints
-        sizes = dict(zip(names, np.repeat([self.length, self.speed], self.n_q), strict=True))
+        sizes = np.repeat([self.length, self.speed], self.n_q)
         starts = {(e.at.stage, e.at.element): t for e, t in zip(self.problem.elements, self.t_left, strict=True)}
-        for block in (b for name in MOTION if name in layout.names for b in layout.blocks(name)):
+        for block in (b for role in MOTION for b in layout.blocks(role=role)):
             t = float(starts[block.at.stage, block.at.element])
-            for name, value in zip(block.components, self.g[block.rows], strict=True):
-                if name in sizes:
-                    yield Breach(abs(float(value)) / sizes[name], f"the equation of motion of {name} does not hold", t)
+            for name, size, value in zip(names, sizes, self.g[block.rows], strict=True):
+                yield Breach(abs(float(value)) / size, f"the equation of motion of {name} does not hold", t)
 
     def _at_nodes(self) -> Iterator[Breach]:
         """The law of impacts (Eq. 11)."""
         jump, read, at = self.problem.dcs.jump, self.read, self.nodes
         if jump is None or not read.boundary.shape[1] or not self.names:
             return
-        equations = {e.name: e.expression for e in jump.equations}
-        values = {v.name: v.symbol for v in jump.variables}
-        law = values["Y_plus"] - values["Y_minus"] - equations["restitution"]
-        outputs = [equations["impulse_balance"], values["Lambda_normal"], law]
+        equations = {e.role: e.expression for e in jump.equations}
+        values = {v.role: v.symbol for v in jump.variables}
+        law = values[Role.REBOUND_PLUS] - values[Role.REBOUND_MINUS] - equations[Role.RESTITUTION]
+        outputs = [equations[Role.IMPULSE_BALANCE], values[Role.NORMAL_IMPULSE], law]
         function = ca.Function("jump", [jump.x_minus, jump.symbol, self.system.p], outputs).map(len(at.t))
         found = function(read.x_minus.T, read.boundary.T, np.tile(self.p[:, None], len(at.t)))
         balance, impulses, late = (np.asarray(value).T for value in found)
@@ -199,7 +199,7 @@ class OwnScale:
         apart = np.abs(at.gaps) / self.gaps
         yield from self._worst_of(np.minimum(pushes, apart), at.t, self.names, "{} pushes at a distance")
         yield from self._worst_of(np.maximum(-at.gaps, 0.0) / self.gaps, at.t, self.names, "{} is penetrated")
-        for momentum in (e for e in dcs.equations if e.name == "momentum"):
+        for momentum in (e for e in dcs.equations if e.role is Role.MOMENTUM):
             function = ca.Function("momentum", [dcs.x, dcs.z, dcs.u, dcs.p], [momentum.expression]).map(len(at.t))
             x, z = (values.reshape(len(at.t), -1) for values in (read.x_stages, read.z_stages))
             u = np.repeat(self._controls, read.x_stages.shape[1], axis=0)

@@ -14,6 +14,7 @@ from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
 from nosnoc_py.discretization.readout import IMPULSE_TOLERANCE, SLIPPING, Readout, trajectory_fields
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
 
 # Elements in which the clock advances by less than this share of a control stage are jumps.
@@ -231,9 +232,10 @@ def _series(frozen: Frozen, pieces: _Pieces) -> dict[str, Series]:
     rate = np.maximum(v.running[rows], FROZEN)
     found = {}
     for i, contact in enumerate(frozen.contacts):
-        found[f"lambda_normal[{contact.name}]"] = Series(times, (v.push[rows, :, i] / rate).reshape(-1))
+        push = (v.push[rows, :, i] / rate).reshape(-1)
+        found[f"lambda_normal[{contact.name}]"] = Series(times, push, Role.NORMAL_FORCE)
         size = contact.rub.numel()
         for j in range(size):
             label = f"lambda_tangent[{contact.name}]" + (f"[{j}]" if size > 1 else "")
-            found[label] = Series(times, (v.rub[i][rows, :, j] / rate).reshape(-1))
+            found[label] = Series(times, (v.rub[i][rows, :, j] / rate).reshape(-1), Role.TANGENTIAL_FORCE)
     return found

@@ -24,6 +24,7 @@ from nosnoc_py.reformulation.dcs import DCS, Pair
 from nosnoc_py.reformulation.filippov import filippov_dcs
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
+from nosnoc_py.roles import Role
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
@@ -129,8 +130,10 @@ def _stage_lengths(builder: ProgramBuilder, method: Method, gamma: float) -> lis
         )
     lower, upper = step_bounds(options.replace(switch_detection=True), gamma)
     name = (STAGE_LENGTH,)
-    shares = [builder.variable(STAGE_LENGTH, At(k), name, lower, upper, 1.0) for k in range(count)]
-    builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count, ("sum of the control stages' lengths",))
+    role = Role.STAGE_LENGTH
+    shares = [builder.variable(STAGE_LENGTH, At(k), name, lower, upper, 1.0, role=role) for k in range(count)]
+    labels = ("sum of the control stages' lengths",)
+    builder.constraint("horizon", At(), sum(shares, ca.SX(0)) - count, labels, role=Role.SUM_OF_STAGES)
     return shares
 
 
@@ -183,7 +186,15 @@ def _own_pair(pair: Complementarity) -> Pair:
     def labels(side: str) -> tuple[str, ...]:
         return tuple(f"{pair.name} {side}[{i}]" for i in range(pair.a.numel()))
 
-    return Pair(name=f"own {pair.name}", a=pair.a, b=pair.b, a_labels=labels("a"), b_labels=labels("b"), cross="none")
+    return Pair(
+        name=f"own {pair.name}",
+        a=pair.a,
+        b=pair.b,
+        a_labels=labels("a"),
+        b_labels=labels("b"),
+        role=Role.COMPLEMENTARITY,
+        cross="none",
+    )
 
 
 def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
@@ -221,7 +232,8 @@ class _Symbols:
     def with_clock(self, builder: ProgramBuilder, bounds: tuple[float, float]) -> _Symbols:
         """The clock starts at zero, and the speed of time is one more control."""
         start = float(np.clip(1.0, *bounds))
-        speeds = [builder.variable(SPEED, At(k), (SPEED,), *bounds, start) for k in range(len(self.controls))]
+        numbers, role = (*bounds, start), Role.SPEED_OF_TIME
+        speeds = [builder.variable(SPEED, At(k), (SPEED,), *numbers, role=role) for k in range(len(self.controls))]
         controls = [ca.vertcat(u, speed) for u, speed in zip(self.controls, speeds, strict=True)]
         return replace(self, x_initial=ca.vertcat(self.x_initial, 0), controls=controls)
 
@@ -229,13 +241,14 @@ class _Symbols:
 def _parameters(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
     """Values that are given, but for those that are optimised."""
     names = ocp.system.parameter_names
-    p = builder.parameter("p", names, ocp.p)
+    p = builder.parameter("p", names, ocp.p, role=Role.PARAMETER)
     if not ocp.free_parameters:
         return p
     lower, upper = np.array(list(ocp.free_parameters.values())).T
     rows = [names.index(name) for name in ocp.free_parameters]
     scale = np.where(ocp.p[rows] != 0.0, np.abs(ocp.p[rows]), 1.0)
-    free = builder.variable(FREE, At(), tuple(ocp.free_parameters), lower, upper, ocp.p[rows], scale)
+    numbers = (lower, upper, ocp.p[rows], scale)
+    free = builder.variable(FREE, At(), tuple(ocp.free_parameters), *numbers, role=Role.FREE_PARAMETER)
     p = ca.SX(p)
     for row, symbol in zip(rows, ca.vertsplit(free), strict=True):
         p[row] = symbol
@@ -245,8 +258,9 @@ def _parameters(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
 def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
     free = ocp.free_time
     if free is None:
-        return builder.parameter("horizon", ("horizon",), ocp.horizon)
-    return builder.variable("horizon", At(), ("horizon",), free.lower, free.upper, free.initial, free.initial)
+        return builder.parameter("horizon", ("horizon",), ocp.horizon, role=Role.HORIZON)
+    numbers = (free.lower, free.upper, free.initial, free.initial)
+    return builder.variable("horizon", At(), ("horizon",), *numbers, role=Role.HORIZON)
 
 
 def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
@@ -262,24 +276,25 @@ def _initial_state(builder: ProgramBuilder, ocp: OCP, *, is_parameter: bool) -> 
     lower, upper = ocp.x_bounds
     value = np.clip(np.zeros(lower.size), lower, upper) if ocp.x0 is None else ocp.x0
     if is_parameter:
-        return builder.parameter("x0", s.state_names, value)
-    return builder.variable("x_initial", At(), s.state_names, lower, upper, value, s.x_nominal)
+        return builder.parameter("x0", s.state_names, value, role=Role.STATE)
+    return builder.variable("x_initial", At(), s.state_names, lower, upper, value, s.x_nominal, role=Role.STATE)
 
 
 def _controls(builder: ProgramBuilder, ocp: OCP, stages: int, *, is_parameter: bool) -> list[ca.SX]:
     s = ocp.system
     if is_parameter:
-        return [builder.parameter("u", s.control_names, 0.0)] * stages
+        return [builder.parameter("u", s.control_names, 0.0, role=Role.CONTROL)] * stages
     lower, upper = ocp.u_bounds
     value = np.clip(0.0, lower, upper)
-    return [builder.variable("u", At(k), s.control_names, lower, upper, value, s.u_nominal) for k in range(stages)]
+    numbers = (lower, upper, value, s.u_nominal)
+    return [builder.variable("u", At(k), s.control_names, *numbers, role=Role.CONTROL) for k in range(stages)]
 
 
 def _add_clock(builder: ProgramBuilder, elements: Sequence[Element], horizon: ca.SX, stages: int) -> None:
     """At the end of every control stage the clock shows k T / N: controls are equidistant in physical time."""
     last = {e.at.stage: e for e in elements}
     for k, e in enumerate(last.values()):
-        builder.constraint(CLOCK, At(k), e.x_right[-1] - (k + 1) * horizon / stages)
+        builder.constraint(CLOCK, At(k), e.x_right[-1] - (k + 1) * horizon / stages, role=Role.CLOCK)
 
 
 def _add_costs_and_constraints(
@@ -306,4 +321,4 @@ def _add_costs_and_constraints(
 
 def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:
     labels = [str(c.name)] if value.numel() == 1 else [f"{c.name}[{i}]" for i in range(value.numel())]
-    builder.constraint(block_name(c), at, value, labels, c.lower, c.upper)
+    builder.constraint(block_name(c), at, value, labels, c.lower, c.upper, role=Role.CONSTRAINT)

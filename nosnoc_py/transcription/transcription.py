@@ -15,7 +15,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
+from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
@@ -24,18 +24,18 @@ from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.solve import biactive_pairs
+from nosnoc_py.mpcc.solve import biactive_pairs, biactive_roles
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.reformulation.numerical_time import SPEED
 from nosnoc_py.reformulation.time_freezing import Frozen
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution
-from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.transcription.costates import costates
-from nosnoc_py.transcription.guesses import FREE, initial_guess, keeps_its_iterate
+from nosnoc_py.transcription.guesses import initial_guess, keeps_its_iterate
 from nosnoc_py.transcription.own_scale import Breach, OwnScale
 from nosnoc_py.transcription.physical_time import physical_fields
 
@@ -81,6 +81,16 @@ class Transcription:
         """The options of FESD-J, for what knows contacts only."""
         assert isinstance(self.method, FESDJ)
         return self.method
+
+    @property
+    def discretization(self) -> Discretization:
+        """What a solution says of its finite elements."""
+        return Discretization(
+            scheme=self.tableau.name,
+            nodes=tuple(float(node) for node in self.tableau.c),
+            collocation=self.tableau.is_collocation,
+            time_freezing=self.frozen is not None,
+        )
 
     @property
     def layout_key(self) -> str:
@@ -138,12 +148,12 @@ class Transcription:
         """Length of the horizon at an iterate [s], also where it is free."""
         if self.ocp.free_time is None:
             return float(values[self.mpcc.parameters["horizon"]][0])
-        return float(next(w[block.start] for block in self.mpcc.variables.blocks("horizon")))
+        return float(next(w[block.start] for block in self.mpcc.variables.blocks(role=Role.HORIZON)))
 
     def parameter_values(self, w: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Parameters of the system at an iterate (n_p,), the free ones as they are there."""
         p = np.array(values[self.mpcc.parameters["p"]])
-        for block in self.mpcc.variables.blocks(FREE) if FREE in self.mpcc.variables.names else ():
+        for block in self.mpcc.variables.blocks(role=Role.FREE_PARAMETER):
             p[[self.dcs.p_names.index(name) for name in block.components]] = w[block.rows]
         return p
 
@@ -237,10 +247,10 @@ class Transcription:
 
     def controls(self, w: np.ndarray) -> np.ndarray:
         """Controls (N, n_u) of an iterate."""
-        return self._rows("u", w)
+        return self._rows(Role.CONTROL, w)
 
-    def _rows(self, name: str, w: np.ndarray) -> np.ndarray:
-        rows = [w[b.rows] for b in self.mpcc.variables.blocks(name)] if name in self.mpcc.variables.names else []
+    def _rows(self, role: Role, w: np.ndarray) -> np.ndarray:
+        rows = [w[b.rows] for b in self.mpcc.variables.blocks(role=role)]
         return np.array(rows).reshape(self.grid.control_stages, -1)
 
     def _stage_edges(self, w: np.ndarray) -> np.ndarray:
@@ -248,11 +258,11 @@ class Transcription:
         count = self.grid.control_stages
         if self.fesd.equidistant_control_grid:
             return np.arange(count + 1.0)
-        return np.append(np.cumsum(np.append(0.0, self._rows(STAGE_LENGTH, w)[:-1, 0])), float(count))
+        return np.append(np.cumsum(np.append(0.0, self._rows(Role.STAGE_LENGTH, w)[:-1, 0])), float(count))
 
     def speeds(self, w: np.ndarray) -> np.ndarray:
         """Speed of time in every control stage (N,), for time-freezing."""
-        return self._rows(SPEED, w)[:, 0]
+        return self._rows(Role.SPEED_OF_TIME, w)[:, 0]
 
     def fields_of(
         self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray, times: int = 1
@@ -266,9 +276,11 @@ class Transcription:
         u_grid : (N times + 1,)
         """
         if self.frozen is None:
-            return trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
-        elements = self.grid.elements * times
-        return physical_fields(self.frozen, self.dcs, self.tableau, readout, p, u, u_grid, elements)
+            fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
+        else:
+            elements = self.grid.elements * times
+            fields = physical_fields(self.frozen, self.dcs, self.tableau, readout, p, u, u_grid, elements)
+        return {**fields, "discretization": self.discretization}
 
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
         """Return the solution that a state of a strategy stands for, whatever its status."""
@@ -280,7 +292,7 @@ class Transcription:
         seconds = sum(record.wall_seconds for record in state.records)
         u = self.controls(state.w)
         if self.frozen is not None:
-            u = np.hstack([u, self._rows(SPEED, state.w)])
+            u = np.hstack([u, self._rows(Role.SPEED_OF_TIME, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
         fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
         breach = self._breach(readout, p, state, horizon) if status.success else None
@@ -296,6 +308,7 @@ class Transcription:
             penalty=state.values.penalty,
             stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
             biactive=biactive_pairs(self.mpcc, state.values, certificate),
+            biactive_roles=biactive_roles(self.mpcc, state.values, certificate),
             complementarity=state.complementarity,
             complementarity_min=state.complementarity_min,
             infeasibility=state.infeasibility,
@@ -330,7 +343,7 @@ class Transcription:
         """Say where time cannot run any faster: the jumps of such a control stage may take too long."""
         if self.frozen is None:
             return ""
-        highest = self.mpcc.ubw[[block.start for block in self.mpcc.variables.blocks(SPEED)]]
+        highest = self.mpcc.ubw[[block.start for block in self.mpcc.variables.blocks(role=Role.SPEED_OF_TIME)]]
         stages = np.flatnonzero(self.speeds(w) > (1 - 1e-6) * highest)
         if not stages.size:
             return ""
@@ -360,7 +373,7 @@ class Transcription:
 
     def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray) -> list[float]:
         """Impacts between two control stages, or beside a step that could not be longer or shorter."""
-        rows = [block.start for block in self.mpcc.variables.blocks("s")]
+        rows = [block.start for block in self.mpcc.variables.blocks(role=Role.STEP)]
         bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
         starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
         first = np.array([e.at.element == 0 and self.fesd.equidistant_control_grid for e in self.elements])
@@ -378,13 +391,9 @@ class Transcription:
         to_physical = (lambda t: t) if clock is None else (lambda t: np.interp(t, *clock))
         found: dict[str, Series] = {}
         for constraint in constraints:
-            blocks = list(self.mpcc.constraints.blocks(block_name(constraint)))
-            ends = ["x_right" if b.at.rk is None else "x" for b in blocks]
+            blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
             times = np.array(
-                [
-                    horizon if b.at == At() else to_physical(places.time(n, b.at))
-                    for n, b in zip(ends, blocks, strict=True)
-                ]
+                [horizon if b.at == At() else to_physical(places.time(b.at, end=b.at.rk is None)) for b in blocks]
             )
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))

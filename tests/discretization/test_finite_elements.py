@@ -16,6 +16,7 @@ from nosnoc_py.discretization.finite_elements import FiniteElements, StateBounds
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
+from nosnoc_py.roles import Role
 
 LIBRARY = Path(ns.__file__).parent
 
@@ -32,10 +33,20 @@ def sticking(rate: float = -1.0, power: float = 0.0) -> DCS:
         p_names=(),
         x_scale=np.ones(1),
         u_scale=np.zeros(0),
-        variables=(Variable(name="b", symbol=b, components=("b",), lower=0.0),),
+        variables=(Variable(name="b", symbol=b, components=("b",), role=Role.CONSTRAINT_FORCE, lower=0.0),),
         flow=rate - power * x + b,
         running_cost=x,
-        pairs=(Pair(name="stick", a=x, b=b, a_labels=("level",), b_labels=("b",), components=("level",)),),
+        pairs=(
+            Pair(
+                name="stick",
+                a=x,
+                b=b,
+                a_labels=("level",),
+                b_labels=("b",),
+                role=Role.PROJECTION,
+                components=("level",),
+            ),
+        ),
     )
 
 

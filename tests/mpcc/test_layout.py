@@ -1,5 +1,7 @@
 """The layout: every row is in exactly one block, has a label, and is found again."""
 
+from enum import Enum
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,25 @@ def test_blocks_of_a_name_are_its_blocks_in_order(blocks):
     assert layout.names == tuple(dict.fromkeys(name for name, _, _ in blocks))
     for name in layout.names:
         assert [b.at for b in layout.blocks(name)] == [at for n, at, _ in blocks if n == name]
+
+
+class Kind(Enum):
+    """What rows may be, to whoever wrote them."""
+
+    LEVEL = 1
+    RATE = 2
+    NOTHING = 3
+
+
+def test_blocks_of_a_role_are_its_blocks_in_order_whatever_they_are_called():
+    layout = Layout()
+    rows = [("a", Kind.LEVEL), ("b", Kind.RATE), ("c", Kind.LEVEL), ("a", None)]
+    for k, (name, kind) in enumerate(rows):
+        layout.add(name, At(k), (name,), kind)
+    assert [block.start for block in layout.blocks(role=Kind.LEVEL)] == [0, 2]
+    assert [block.start for block in layout.blocks("a", role=Kind.LEVEL)] == [0]
+    assert [block.start for block in layout.blocks("a")] == [0, 3]
+    assert not list(layout.blocks(role=Kind.NOTHING))
 
 
 def test_rows_at_the_borders_of_blocks(layout):

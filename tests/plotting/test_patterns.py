@@ -19,6 +19,7 @@ from nosnoc_py.plotting import plot, plot_active_set, plot_elements, plot_homoto
 from nosnoc_py.plotting.elements import active_set
 from nosnoc_py.plotting.phase import EVENTS
 from nosnoc_py.plotting.sparsity import stages_of
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import EVENT_KINDS, Series
 
 STAGES, ELEMENTS, RK = 3, 2, 2
@@ -179,11 +180,10 @@ def test_the_log_of_a_descent_is_its_slope(solved: tuple[ns.Transcription, ns.So
 
 def test_costates_are_drawn_where_they_are_what_was_solved_for(solved: tuple[ns.Transcription, ns.Solution]) -> None:
     solution = solved[1]
-    series = {**solution.series, "costate[height]": Series(solution.t, solution.t)}
-    labels = [axes.get_ylabel() for axes in plot(replace(solution, series=series, method="MinimumPrinciple()")).axes]
-    assert any("costate" in label for label in labels)
-    labels = [axes.get_ylabel() for axes in plot(replace(solution, series=series, method="FESDJ()")).axes]
-    assert not any("costate" in label for label in labels)
+    for role, drawn in ((Role.COSTATE, True), (Role.COSTATE_ESTIMATE, False)):
+        series = {**solution.series, "costate[height]": Series(solution.t, solution.t, role)}
+        labels = [axes.get_ylabel() for axes in plot(replace(solution, series=series)).axes]
+        assert any("costate" in label for label in labels) is drawn
 
 
 def test_a_phase_portrait_has_both_sides_of_impacts() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nosnoc_py.roles import Role
 from nosnoc_py.solution import (
+    Discretization,
     Event,
+    PairRole,
     Residual,
     RungeKuttaInterpolant,
     Series,
@@ -42,7 +45,11 @@ def trajectory(interpolant: RungeKuttaInterpolant) -> Trajectory:
         control_names=("thrust",),
         interpolant=interpolant,
         events=(Event(1.0, "wall", "impact", impulse=3.0, v_before=1.0, v_after=-2.0), Event(2.0, "wall", "release")),
-        series={"lambda_wall": Series([0.5, 2.5], [0.0, 1.25]), "Lambda_wall": Series([1.0], [3.0])},
+        series={
+            "lambda_wall": Series([0.5, 2.5], [0.0, 1.25], Role.NORMAL_FORCE),
+            "Lambda_wall": Series([1.0], [3.0]),
+        },
+        discretization=Discretization(scheme="radau_iia", nodes=(1 / 3, 1.0), collocation=True),
         parameters={"mass": 1.5},
         units={"q": "m", "v": "m/s"},
     )
@@ -75,6 +82,8 @@ def solution(trajectory: Trajectory) -> Solution:
         log=(step,),
         multipliers={"Größe ≤ 1": Series([0.0, 3.0], [np.nan, -0.0])},
         worst=(Residual(1e-4, "complementarity", "gap wall", "control stage 3, finite element 1, RK stage 2"),),
+        biactive=("gap wall * lambda_wall", "a * b"),
+        biactive_roles=(PairRole(Role.CONTACT, "wall"), PairRole(None)),
         w=np.array([1.0, np.nan, -np.inf, np.nextafter(1.0, 2.0), 5e-324]),
         layout_key="ab12",
         x0=[0.0, 1.0],

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.solution import Event, Residual, Series, StepRecord, explain
+from nosnoc_py.roles import Role
+from nosnoc_py.solution import Event, PairRole, Residual, Series, StepRecord, explain
 from nosnoc_py.solution.explain import CERTIFIED, CONVERGED, WORDS
 from nosnoc_py.status import Stationarity, Status
 
@@ -29,6 +30,7 @@ class Bare:
 @dataclass(frozen=True)
 class Result(Bare):
     biactive: tuple[str, ...] = ()
+    biactive_roles: tuple[PairRole, ...] = ()
 
 
 def record(step=0, sigma=1.0, complementarity=None, word="Solve_Succeeded", label="homotopy", infeasibility=0.0):
@@ -107,12 +109,17 @@ def test_biactive_pairs_are_counted_and_the_first_ones_named(names, sentence):
 
 def test_biactive_pairs_of_contacts_are_put_into_words():
     names = ("Y_plus[hit] * Y_minus[hit] (control stage 0)", "gap[wall] * lambda_normal[wall]", "gap * force")
-    lines = explain(Result(biactive=names)).splitlines()
+    roles = (PairRole(Role.REBOUND_PARTS, "hit"), PairRole(Role.CONTACT, "wall"), PairRole(None))
+    lines = explain(Result(biactive=names, biactive_roles=roles)).splitlines()
     assert lines[-1] == (
         "  Such a pair leaves open which of its sides is to vanish; here contact hit has just the velocity of its law "
         "of restitution, as at an impact, contact wall touches without a force."
     )
-    assert explain(Result(biactive=("a * b",))).endswith("which of its sides is to vanish.")
+    assert explain(Result(biactive=("a * b", "c * d", "e * f"), biactive_roles=roles)).splitlines()[-1] == lines[-1]
+    # A name that looks like a contact's says nothing.
+    assert explain(Result(biactive=names[1:2])).endswith("which of its sides is to vanish.")
+    other = (PairRole(Role.SLIP, "wall"),)
+    assert explain(Result(biactive=names[1:2], biactive_roles=other)).endswith("which of its sides is to vanish.")
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,11 @@ class Moving(Result):
     events: tuple[Event, ...] = ()
 
 
-def moving(push: float, *events: Event, status: Status = Status.INFEASIBLE) -> str:
-    series = {name: Series(t=np.array([0.0, 1.0]), values=np.array([0.0, push])) for name in ("lambda_normal[a]", "q")}
+def moving(
+    push: float, *events: Event, status: Status = Status.INFEASIBLE, role: Role | None = Role.NORMAL_FORCE
+) -> str:
+    roles = {"push": role, "q": Role.STATE}
+    series = {name: Series(np.array([0.0, 1.0]), np.array([0.0, push]), role) for name, role in roles.items()}
     return explain(Moving(status=status, series=series, events=events))
 
 
@@ -135,6 +145,8 @@ def test_an_infeasible_iterate_without_contact_asks_for_a_guess_that_touches():
         moving(1.0),
         moving(0.0, Event(0.5, "a", "impact")),
         moving(0.0, status=Status.TIME_LIMIT),
+        moving(0.0, role=Role.TANGENTIAL_FORCE),
+        moving(0.0, role=None),
         explain(Moving(status=Status.INFEASIBLE)),
     )
     assert not any("No contact closes" in other for other in others)

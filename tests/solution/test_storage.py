@@ -24,7 +24,7 @@ def bits(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, Series):
-        return bits(value.t), bits(value.values)
+        return bits(value.t), bits(value.values), value.role
     if isinstance(value, RungeKuttaInterpolant):
         return {name: bits(array) for name, array in value.to_arrays().items()}
     if isinstance(value, Event):
@@ -118,11 +118,25 @@ def test_folders_are_made_and_other_formats_are_refused(trajectory: Trajectory, 
     assert not (tmp_path / "other").exists()
 
 
+def test_files_of_version_1_are_read(solution: Solution, tmp_path: Path) -> None:
+    """They know no roles, and no elements of their motion."""
+    meta, numbers = storage._from_netcdf(solution.save(tmp_path / "new.nc").read_bytes())
+    del meta["shapes"]
+    meta["format_version"] = 1
+    for name in ("biactive_roles", "discretization"):
+        del meta["fields"][name]
+    for name in ("series", "multipliers"):
+        meta["fields"][name] = [key for key, _ in meta["fields"][name]]
+    (tmp_path / "old.nc").write_bytes(storage._to_netcdf(meta, numbers))
+    bare = {name: Series(series.t, series.values) for name, series in solution.series.items()}
+    assert_same(load(tmp_path / "old.nc"), replace(solution, series=bare, biactive_roles=(), discretization=None))
+
+
 def test_other_format_version_is_refused(trajectory: Trajectory, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(storage, "FORMAT_VERSION", 99)
     path = trajectory.save(tmp_path / "run.nc")
     monkeypatch.undo()
-    with pytest.raises(TranscriptionError, match="given format_version 99, expected 1"):
+    with pytest.raises(TranscriptionError, match="given format_version 99, expected 1 or 2"):
         load(path)
 
 

@@ -14,8 +14,6 @@ import numpy as np
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 
 Array = np.ndarray
-# Methods whose stages and quadrature are known, and schemes whose stages are not those of the dense output.
-METHODS, OTHERS = ("FESD", "TimeFreezing"), ("radau_i", "lobatto_iiic", "explicit")
 # How far inside of an element its ends are looked at, in its lengths: the control may jump there.
 EDGE = 1e-9
 # The clock of an element that runs advances by more than this share of a control stage, and at all of its stages by
@@ -71,8 +69,7 @@ class Collocation:
 
 def is_by_collocation(solution: Solution) -> bool:
     """Whether a solution says that the nodes of its dense output are the stages of its scheme."""
-    others = (f"scheme={name!r}" in solution.method for name in OTHERS)
-    return solution.method.startswith(METHODS) and not any(others)
+    return solution.discretization is not None and solution.discretization.collocation
 
 
 def collocation_of(solution: Solution) -> Collocation | None:

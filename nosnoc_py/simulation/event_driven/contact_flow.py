@@ -78,7 +78,7 @@ class Flow:
 
     def distance_accelerations(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """Accelerations of the gaps (n_c,)."""
-        look, n_c = self.look(t, x), self.mechanics.n_c
+        look, n_c = self.look(t, x), self.mechanics.frames.count
         return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
 
     def project(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From the numbers of contact mechanics to an iterate of the MPCC: every variable of every cone by its name.
+"""From the numbers of contact mechanics to an iterate of the MPCC: every variable of every cone by its role.
 
 What the active-set Newton found is written into the variables of the unrelaxed finite-element equations. Those are made
 elsewhere, from other expressions, so their residuals are a certificate.
@@ -7,6 +7,8 @@ elsewhere, from other expressions, so their residuals are a certificate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 
 import casadi as ca
@@ -15,28 +17,43 @@ import numpy as np
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
+from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription
 
-# Names of variables and their values, at the stages (n_s, size) or at one node (1, size).
-Values = dict[str, np.ndarray]
+# Roles of variables and their values, at the stages (n_s, size) or at one node (1, size).
+Values = dict[Role, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Variables of one kind: their role, the contact they belong to, and whether they are at nodes or at stages."""
+
+    role: Enum | None
+    of: str = ""
+    node: bool = False
+
 
 SMALL = 1e-12
 # What the functions of stages and nodes give, in this order.
-STAGE = ("lambda_normal", "acceleration", "drift_plus", "drift_minus", "gap_rate_plus", "gap_rate_minus")
-NODE = ("v_plus", "Lambda_normal", "Y_plus", "Y_minus")
+STAGE = (
+    Role.STATE,
+    Role.NORMAL_FORCE,
+    Role.ACCELERATION,
+    Role.DRIFT_PLUS,
+    Role.DRIFT_MINUS,
+    Role.GAP_RATE_PLUS,
+    Role.GAP_RATE_MINUS,
+)
+NODE = (Role.VELOCITY_AFTER, Role.NORMAL_IMPULSE, Role.REBOUND_PLUS, Role.REBOUND_MINUS)
 # Velocities below this, relative to the largest one and to 1, are rounding: what does not move has none.
 REST = 1e-15
 
 
-def _parts(name: str, value: np.ndarray) -> Values:
-    """A signed quantity as two nonnegative ones."""
-    return {f"{name}_plus": np.maximum(value, 0.0), f"{name}_minus": np.maximum(-value, 0.0)}
-
-
 def _box(slip: np.ndarray, force: np.ndarray) -> Values:
-    return {"lambda_tangent": force, **_parts("xi", slip)}
+    parts = {Role.SLIP_PLUS: np.maximum(slip, 0.0), Role.SLIP_MINUS: np.maximum(-slip, 0.0)}
+    return {Role.TANGENTIAL_FORCE: force, **parts}
 
 
 def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
@@ -53,13 +70,17 @@ def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
         elif j > 0:
             direction[j] = direction[j - 1]
     radius = -np.einsum("jk,jk->j", force, direction)
-    return {"friction_radius": radius[:, None], "direction": direction, "slip_speed": speed[:, None]}
+    return {
+        Role.FRICTION_RADIUS: radius[:, None],
+        Role.FRICTION_DIRECTION: direction,
+        Role.SLIP_SPEED: speed[:, None],
+    }
 
 
 def _polyhedral(slip: np.ndarray, force: np.ndarray) -> Values:
     """In the plane, where two directions are exact."""
     directions = np.hstack([np.maximum(force, 0.0), np.maximum(-force, 0.0)])
-    return {"lambda_direction": directions, "gamma": np.abs(slip)}
+    return {Role.CONE_FORCE: directions, Role.SLIP_MULTIPLIER: np.abs(slip)}
 
 
 CONES: dict[str, Callable[[np.ndarray, np.ndarray], Values]] = {"box": _box, "polar": _polar, "polyhedral": _polyhedral}
@@ -86,21 +107,22 @@ class Filling:
         self._weights = [np.asarray(weights(c)[1]).reshape(-1) for c in self._frictional]
         mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
-        self._places = places_of(problem)
+        self._places = _places(problem)
         stage, node = self._functions(rest_velocity)
         self._stage = buffered(stage.map("stages", "serial", count * n_s, [4, 5], []))
         self._node = buffered(node.map("nodes", "serial", count, [3], []))
-        self._stage_rows = self._rows_of(("x", *STAGE), count * n_s)
-        self._node_rows = self._rows_of(NODE, count)
+        self._stage_rows = self._rows_of([Place(role) for role in STAGE], count * n_s)
+        self._node_rows = self._rows_of([Place(role, node=True) for role in NODE], count)
 
-    def _rows_of(self, names: Iterable[str], places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in w the values of these names are, and in the columns of their function; some are not asked for."""
-        sizes = {"x": self._system.x.numel(), "acceleration": self._system.n_q, "v_plus": self._system.n_q}
+    def _rows_of(self, kinds: Iterable[Place], count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where in w the values of these kinds are, and in the columns of their function; some are not asked for."""
+        n_q = self._system.n_q
+        sizes: dict[Enum | None, int] = {Role.STATE: 2 * n_q, Role.ACCELERATION: n_q, Role.VELOCITY_AFTER: n_q}
         targets, sources, first = [], [], 0
-        for name in names:
-            size = sizes.get(name, len(self._system.contacts))
-            if name in self._places:
-                targets.append(self._places.pop(name).reshape(places, size))
+        for kind in kinds:
+            size = sizes.get(kind.role, len(self._system.contacts))
+            if kind in self._places:
+                targets.append(self._places.pop(kind).reshape(count, size))
                 sources.append(np.arange(first, first + size))
             first += size
         return np.hstack(targets), np.concatenate(sources)
@@ -139,19 +161,22 @@ class Filling:
         at_nodes, after = self._node(step.x_minus, step.x_left, step.Lambda_normal, p)
         for (rows, columns), found in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
             w[rows] = found.T[:, columns]
-        rest = {"s": step.h / step.h.sum() * len(step.h), "x_right": step.x_right}
+        rest = {
+            Place(Role.STEP, node=True): step.h / step.h.sum() * len(step.h),
+            Place(Role.STATE, node=True): step.x_right,
+        }
         if self._frictional:
-            rest |= self._friction(slips.T, tangent, str)
-            rest |= self._friction(after.T, step.Lambda_tangent, str.capitalize)
-        for name, rows in self._places.items():
-            w[rows] = rest[name].reshape(-1)
+            rest |= self._friction(slips.T, tangent, node=False)
+            rest |= self._friction(after.T, step.Lambda_tangent, node=True)
+        for kind, rows in self._places.items():
+            w[rows] = rest[kind].reshape(-1)
         return w
 
-    def _friction(self, slips: np.ndarray, force: np.ndarray, rename: Callable[[str], str]) -> Values:
-        found: Values = {}
+    def _friction(self, slips: np.ndarray, force: np.ndarray, *, node: bool) -> dict[Place, np.ndarray]:
+        found: dict[Place, np.ndarray] = {}
         for contact, part, weight in zip(self._frictional, self._parts, self._weights, strict=True):
             values = CONES[cone_of(contact, self._cone)](slips[:, part], force[:, part] / weight)
-            found |= {f"{rename(name)}[{contact.name}]": value for name, value in values.items()}
+            found |= {Place(role, contact.name, node): value for role, value in values.items()}
         return found
 
 
@@ -165,6 +190,15 @@ def _size(velocity: ca.SX) -> ca.SX:
 
 def _signed(value: ca.SX) -> tuple[ca.SX, ca.SX]:
     return ca.fmax(value, 0), ca.fmax(-value, 0)
+
+
+def _places(problem: Transcription) -> dict[Place, np.ndarray]:
+    """Where in w the values of every kind are, in the order of elements and stages."""
+    found: dict[Place, list[np.ndarray]] = {}
+    for block in problem.mpcc.variables.blocks():
+        kind = Place(block.role, block.of, block.at.rk is None)
+        found.setdefault(kind, []).append(np.arange(block.rows.start, block.rows.stop))
+    return {kind: np.concatenate(rows) for kind, rows in found.items()}
 
 
 def places_of(problem: Transcription) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
@@ -105,7 +106,7 @@ class NewtonStepper:
             self._step = Engine(model, problem.tableau, count, tolerance).step
             self._fill = FilippovFilling(model, problem)
         # Newton's method locates events and needs no smallest element, which is there for relaxations.
-        steps = [block.start for block in mpcc.variables.blocks("s")]
+        steps = [block.start for block in mpcc.variables.blocks(role=Role.STEP)]
         lower = mpcc.lbw.copy()
         lower[steps] = 0.0
         self._evaluator = Evaluator(replace(mpcc, lbw=lower))
