@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # Kinetic energy gained in an impact of a solved program that its residuals explain, as a share of what is exchanged.
 SOLVED = 1e-6
+# Gaps [m] of a program below this are closed.
+CLOSED = 1e-6
 # Jumps of velocities below this [m/s] are none.
 JUMP = 1e-6
 
@@ -39,6 +41,19 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
     gain = 0.5 * np.sum(impulses * (after[:, n_q:] + before[:, n_q:]), axis=1)
     exchanged = 0.5 * np.sum(np.abs(impulses) * (np.abs(after[:, n_q:]) + np.abs(before[:, n_q:])), axis=1)
     return np.asarray(np.divide(gain, exchanged, out=np.zeros_like(gain), where=jumps))
+
+
+def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
+    """Return the names of the closed contacts of the impact that raises the kinetic energy most, or "".
+
+    It is for motions that a program computed: its residuals explain a share `SOLVED`.
+    """
+    shares = energy_shares(system, before, after, p)
+    worst = int(np.argmax(shares))
+    if not shares[worst] > SOLVED:
+        return ""
+    closed = system.mechanics.touching(before[worst], p)[0] <= CLOSED
+    return ", ".join(contact.name for contact, touches in zip(system.contacts, closed, strict=True) if touches)
 
 
 def several_outcomes(system: CLS, before: Array, closed: Array, p: Array, rest_velocity: float) -> Array:

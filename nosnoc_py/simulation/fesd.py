@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.contacts.instants import SOLVED as SOLVED_GAIN
-from nosnoc_py.contacts.instants import energy_shares, several_outcomes
+from nosnoc_py.contacts.instants import CLOSED, gaining_contacts, several_outcomes
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
@@ -37,8 +36,6 @@ MOST_SPLITS = 16
 MOST_LISTED = 20
 # Residuals below this are no reason for a step to fail.
 SOLVED = 1e-9
-# Gaps [m] below this are closed at an impact that was solved for.
-CLOSED = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -310,11 +307,7 @@ class Simulator:
         """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
         if not isinstance(self.system, CLS) or self.problem.frozen is not None:
             return ""
-        shares = energy_shares(self.system, r.x_minus, r.x_left, p)
-        worst = int(np.argmax(shares))
-        closed = self.system.mechanics.touching(r.x_minus[worst], p)[0] <= CLOSED
-        names = [contact.name for contact, touches in zip(self.system.contacts, closed, strict=True) if touches]
-        return ", ".join(names) if shares[worst] > SOLVED_GAIN else ""
+        return gaining_contacts(self.system, r.x_minus, r.x_left, p)
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.contacts.instants import gaining_contacts
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
@@ -297,8 +298,11 @@ class Transcription:
         fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
         breach = self._breach(readout, p, state, horizon) if status.success else None
         status = status if breach is None else Status.BADLY_SCALED
+        gaining = self._gaining(readout, p) if status.success else ""
+        status = Status.ENERGY_GAIN if gaining else status
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
-        notes = ("" if breach is None else str(breach), held, self.late(state.w))
+        refused = f"an impact would gain energy at {gaining}" if gaining else ""
+        notes = ("" if breach is None else str(breach), refused, held, self.late(state.w))
         return Solution(
             **fields,
             message="; ".join(note for note in notes if note),
@@ -332,6 +336,12 @@ class Transcription:
             return None
         tau = np.concatenate([[0.0], np.cumsum(readout.h)])
         return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
+
+    def _gaining(self, readout: Readout, p: np.ndarray) -> str:
+        """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
+        if not isinstance(self.method, FESDJ):
+            return ""
+        return gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
 
     def _breach(self, readout: Readout, p: np.ndarray, state: SolverState, horizon: float) -> Breach | None:
         """The law of contacts that is broken most in the scale of the motion, where residuals say that none is."""

@@ -29,7 +29,7 @@ class Regime:
     Attributes
     ----------
     modes : tuple of int
-        As in `contact_frames`.
+        As in `contacts.modes`.
     direction : (n_tt,)
         Where a slipping contact slips, at the beginning of a step: +-1 in the plane, a unit vector in space.
     redundant : bool

@@ -90,13 +90,15 @@ class Passage:
         impact, flow = self.node.impact, self.flow
         if impact is None or flow is None:
             return
-        frames, rest = flow.mechanics.frames, flow.options.rest_velocity
-        left, right = (flow.look(self.node.t, x).rates for x in (self.node.before, self.node.after))
+        frames = flow.mechanics.frames
+        before, after = (flow.look(self.node.t, x) for x in (self.node.before, self.node.after))
+        left, right = before.rates, after.rates
+        rest = np.broadcast_to(before.slowest(flow.options.rest_velocity), frames.count)
         size = np.abs(impact.impulses).max()
         for c, name in enumerate(self._names):
             part, mode = frames.tangents[c], impact.modes[c]
             new = self._old(c) == FREE and frames.restitution[c] > 0.0 and mode != FREE
-            if new and abs(abs(left[c]) - rest) <= SLOW:
+            if new and abs(abs(left[c]) - rest[c]) <= SLOW:
                 yield f"{name} is hit at rest_velocity"
             if mode == FREE or impact.impulses[c] <= SMALL * size:
                 continue

@@ -99,8 +99,9 @@ def tangents(normal: Vector) -> tuple[Vector, Vector]:
 def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> Vector:
     """Impulse (two tangents, normal) with u_n+ = -e u_n-, u+ = u + W p, that sticks or slides against u_t+.
 
-    Of several directions of slip the one nearest to u_t-. Where friction couples so strongly that there is none, the
-    impulse along u_t-, or one without friction.
+    A copy of the contact problem of `contacts/` for one contact, because numba cannot call that;
+    `tests/contacts/test_compiled_copy.py` holds them together. Of several directions of slip it takes the one nearest
+    to u_t-. Where friction couples so strongly that there is none, the impulse along u_t-, or one without friction.
     """
     stick = solved(weights, determinant(weights), (-u[0], -u[1], -(1.0 + restitution) * u[2]))
     if math.hypot(stick[0], stick[1]) <= friction * stick[2]:
