@@ -85,7 +85,7 @@ def laws_of_motion(
     below = np.maximum(-distance, 0.0)
     found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
     closed = distance <= CLOSED * scales.length
-    forces = samples.forces if samples.rates is None else explained_forces(system, samples, scales, p, closed).forces
+    forces = explained_forces(system, samples, scales, p).forces
     if forces is None:
         return found
     found += _coulomb(here, frames, samples.t, forces, here.rates, scales.acceleration, scales.speed, "N")
@@ -93,6 +93,10 @@ def laws_of_motion(
     pushes = np.abs(normal) * _responses(here, frames)[0] / scales.acceleration
     apart = np.minimum(pushes, np.maximum(distance, 0.0) / scales.length)
     found.append(_measured(Law.DISTANCE, samples.t, frames.names, np.abs(normal), apart, "N"))
+    if samples.x_left is not None:
+        open_ = np.maximum(distances(system.kinematics(samples.x_left, 0.0, p)), 0.0) / scales.length
+        caught = np.minimum(pushes, open_)
+        found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
     if not exact_friction:
         found = [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
     if samples.rates is not None:
@@ -137,23 +141,16 @@ def laws_of_impacts(
     return found if exact_friction else [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
 
 
-def explained_forces(
-    system: CLS, samples: MotionSamples, scales: Scales, p: Array, closed: Array | None = None
-) -> MotionSamples:
-    """Samples with the forces of closed contacts that explain their rates, unless they have forces already.
-
-    Parameters
-    ----------
-    closed : (m, n_c), optional
-        Contacts that may push, if their gaps are closed; by default all of those.
-    """
+def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Array) -> MotionSamples:
+    """Samples with the forces of closed contacts that explain their rates, unless they have forces already."""
     if samples.forces is not None or samples.rates is None:
         return samples
     here, frames = system.kinematics(samples.x, samples.u, p), system.mechanics.frames
     shut = distances(here) <= CLOSED * scales.length
     needed = _times(here.mass, samples.rates[:, system.n_q :]) - here.force
-    may = shut if closed is None else shut & closed
-    return replace(samples, forces=_explaining(here, frames, may, needed, here.rates, scales.speed))
+    if samples.x_left is not None:
+        shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= CLOSED * scales.length
+    return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
 
 
 def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, rest: float = REST) -> Jumps:

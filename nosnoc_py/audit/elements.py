@@ -49,6 +49,7 @@ def element_samples(
     t: Array,
     h: Array,
     x: Array,
+    x_left: Array,
     rates: Array,
     u: Array,
     forces: Array | None,
@@ -65,6 +66,7 @@ def element_samples(
     h : (E,)
         [s].
     x, rates, u : (E, n_s, ...)
+    x_left : (E, n_x)
     forces : (E n_s, n_c + n_tt) or None
     infeasibility : float
         Of the solution.
@@ -78,6 +80,7 @@ def element_samples(
         rates=flat[1],
         u=flat[2],
         forces=None if forces is None else forces[rows],
+        x_left=np.repeat(x_left, c.size, axis=0)[rows],
         noise=noise[rows],
     )
 

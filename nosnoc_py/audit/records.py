@@ -95,6 +95,9 @@ class MotionSamples:
         dx/dt; None where it is not known, and no law of it is looked at.
     forces : (m, n_c + n_tt), optional
         Contact forces in the directions of `Kinematics.jacobian`; None asks for forces that explain the motion.
+    x_left : (m, n_x), optional
+        The state at the beginning of the element that a sample belongs to: a contact that is open there pushes nowhere
+        in the element (the cross complementarity of FESD-J); None where there are no elements.
     noise : (m,), optional
         Errors of the rates that rounding and the residual of the solver explain, in the units of the rates.
     """
@@ -104,6 +107,7 @@ class MotionSamples:
     u: Array
     rates: Array | None = None
     forces: Array | None = None
+    x_left: Array | None = None
     noise: Array | None = None
 
 

@@ -59,6 +59,8 @@ def measured(
     exact = getattr(problem.method, "friction_cone", "auto") not in ROUGH
     found = laws_of_motion(system, samples, scales, p, exact_friction=exact)
     found += laws_of_impacts(system, jumps, scales, p, exact_friction=exact)
+    if not problem.fesd.switch_detection:  # with fixed steps a force is all that can catch a body
+        found = [one for one in found if one.law is not Law.CATCH]
     seams = laws_of_impacts(system, _seams(problem, read), scales, p)
     return found + [one for one in seams if one.law in (Law.CONTINUITY, Law.IMPULSES)]
 
@@ -75,6 +77,7 @@ def _samples(
         t=t,
         h=h,
         x=read.x_stages,
+        x_left=read.x_left,
         rates=rates,
         u=np.repeat(controls[:, None], c.size, axis=1),
         forces=listed(problem.ocp.system.mechanics.frames, series, "lambda", t.size),

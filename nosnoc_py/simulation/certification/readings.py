@@ -7,15 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.audit.contacts import (
-    CLOSED,
-    distances,
-    explained_forces,
-    explained_impulses,
-    laws_of_impacts,
-    laws_of_motion,
-    scales_of,
-)
+from nosnoc_py.audit.contacts import CLOSED, explained_impulses, laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import SHORT, element_samples, listed, noise_of
 from nosnoc_py.audit.inclusions import Inclusions, inclusion_of
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation
@@ -49,6 +41,7 @@ def samples_of(solution: Solution, elements: Collocation, forces: Array | None =
         t=elements.t,
         h=elements.h,
         x=elements.x,
+        x_left=elements.x_left,
         rates=elements.rates,
         u=controls_at_stages(solution, elements),
         forces=forces,
@@ -84,8 +77,7 @@ class ContactReading:
         if elements is None:
             solution = self.solution
             return MotionSamples(t=solution.t, x=solution.x, u=np.zeros((len(solution.t), self.system.n_u)))
-        frozen = self.solution.numerical is not None
-        forces = None if frozen else listed(frames, self.solution.series, "lambda", elements.t.size)
+        forces = listed(frames, self.solution.series, "lambda", elements.t.size)
         return samples_of(self.solution, elements, forces)
 
     @cached_property
@@ -106,15 +98,7 @@ class ContactReading:
 
     def laws_of_motion(self) -> list[Measured]:
         """At the stages; nothing where they are not those of the scheme."""
-        elements, samples = self.elements, self.samples
-        if elements is None:
-            return []
-        if samples.forces is None:  # a contact pushes where it is closed from the left end of its element on
-            shut = distances(self.system.kinematics(elements.x_left, 0.0, self.solution.p))
-            at_stages = np.repeat(shut <= CLOSED * self.scales.length, elements.c.size, axis=0)
-            rows = np.flatnonzero(kept(elements, self.solution.duration).reshape(-1))
-            samples = explained_forces(self.system, samples, self.scales, self.solution.p, at_stages[rows])
-        return laws_of_motion(self.system, samples, self.scales, self.solution.p)
+        return [] if self.elements is None else laws_of_motion(self.system, self.samples, self.scales, self.solution.p)
 
     @cached_property
     def explained(self) -> Jumps:

@@ -74,8 +74,8 @@ def _path(ocp: OCP, c: Constraint, solution: Solution, elements: Collocation | N
         z = listed(ocp, solution, elements)
         if z is None:
             return None
-    rows = (values.reshape(elements.t.size, -1) for values in (elements.x, controls))
-    return constraints.path(ocp, c, elements.t.reshape(-1), *rows, p, z)
+    x, u = (values.reshape(elements.t.size, -1) for values in (elements.x, controls))
+    return constraints.path(ocp, c, elements.t.reshape(-1), x, u, p, z)
 
 
 def _numbers(solution: Solution) -> Iterator[Violation]:
