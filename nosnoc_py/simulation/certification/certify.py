@@ -14,7 +14,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.collocation import collocation_of, is_by_collocation
 from nosnoc_py.simulation.certification.measures import balance
 from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, standing
-from nosnoc_py.simulation.certification.statements import statements
+from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
 from nosnoc_py.simulation.event_driven.history import Referee
@@ -93,19 +93,21 @@ def certify(
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
     tolerance = _positive(tolerance, "tolerance")
+    window = None if window is None else _positive(window, "window")
+    _check_names(ocp, solution)
+    if (nothing := _not_finite(solution)) is not None:
+        return _of_nothing(solution, tolerance, nothing)
     _check_belongs(ocp, solution)
-    ocp = ocp.settled(solution.horizon, solution.p)
+    free, ocp = chosen(ocp, solution), ocp.settled(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
     referee = Referee(ocp.system, method)
-    if not _is_finite(solution):
-        return _of_nothing(ocp, solution, tolerance)
     control = control_of(solution, ocp.system.n_u, ocp.horizon)
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
-    audited = _audited(ocp, solution)
+    audited = _audited(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
     case = Case(
         ocp=ocp,
@@ -140,7 +142,7 @@ def certify(
     )
 
 
-def _check_belongs(ocp: OCP, solution: Solution) -> None:
+def _check_names(ocp: OCP, solution: Solution) -> None:
     """A solution of another OCP is a mistake, not a bad solution."""
     s = ocp.system
     for what, given, expected in (
@@ -153,18 +155,17 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                 f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
                 f"{', '.join(given) or 'none'}."
             )
-    free = ocp.free_time
-    if free is not None and not free.lower - SAME <= solution.horizon <= free.upper + SAME:
-        raise ModelError(
-            f"solution: its horizon {solution.horizon:g} lies outside of [{free.lower:g}, {free.upper:g}]; certify it "
-            "with the OCP it solves."
-        )
-    for name, (lower, upper) in ocp.free_parameters.items():
-        if not lower - SAME <= solution.parameters[name] <= upper + SAME:
-            raise ModelError(
-                f"solution: its parameter {name} = {solution.parameters[name]:g} lies outside of [{lower:g}, "
-                f"{upper:g}]; certify it with the OCP it solves."
-            )
+
+
+def _check_belongs(ocp: OCP, solution: Solution) -> None:
+    """Its numbers; what a failed solver chose out of its bounds is no mistake of the user (see `statements`)."""
+    if solution.success:
+        for what, given, lower, upper in chosen(ocp, solution):
+            if not lower - SAME <= given <= upper + SAME:
+                raise ModelError(
+                    f"solution: its {what} {given:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
+                    "it solves."
+                )
     ocp = ocp.settled(solution.horizon, solution.p)
     numbers = (
         ("horizon", solution.horizon, ocp.horizon),
@@ -181,10 +182,17 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
             )
 
 
-def _is_finite(solution: Solution) -> bool:
+def _not_finite(solution: Solution) -> str | None:
+    """What of a solution is no number, so that there is nothing to simulate; None where all is."""
+    bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
+    if bad.size:
+        return f"the solution holds NaN or infinity, first at t = {solution.t[bad[0]]:.6g} s"
     interpolants = [found for found in (solution.interpolant, solution.control_interpolant) if found is not None]
     dense = [values for found in interpolants for values in found.to_arrays().values()]
-    return all(np.isfinite(values).all() for values in (solution.x, solution.u, solution.x0, solution.p, *dense))
+    own: list[Any] = [solution.t, solution.u_grid, solution.u, solution.x0, solution.p, solution.horizon]
+    if not all(np.isfinite(values).all() for values in [*own, *dense]):
+        return "the solution holds NaN or infinity in its times, control, x0, p, horizon or dense output"
+    return None if solution.horizon > 0.0 else f"the horizon of the solution is {solution.horizon:.3g} s"
 
 
 def _edges(solution: Solution, window: float | None) -> np.ndarray:
@@ -193,7 +201,7 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
         grid = solution.u_grid - solution.u_grid[0]
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
     length = float(solution.u_grid[-1] - solution.u_grid[0])
-    return np.linspace(0.0, length, max(1, round(length / _positive(window, "window"))) + 1)
+    return np.linspace(0.0, length, max(1, round(length / window)) + 1)
 
 
 def _positive(value: Any, what: str) -> float:
@@ -217,9 +225,9 @@ class _Audited:
         return tuple(sorted((*self.refuting, *self.explained), key=lambda violation: violation.time))
 
 
-def _audited(ocp: OCP, solution: Solution) -> _Audited:
+def _audited(ocp: OCP, solution: Solution, free: list[Free]) -> _Audited:
     """The laws at the solution's own stages and nodes, and its statements."""
-    said = statements(ocp, solution)
+    said = statements(ocp, solution, free)
     residual = _residual(solution)
     refuting = [one for one in said if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
     explained = [one for one in said if one not in refuting]
@@ -262,13 +270,11 @@ def _residual(solution: Solution) -> float:
     return min(max(sizes), RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
 
 
-def _of_nothing(ocp: OCP, solution: Solution, tolerance: float) -> Certificate:
+def _of_nothing(solution: Solution, tolerance: float, reason: str) -> Certificate:
     """A solution that is no numbers has no control to simulate."""
-    bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
-    where = f"at t = {solution.t[bad[0]]:.6g} s" if bad.size else "in its control, x0, p or dense output"
     return Certificate(
         verdict=Verdict.REFUTED,
-        reason=f"the solution holds NaN or infinity, first {where}",
+        reason=reason,
         tolerance=tolerance,
         end_state_error=np.inf,
         end_state_errors=np.full(len(solution.state_names), np.nan),

@@ -14,6 +14,7 @@ from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales,
 from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, collocation_of, is_by_collocation
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
+from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -26,7 +27,21 @@ def controls_at_stages(solution: Solution, elements: Collocation) -> Array:
     """The control (E, n_s, n_u) at the stages, by its limits inside of the elements."""
     inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
     times = elements.t_left[:, None] + elements.h[:, None] * np.broadcast_to(inside, elements.c.shape)
-    return np.asarray(solution.control(times.reshape(-1))).reshape(*times.shape, -1)
+    return controls_of(solution, times.reshape(-1)).reshape(*times.shape, -1)
+
+
+def controls_of(solution: Solution, t: Array) -> Array:
+    """The control (times, n_u); elements of a failed solution may run past its grid, where the last value stays."""
+    return np.asarray(solution.control(np.clip(t, *solution.u_grid[[0, -1]]))).reshape(len(t), -1)
+
+
+def states_of(solution: Solution, t: Array, side: Side) -> Array:
+    """The state (times, n_x); a failed solution may end too early or too late, its first or last state then stays."""
+    own = solution.interpolant
+    ends = solution.t[[0, -1]]
+    if isinstance(own, RungeKuttaInterpolant):
+        ends = np.array([own.t_left[0], own.t_left[-1] + own.h[-1]])
+    return np.asarray(solution(np.clip(t, *ends), side)).reshape(len(t), -1)
 
 
 def kept(elements: Collocation, duration: float) -> Array:

@@ -11,10 +11,13 @@ from nosnoc_py.audit import constraints
 from nosnoc_py.audit.records import Law, Measured, Violation
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, is_by_collocation
-from nosnoc_py.simulation.certification.readings import controls_at_stages
+from nosnoc_py.simulation.certification.readings import controls_at_stages, controls_of, states_of
 from nosnoc_py.solution import Solution
+from nosnoc_py.solution.interpolant import Side
 
 Array = np.ndarray
+Free = tuple[str, float, float, float]
+"""Name, value and bounds of a horizon or a parameter that is optimised."""
 # Statements may be off by this, absolute and relative.
 SAME = 1e-6
 # Residual of the user's own complementarities.
@@ -25,9 +28,10 @@ INSIDE = np.array([1e-6, 0.25, 0.5, 0.75, 1 - 1e-6])
 CLAIMED = ("objective", "infeasibility", "complementarity", "complementarity_min", "penalty")
 
 
-def statements(ocp: OCP, solution: Solution) -> list[Violation]:
-    """Statements that are not true of the solution's own numbers."""
-    made = [*_numbers(solution), *_ends(solution), *_nodes(solution), *_own_complementarities(ocp, solution)]
+def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
+    """Statements that are not true of the solution's own numbers; `free` is what its solver was free to choose."""
+    made = [*_numbers(solution), *_chosen(free), *_ends(solution), *_nodes(solution)]
+    made += _own_complementarities(ocp, solution)
     elements = collocation_of(solution) if is_by_collocation(solution) else None
     if elements is not None:
         made += _objective(ocp, solution, elements)
@@ -65,8 +69,8 @@ def _path(ocp: OCP, c: Constraint, solution: Solution, elements: Collocation | N
         if uses_z or not len(solution.u):
             return None
         t = solution.u_grid[:-1]
-        side = "-" if elements is not None else "+"  # finite elements impose it before a jump
-        return constraints.path(ocp, c, t - solution.t0, solution(t, side), solution.control(t), p)  # type: ignore[arg-type]
+        side: Side = "-" if elements is not None else "+"  # finite elements impose it before a jump
+        return constraints.path(ocp, c, t - solution.t0, states_of(solution, t, side), controls_of(solution, t), p)
     controls = controls_at_stages(solution, elements)
     if c.at == "element_ends":
         return constraints.path(ocp, c, elements.t_left + elements.h, elements.x_right, controls[:, -1], p)
@@ -90,9 +94,26 @@ def _numbers(solution: Solution) -> Iterator[Violation]:
         yield _statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
 
 
+def chosen(ocp: OCP, solution: Solution) -> list[Free]:
+    """What the solver was free to choose besides states and controls."""
+    free = ocp.free_time
+    found: list[Free] = [] if free is None else [("horizon", solution.horizon, free.lower, free.upper)]
+    for name, (lower, upper) in ocp.free_parameters.items():
+        found.append((f"parameter {name}", solution.parameters[name], float(lower), float(upper)))
+    return found
+
+
+def _chosen(free: list[Free]) -> Iterator[Violation]:
+    for what, value, lower, upper in free:
+        away = max(lower - value, value - upper, 0.0)
+        if away > SAME * (1.0 + abs(value)):
+            share = away / (1.0 + abs(value))
+            yield Violation(time=0.0, law=Law.BOUND, subject=f"the {what}", amount=away, share=share)
+
+
 def _ends(solution: Solution) -> Iterator[Violation]:
     """A solution has to begin and end where it says."""
-    away = float(np.abs(solution(solution.t0, "-") - solution.x0).max())
+    away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
     share = away / (1.0 + float(np.abs(solution.x0).max()))
     if share > SAME:
         yield _statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
@@ -104,7 +125,7 @@ def _ends(solution: Solution) -> Iterator[Violation]:
 
 def _nodes(solution: Solution) -> Iterator[Violation]:
     """The states at the nodes are those of the dense output, on one of its sides."""
-    away = np.minimum(*[np.abs(solution(solution.t, side) - solution.x) for side in ("-", "+")])
+    away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
     shares = away / (1.0 + np.abs(solution.x))
     wrong = np.flatnonzero((shares > SAME).any(axis=1))
     if wrong.size:
@@ -133,6 +154,8 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
     rates = np.array(stage(x.T, z.T, u.T, solution.p)).reshape(shape)
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     parts = [*elements.integrals(rates), float(end(solution.x[-1], solution.x0, solution.p))]
+    if not np.isfinite(solution.objective):
+        return
     away = sum(parts) - solution.objective
     share = float(abs(away) / max(abs(solution.objective) + float(np.abs(parts).sum()), 1e-300))
     if not share <= SAME:
@@ -147,7 +170,7 @@ def _controls(solution: Solution) -> tuple[Array, Array]:
     """Times inside of the control stages, and the control there; several where it has dense output."""
     places = np.array([0.5]) if solution.control_interpolant is None else INSIDE
     t = (solution.u_grid[:-1, None] + np.diff(solution.u_grid)[:, None] * places).reshape(-1)
-    return t, solution.control(t).reshape(t.size, -1) if t.size else solution.u
+    return t, controls_of(solution, t) if t.size else solution.u
 
 
 def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
@@ -158,7 +181,7 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
         if ca.depends_on(ca.vertcat(pair.a, pair.b), s.z):
             continue
         function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
-        a, b = (v.full() for v in function(solution.x[:-1].T, solution.control(times).T, solution.p))
+        a, b = (v.full() for v in function(solution.x[:-1].T, controls_of(solution, times).T, solution.p))
         size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
         names = (str(pair.name),) * len(size)
         measured = Measured(law=Law.COMPLEMENTARITY, t=times, subjects=names, amounts=size.T, shares=size.T)

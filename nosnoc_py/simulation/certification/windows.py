@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.contact_frames import FREE, STICK
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
@@ -85,7 +86,7 @@ def neighbour_agrees(
 
 def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:
     """The solution's state at a time since its start; a failed one may end too early, its last state then stays."""
-    return np.asarray(solution(min(t, solution.duration) + solution.t0, side))
+    return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
 
 
 def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tuple[int, ...]:
