@@ -21,6 +21,10 @@ from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 
+# A contact law that is missed by more than this share of the speeds at work is not solved.
+GROSS = 1e-2
+LOST = "gaps, their directions, forces or derivatives of forces are no finite numbers at t = {:.6g} s"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimeSteppingState(StepState):
@@ -96,7 +100,8 @@ class _Loop:
                 status = Status.TIME_LIMIT
                 break
             u = self.control(grid[done] + 0.5 * h, x[done])
-            step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
+            with np.errstate(all="ignore"):  # what is not finite is a status
+                step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
             if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
                 status = Status.NUMERICAL_ERROR
                 break
@@ -106,7 +111,15 @@ class _Loop:
             unsolved.add(grid[done], step)
             done += 1
             status = self._stopped(grid[done], x[done], step)
-        notes = [*unsolved.notes, *energy_note(record.energy_gain)]
+        if status is Status.SOLVED and not np.isfinite(stepper.rows.gaps(x[done, :n], self.p)).all():
+            status = Status.NUMERICAL_ERROR
+        if status is Status.SOLVED and unsolved.worst > GROSS * max(
+            float(np.abs(x[: done + 1, n:]).max()), unsolved.fastest
+        ):
+            status = Status.INACCURATE
+        lost = status is Status.NUMERICAL_ERROR
+        notes = [LOST.format(grid[done])] if lost else []
+        notes += [*unsolved.notes, *energy_note(record.energy_gain)]
         return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
 
     def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:
@@ -150,10 +163,12 @@ class _Missed:
 
     def __init__(self, method: TimeStepping) -> None:
         self.method, self.count, self.steps, self.worst, self.when = method, 0, 0, 0.0, 0.0
+        self.fastest = 0.0
 
     def add(self, t: float, step: StepResult) -> None:
         """Take note of a step."""
         self.steps += 1
+        self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
         if step.residual > self.method.tolerance:
             self.count += 1
             if step.residual > self.worst:
