@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # A body at rest has no scale of its own: speeds [m/s] count as this at least, a thousand times what residuals leave.
 AT_REST = 1e-5
-# Distances below this share of the length are closed where forces are asked for, and where a jump has to be left.
-CLOSED, TOUCHING = 1e-6, 1e-8
+# Distances below this share of the length are closed where forces are asked for. A jump has to be left where the
+# contact would be reached within this share of the time at work: a bounce of 1e-4 m/s is 1e-9 m high, and yet a flight.
+CLOSED, TOUCHING = 1e-6, 1e-7
 # Approaches slower than this [m/s] may bounce or not: solutions have rest velocities of their own.
 REST = 1.1e-3
 # A contact that leaves an impact faster than the law says, by this share of the speed, exerted nothing.
@@ -127,7 +128,8 @@ def laws_of_impacts(
     shocks = np.abs(normal) * _responses(here, frames)[0]
     late = _lateness(here, frames, new, rest)
     wrong = np.minimum(shocks, np.abs(late))
-    held = np.where(distance <= TOUCHING * scales.length, np.maximum(-late, 0.0), 0.0)
+    slow = np.maximum(-late, 0.0)
+    held = np.where(distance <= TOUCHING * scales.length / scales.speed * slow, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
     found = [
         _measured(Law.CONTINUITY, t, system.names["q"], moved, moved / scales.length, "m"),

@@ -135,7 +135,7 @@ class ContactReading:
             given, true = 0.0 if event.impulse is None else event.impulse, 0.0
             true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
             share = abs(given - true) * self.scales.response / self.scales.speed
-            if share <= TOLERANCE or (near and not self._is_unique(k)):
+            if not share > TOLERANCE or (near and not self._is_unique(k)):
                 continue
             text = f"impact {event.name} is listed with {given:.4g} N s, the jump there has {true:.4g}"
             made.append(_statement(event.time, text, abs(given - true), share))

@@ -27,6 +27,8 @@ from nosnoc_py.status import Verdict
 
 # An event that is later than this share of the horizon is another one.
 LATE = 0.05
+# One that is listed so much later or earlier than it happens, where the states agree, is listed wrongly.
+DELAY = 5e-3
 # An impact with less than this share of the largest impulse is no reason to refute what agrees otherwise.
 SMALL = 1e-3
 # An end state that is off by more than so many times what all windows together miss is amplified by the motion.
@@ -106,7 +108,7 @@ class Case:
         """The verdict and its reason."""
         agrees = self._states_agree and self._objective_agrees
         places = [(violation.time, violation.what) for violation in self.refuting]
-        places += self._missing_impacts() if agrees else []
+        places += [*self._missing_impacts(), *self._false_times()] if agrees else []
         odd = [] if agrees else self._odd_windows()
         if not places and odd and self._is_open(odd[0]):
             return Verdict.UNDECIDED, (
@@ -205,6 +207,12 @@ class Case:
             if large and edge < time_of(pair) < horizon - edge:
                 made.append(first_difference([pair], np.inf))
         return made
+
+    def _false_times(self) -> list[tuple[float, str]]:
+        """Events that are listed at another time than that at which they happen on the same motion."""
+        late = DELAY * self.ocp.horizon
+        both = [pair for pair in self.pairs if pair.claimed is not None and pair.found is not None]
+        return [first_difference([pair], late) for pair in both if abs(pair.delay) > late]
 
     def _but(self) -> str:
         """What happens differently all the same."""

@@ -113,9 +113,7 @@ class _Loop:
             status = self._stopped(grid[done], x[done], step)
         if status is Status.SOLVED and not np.isfinite(stepper.rows.gaps(x[done, :n], self.p)).all():
             status = Status.NUMERICAL_ERROR
-        if status is Status.SOLVED and unsolved.worst > GROSS * max(
-            float(np.abs(x[: done + 1, n:]).max()), unsolved.fastest
-        ):
+        if status is Status.SOLVED and unsolved.worst > GROSS * unsolved.speed(x[: done + 1]):
             status = Status.INACCURATE
         lost = status is Status.NUMERICAL_ERROR
         notes = [LOST.format(grid[done])] if lost else []
@@ -163,16 +161,23 @@ class _Missed:
 
     def __init__(self, method: TimeStepping) -> None:
         self.method, self.count, self.steps, self.worst, self.when = method, 0, 0, 0.0, 0.0
-        self.fastest = 0.0
+        self.fastest = self.push = 0.0
 
     def add(self, t: float, step: StepResult) -> None:
         """Take note of a step."""
         self.steps += 1
         self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
+        self.push = max(self.push, step.push)
         if step.residual > self.method.tolerance:
             self.count += 1
             if step.residual > self.worst:
                 self.worst, self.when = step.residual, float(t)
+
+    def speed(self, x: np.ndarray) -> float:
+        """Speeds at work in states (k, 2 n_q) [m/s]: the fastest one, at least that of a fall over their length."""
+        n = x.shape[1] // 2
+        fall = float(np.sqrt(self.push * np.abs(x[:, :n]).max(initial=0.0)))
+        return max(self.fastest, fall, float(np.abs(x[:, n:]).max(initial=0.0)))
 
     @property
     def notes(self) -> list[str]:

@@ -48,6 +48,8 @@ class StepResult:
         Of the contact law [m/s].
     work : float
         Of all contact impulses on the mean velocity [J].
+    push : float
+        Largest acceleration by all other forces [m/s^2].
     """
 
     q: np.ndarray
@@ -61,6 +63,7 @@ class StepResult:
     sweeps: int
     residual: float
     work: float
+    push: float
 
 
 class Stepper:
@@ -106,6 +109,7 @@ class Stepper:
             sweeps=blow.sweeps,
             residual=blow.residual,
             work=blow.work,
+            push=float(np.abs(free - v).max(initial=0.0)) / h,
         )
 
     def _weights(self, h: float) -> tuple[float, float]:
@@ -256,6 +260,7 @@ def _nothing(n_q: int, width: int) -> StepResult:
         sweeps=0,
         residual=np.nan,
         work=0.0,
+        push=0.0,
     )
 
 
