@@ -150,9 +150,27 @@ class Stationarity(Enum):
 
 
 class Verdict(Enum):
-    """What an independent simulation makes of a solution."""
+    """What an independent simulation makes of a solution.
+
+    Attributes
+    ----------
+    CONFIRMED
+        Events, end state, objective, bounds and constraints hold on the simulated motion, between the nodes, too.
+    CONFIRMED_IN_WINDOWS
+        They do in every window, simulated from the solution's own state; the whole motion amplifies errors.
+    CONSTRAINT_BETWEEN_NODES
+        The motion is confirmed; a bound or a path constraint holds where the method imposes it, and not between.
+    INACCURATE
+        The events agree; states or objective do not, by an error of discretisation or of the solver's residuals.
+    REFUTED
+        A law, an event, a constraint or a statement is wrong by more than such errors explain.
+    UNDECIDED
+        The motion is not unique, rounding decides it, or the simulation stops.
+    """
 
     CONFIRMED = "confirmed"
+    CONFIRMED_IN_WINDOWS = "confirmed in windows"
+    CONSTRAINT_BETWEEN_NODES = "constraint broken between nodes"
     INACCURATE = "same events, inaccurate"
     REFUTED = "refuted"
     UNDECIDED = "undecided"

@@ -79,7 +79,7 @@ class Row:
     @property
     def violation(self) -> float:
         """Largest violation of a constraint by the true motion, in its own units."""
-        return max((finding.size for finding in self.certificate.violation), default=0.0)
+        return max((finding.amount for finding in self.certificate.violation), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints of a row."""

@@ -22,7 +22,6 @@ from nosnoc_py.simulation.fesd import Simulator, SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
 from nosnoc_py.solution import Series
 from nosnoc_py.transcription import Transcription, transcribe, transcribe_step
-from nosnoc_py.transcription.own_scale import OwnScale
 
 STAGES = {"control_stages": 2, "finite_elements": 3, "rk_stages": 2}
 FILIPPOV, JUMPS = ns.FESD(**STAGES), ns.FESDJ(**STAGES)
@@ -316,14 +315,6 @@ def test_an_explanation_reads_no_names(solved: tuple[Transcription, ns.Solution]
     assert found.biactive != solution.biactive
     said = "contact hit has just the velocity of its law of restitution, as at an impact"
     assert all(said in ns.explain(one) for one in (solution, found))
-    w = np.array(solution.w)
-    for one in (problem, again):
-        for block in one.mpcc.variables.blocks(role=Role.NORMAL_IMPULSE):
-            w[block.rows] = 0.98 * solution.w[block.rows]
-        values = one.parameters()
-        g = one.solvers.evaluator(w, values).g
-        worst = OwnScale(one, one.read(w, values), solution.p, solution.u, g, 1.0).worst()
-        assert "no impulse explains the jump of" in str(worst)
 
 
 def test_an_iterate_that_never_touches_is_told_by_roles(solved: tuple[Transcription, ns.Solution]) -> None:

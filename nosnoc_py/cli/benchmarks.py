@@ -25,6 +25,7 @@ BENCHMARKS = {
     "friction_cases": "errors of states and events on fifty motions with friction in closed form",
     "step_sensitivities": "errors of derivatives through a switch",
     "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
+    "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",

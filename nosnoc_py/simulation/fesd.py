@@ -32,6 +32,8 @@ from nosnoc_py.transcription import Method, Transcription, rest_velocity_of, tra
 
 # So often a step with more switches than elements is halved.
 MOST_SPLITS = 16
+# Places ahead of a failed step where gaps are looked at.
+AHEAD = 5
 # So many steps that fell back are listed by their times.
 MOST_LISTED = 20
 # Residuals below this are no reason for a step to fail.
@@ -350,10 +352,23 @@ class Simulator:
         t = round(state.t / self.length + 1) * self.length if self._is_on_grid(state.t) else state.t + self.length
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
 
+    def _lost_gap(self, state: SimulatorState) -> str:
+        """The contact whose gap is no number where the motion leads in a step: no equations of a step hold there."""
+        if not isinstance(self.system, CLS) or not self.system.contacts:
+            return ""
+        ahead = np.repeat(state.x[None], AHEAD, axis=0)
+        n_q, speeds = self.system.n_q, self.system.kinematics(state.x, p=state.p).position_rate
+        ahead[:, :n_q] += self.length * np.linspace(0.0, 1.0, AHEAD)[:, None] * speeds
+        lost = ~np.isfinite(self.system.kinematics(ahead, p=state.p).gaps).all(axis=0)
+        names = self.system.mechanics.frames.names
+        return f"the gap of {names[int(np.argmax(lost))]} is no finite number ahead" if lost.any() else ""
+
     def _is_on_grid(self, t: float) -> bool:
         return abs(t - round(t / self.length) * self.length) <= 1e-9 * self.length
 
     def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
+        if status is Status.STEP_FAILED and (lost := self._lost_gap(state)):
+            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (lost, fields.get("message"))))
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
 
     def run(

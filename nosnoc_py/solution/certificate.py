@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,30 +13,11 @@ from nosnoc_py.solution.records import Event
 from nosnoc_py.solution.trajectory import Trajectory, jsonable
 from nosnoc_py.status import Verdict
 
+if TYPE_CHECKING:
+    from nosnoc_py.audit.records import Violation
+
 # Rows of a long list that the table shows.
 SHOWN = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Something that is not as it should be.
-
-    Parameters
-    ----------
-    time
-        Where [s].
-    what
-        In words, with the size.
-    size
-        Of the violation, in the units that `what` names.
-    """
-
-    time: float
-    what: str
-    size: float
-
-    def __str__(self) -> str:
-        return f"t = {self.time:.6g} s: {self.what}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,6 +48,11 @@ class Window:
     time: float = np.nan
     difference: str = ""
     stopped: str = ""
+
+    @property
+    def length(self) -> float:
+        """[s]."""
+        return self.end - self.start
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,16 +121,19 @@ class Certificate:
         The solution in pieces.
     events
         Events of the solution and of the simulation, one by one.
-    violation
+    violation : tuple of Violation
         Constraints and bounds that the true trajectory violates, the largest violation of each.
     equations
         Largest violation of the equations of motion (of a Filippov system: of its inclusion) at the solution's own
         stages, as a share of the forces (rates) there; None where the solution carries no collocation polynomials.
     jumps
         Largest violation of the law of impacts at its nodes, as a share of the largest speed; None where nothing jumps.
-    findings
+    findings : tuple of Violation
         Laws that are broken at the solution's own stages and nodes beyond what a converged solution may have, and
         statements that are not true of it, in the order of time.
+    amplification
+        Error of the end state in units of the largest defect of a window: how much the motion amplifies errors; None
+        where a simulation stopped.
     balance : Balance or None
         Of the true trajectory.
     trajectory : Trajectory
@@ -163,13 +152,14 @@ class Certificate:
     true_objective: float
     windows: tuple[Window, ...]
     events: tuple[EventPair, ...]
-    violation: tuple[Finding, ...]
+    violation: tuple[Violation, ...]
     equations: float | None
     jumps: float | None
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
     balance: Balance | None
     trajectory: Trajectory
     seconds: float
+    amplification: float | None = None
 
     def __post_init__(self) -> None:
         errors = read_only(self.end_state_errors, "end_state_errors", len(self.state_names))
@@ -205,10 +195,11 @@ class Certificate:
                     {name: None if event is None else event.to_dict() for name, event in vars(pair).items()}
                     for pair in self.events
                 ],
-                "violation": [vars(finding) for finding in self.violation],
+                "violation": [_plain(violation) for violation in self.violation],
                 "equations": self.equations,
                 "jumps": self.jumps,
-                "findings": [vars(finding) for finding in self.findings],
+                "findings": [_plain(violation) for violation in self.findings],
+                "amplification": self.amplification,
                 "balance": None if self.balance is None else vars(self.balance),
                 "referee_status": self.trajectory.status.value,
                 "seconds": self.seconds,
@@ -225,17 +216,21 @@ class Certificate:
     def _numbers(self) -> list[tuple[str, str]]:
         rows = [
             ("end state", self._end()),
-            (
-                "objective",
-                f"{self.objective:.9g} claimed, {self.true_objective:.9g} true ({self.objective_error:+.2e})",
-            ),
+            ("objective", self._objective()),
         ]
         if (window := self.worst_window) is not None:
             agree = sum(window.events_agree for window in self.windows)
-            span = f"{window.defect:.2e} ({window.state}) in [{window.start:.4g}, {window.end:.4g}] s"
+            size = f"{window.defect:.2e} ({window.state})" if np.isfinite(window.defect) else "unknown"
+            span = f"{size} in [{window.start:.4g}, {window.end:.4g}] s"
             rows.append(("windows", f"{len(self.windows)}, largest defect {span}; same events in {agree}"))
+        if self.amplification is not None and self.verdict is Verdict.CONFIRMED_IN_WINDOWS:
+            rows.append(("amplification", f"{self.amplification:.3g}, from the largest defect to the end state"))
         laws = {"equations of motion": self.equations, "law of impacts": self.jumps}
-        own = [f"{law} {share:.1e}" for law, share in laws.items() if share is not None]
+        own = [
+            f"{law} {share:.1e}" if np.isfinite(share) else f"{law} unknown"
+            for law, share in laws.items()
+            if share is not None
+        ]
         if own:
             rows.append(("at its own nodes", f"{', '.join(own)} (shares)"))
         if (b := self.balance) is not None:
@@ -253,6 +248,13 @@ class Certificate:
             return "unknown: the simulation did not get there"
         return f"{self.end_state_error:.2e} ({self.state_names[int(np.argmax(np.abs(self.end_state_errors)))]})"
 
+    def _objective(self) -> str:
+        claimed = f"{self.objective:.9g} claimed" if np.isfinite(self.objective) else "no finite number claimed"
+        if not np.isfinite(self.true_objective):
+            return f"{claimed}; the true one is unknown: the simulation did not get to the end"
+        error = f" ({self.objective_error:+.2e})" if np.isfinite(self.objective) else ""
+        return f"{claimed}, {self.true_objective:.9g} true{error}"
+
     def _events(self) -> list[str]:
         if not self.events:
             return ["  events            none"]
@@ -268,7 +270,7 @@ class Certificate:
         return lines + ([f"  ... and {hidden} more"] if hidden > 0 else [])
 
     @staticmethod
-    def _list(title: str, findings: Sequence[Finding]) -> list[str]:
+    def _list(title: str, findings: Sequence[Violation]) -> list[str]:
         hidden = len(findings) - SHOWN
         lines = [f"  {title}:"] if findings else []
         lines += [f"    {finding}" for finding in findings[:SHOWN]]
@@ -277,3 +279,7 @@ class Certificate:
 
 def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
     return [f"  {name:<18}{text}" for name, text in rows]
+
+
+def _plain(violation: Violation) -> dict[str, Any]:
+    return {**vars(violation), "law": violation.law.name.lower(), "what": violation.what}

@@ -35,9 +35,9 @@ from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.costates import costates
 from nosnoc_py.transcription.guesses import initial_guess, keeps_its_iterate
-from nosnoc_py.transcription.own_scale import Breach, OwnScale
 from nosnoc_py.transcription.physical_time import physical_fields
 
 Method = FESD | TimeFreezing
@@ -296,13 +296,18 @@ class Transcription:
             u = np.hstack([u, self._rows(Role.SPEED_OF_TIME, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
         fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
-        breach = self._breach(readout, p, state, horizon) if status.success else None
-        status = status if breach is None else Status.BADLY_SCALED
-        gaining = self._gaining(readout, p) if status.success else ""
-        status = Status.ENERGY_GAIN if gaining else status
+        worst, gaining = None, ""
+        if status.success and isinstance(self.method, FESDJ):
+            gaining = gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
+            worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
+        if gaining:
+            status = Status.ENERGY_GAIN
+        elif worst is not None:
+            status = Status.BADLY_SCALED
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
+        told = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
         refused = f"an impact would gain energy at {gaining}" if gaining else ""
-        notes = ("" if breach is None else str(breach), refused, held, self.late(state.w))
+        notes = (refused, told, held, self.late(state.w))
         return Solution(
             **fields,
             message="; ".join(note for note in notes if note),
@@ -336,18 +341,6 @@ class Transcription:
             return None
         tau = np.concatenate([[0.0], np.cumsum(readout.h)])
         return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
-
-    def _gaining(self, readout: Readout, p: np.ndarray) -> str:
-        """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
-        if not isinstance(self.method, FESDJ):
-            return ""
-        return gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
-
-    def _breach(self, readout: Readout, p: np.ndarray, state: SolverState, horizon: float) -> Breach | None:
-        """The law of contacts that is broken most in the scale of the motion, where residuals say that none is."""
-        if not isinstance(self.method, FESDJ):
-            return None
-        return OwnScale(self, readout, p, self.controls(state.w), state.values.g, horizon).worst()
 
     def late(self, w: np.ndarray) -> str:
         """Say where time cannot run any faster: the jumps of such a control stage may take too long."""

@@ -28,10 +28,10 @@ def test_a_true_solution_is_confirmed() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"bounds": ns.Bounds(u=(-5, 5))}, "bound of u_y"),  # u_y begins at 5.22
-        ({"bounds": ns.Bounds(x=([-9] * 4 + [-9] * 4, [9] * 4 + [9, 9, 0.5, 9]))}, "bound of v_x_2"),
-        ({"path": True}, "path constraint of thrust"),
-        ({"terminal": True}, "terminal constraint of there"),
+        ({"bounds": ns.Bounds(u=(-5, 5))}, "the bound of u_y is violated"),  # u_y begins at 5.22
+        ({"bounds": ns.Bounds(x=([-9] * 4 + [-9] * 4, [9] * 4 + [9, 9, 0.5, 9]))}, "the bound of v_x_2 is violated"),
+        ({"path": True}, "the path constraint thrust is violated"),
+        ({"terminal": True}, "the terminal constraint there is violated"),
     ],
 )
 def test_a_solution_that_breaks_the_problem_is_refuted(changes: dict[str, Any], what: str) -> None:

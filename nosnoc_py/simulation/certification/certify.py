@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.records import Law, Violation, violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.claims import Claims
-from nosnoc_py.simulation.certification.collocation import is_by_collocation
-from nosnoc_py.simulation.certification.inclusions import Inclusions
-from nosnoc_py.simulation.certification.measures import balance, violations
-from nosnoc_py.simulation.certification.statements import statements
+from nosnoc_py.simulation.certification.collocation import collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.measures import balance
+from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, standing
+from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
-from nosnoc_py.simulation.certification.windows import windows_of
+from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
-from nosnoc_py.solution.certificate import Certificate, Finding
+from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Verdict
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
@@ -32,7 +31,11 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
 REFEREE = EventDriven(grazing="continue", rest_velocity=1e-5)
 SAME = 1e-9  # of x0, p and the horizon, relative
-COMPLEMENTARY = 1e-5  # residual of the user's own complementarities
+# Violations up to so many times what a residual amounts to are explained by it, up to this share; residuals count up to
+# this size: a solution that admits more is no solution.
+EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
+# Starts of windows are tried beside the solution's own, at this distance at least.
+NEIGHBOUR = 1e-7
 
 
 def certify(
@@ -90,23 +93,33 @@ def certify(
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
     tolerance = _positive(tolerance, "tolerance")
+    window = None if window is None else _positive(window, "window")
+    _check_names(ocp, solution)
+    if (nothing := _not_finite(solution)) is not None:
+        return _of_nothing(solution, tolerance, nothing)
     _check_belongs(ocp, solution)
-    ocp = ocp.settled(solution.horizon, solution.p)
+    free, ocp = chosen(ocp, solution), ocp.settled(solution.horizon, solution.p)
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
     referee = Referee(ocp.system, method)
-    if not _is_finite(solution):
-        return _of_nothing(ocp, solution, tolerance)
     control = control_of(solution, ocp.system.n_u, ocp.horizon)
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
-    equations, jumps, broken = _claims(referee, solution)
-    found = [*broken, *statements(ocp, solution), *_own_complementarities(ocp, solution)]
-    findings = tuple(sorted(found, key=lambda finding: finding.time))
-    case = Case(ocp=ocp, solution=solution, history=history, windows=pieces, tolerance=tolerance)
-    verdict, reason = case.judge(findings)
+    audited = _audited(ocp, solution, free)
+    size = max(NEIGHBOUR, _residual(solution))
+    case = Case(
+        ocp=ocp,
+        solution=solution,
+        history=history,
+        pieces=pieces,
+        tolerance=tolerance,
+        refuting=audited.refuting,
+        explained=audited.explained,
+        by_rounding=lambda window: neighbour_agrees(referee, solution, control, window, size, deadline),
+    )
+    verdict, reason = case.judge()
     return Certificate(
         verdict=verdict,
         reason=reason,
@@ -116,19 +129,20 @@ def certify(
         state_names=solution.state_names,
         objective=solution.objective,
         true_objective=case.objective,
-        windows=pieces,
+        windows=case.windows,
         events=case.pairs,
-        violation=violations(ocp, history) if history.steps else (),
-        equations=equations,
-        jumps=jumps,
-        findings=findings,
+        violation=case.violation,
+        equations=audited.equations,
+        jumps=audited.jumps,
+        findings=audited.findings,
         balance=balance(referee.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
+        amplification=case.amplification,
     )
 
 
-def _check_belongs(ocp: OCP, solution: Solution) -> None:
+def _check_names(ocp: OCP, solution: Solution) -> None:
     """A solution of another OCP is a mistake, not a bad solution."""
     s = ocp.system
     for what, given, expected in (
@@ -141,18 +155,17 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
                 f"solution: it belongs to another OCP; expected the {what} {', '.join(expected) or 'none'}, given "
                 f"{', '.join(given) or 'none'}."
             )
-    free = ocp.free_time
-    if free is not None and not free.lower - SAME <= solution.horizon <= free.upper + SAME:
-        raise ModelError(
-            f"solution: its horizon {solution.horizon:g} lies outside of [{free.lower:g}, {free.upper:g}]; certify it "
-            "with the OCP it solves."
-        )
-    for name, (lower, upper) in ocp.free_parameters.items():
-        if not lower - SAME <= solution.parameters[name] <= upper + SAME:
-            raise ModelError(
-                f"solution: its parameter {name} = {solution.parameters[name]:g} lies outside of [{lower:g}, "
-                f"{upper:g}]; certify it with the OCP it solves."
-            )
+
+
+def _check_belongs(ocp: OCP, solution: Solution) -> None:
+    """Its numbers; what a failed solver chose out of its bounds is no mistake of the user (see `statements`)."""
+    if solution.success:
+        for what, given, lower, upper in chosen(ocp, solution):
+            if not lower - SAME <= given <= upper + SAME:
+                raise ModelError(
+                    f"solution: its {what} {given:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
+                    "it solves."
+                )
     ocp = ocp.settled(solution.horizon, solution.p)
     numbers = (
         ("horizon", solution.horizon, ocp.horizon),
@@ -169,26 +182,17 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
             )
 
 
-def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Finding]:
-    """The user's own complementarities, where a solution breaks them at its nodes; those of x, u and p only."""
-    s = ocp.system
-    times = solution.t[:-1]
-    for pair in ocp.complementarities:
-        if ca.depends_on(ca.vertcat(pair.a, pair.b), s.z):
-            continue
-        function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
-        a, b = (v.full() for v in function(solution.x[:-1].T, solution.control(times).T, solution.p))
-        size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
-        worst = size.max(axis=0)
-        if worst.max() > COMPLEMENTARY:
-            k = int(np.argmax(worst))
-            yield Finding(time=float(times[k]), what=f"{pair.name} is violated by {worst[k]:.3g}", size=float(worst[k]))
-
-
-def _is_finite(solution: Solution) -> bool:
+def _not_finite(solution: Solution) -> str | None:
+    """What of a solution is no number, so that there is nothing to simulate; None where all is."""
+    bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
+    if bad.size:
+        return f"the solution holds NaN or infinity, first at t = {solution.t[bad[0]]:.6g} s"
     interpolants = [found for found in (solution.interpolant, solution.control_interpolant) if found is not None]
     dense = [values for found in interpolants for values in found.to_arrays().values()]
-    return all(np.isfinite(values).all() for values in (solution.x, solution.u, solution.x0, solution.p, *dense))
+    own: list[Any] = [solution.t, solution.u_grid, solution.u, solution.x0, solution.p, solution.horizon]
+    if not all(np.isfinite(values).all() for values in [*own, *dense]):
+        return "the solution holds NaN or infinity in its times, control, x0, p, horizon or dense output"
+    return None if solution.horizon > 0.0 else f"the horizon of the solution is {solution.horizon:.3g} s"
 
 
 def _edges(solution: Solution, window: float | None) -> np.ndarray:
@@ -197,7 +201,7 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
         grid = solution.u_grid - solution.u_grid[0]
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
     length = float(solution.u_grid[-1] - solution.u_grid[0])
-    return np.linspace(0.0, length, max(1, round(length / _positive(window, "window"))) + 1)
+    return np.linspace(0.0, length, max(1, round(length / window)) + 1)
 
 
 def _positive(value: Any, what: str) -> float:
@@ -207,31 +211,70 @@ def _positive(value: Any, what: str) -> float:
     return float(number)
 
 
-def _claims(referee: Referee, solution: Solution) -> tuple[float | None, float | None, list[Finding]]:
-    """Largest violations at the stages and at the nodes (None without them), and what is too large."""
-    by_elements = is_by_collocation(solution)
-    if not isinstance(solution.interpolant, RungeKuttaInterpolant):
-        return None, None, []
-    if isinstance(referee.system, PSS | Heaviside | PDS):
-        if not by_elements:
-            return None, None, []
-        worst, wrong = Inclusions(referee.system, solution).equations_of_motion()
-        return worst, None, wrong
-    claims = Claims(referee.mechanics, solution)
-    jumps, broken = claims.impact_law()
-    if not by_elements:
-        return None, jumps, broken
-    equations, wrong = claims.equations_of_motion()
-    return equations, jumps, [*broken, *wrong, *claims.impacts()]
+@dataclass(frozen=True, kw_only=True)
+class _Audited:
+    """Largest shares at stages and nodes (None without them), violations, and those that residuals explain."""
+
+    equations: float | None
+    jumps: float | None
+    refuting: tuple[Violation, ...]
+    explained: tuple[Violation, ...]
+
+    @property
+    def findings(self) -> tuple[Violation, ...]:
+        return tuple(sorted((*self.refuting, *self.explained), key=lambda violation: violation.time))
 
 
-def _of_nothing(ocp: OCP, solution: Solution, tolerance: float) -> Certificate:
+def _audited(ocp: OCP, solution: Solution, free: list[Free]) -> _Audited:
+    """The laws at the solution's own stages and nodes, and its statements."""
+    said = statements(ocp, solution, free)
+    residual = _residual(solution)
+    refuting = [one for one in said if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
+    explained = [one for one in said if one not in refuting]
+    equations, jumps, broken, allowed = _laws(ocp.system, solution, residual)
+    refuting += [one for one in broken if not one.share <= allowed]
+    explained += [one for one in broken if one.share <= allowed]
+    return _Audited(equations=equations, jumps=jumps, refuting=tuple(refuting), explained=tuple(explained))
+
+
+def _laws(
+    system: Any, solution: Solution, residual: float
+) -> tuple[float | None, float | None, list[Violation], float]:
+    """Largest shares, violations beyond the tolerance, and up to which share the residual explains them."""
+    own = solution.interpolant
+    if not isinstance(own, RungeKuttaInterpolant):
+        return None, None, [], TOLERANCE
+    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    stopped = [] if elements is None else standing(solution, elements)
+    if isinstance(system, PSS | Heaviside | PDS):
+        if elements is None:
+            return None, None, [], TOLERANCE
+        every = [*stopped, *inclusions_of(system, solution, elements)]
+        shares = max((one.share for one in every), default=0.0)
+        return shares, None, [one for one in every if one.share > TOLERANCE], TOLERANCE
+    reading = ContactReading(system, solution)
+    allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), TOLERANCE, MOST))
+    motion, impacts = reading.laws_of_motion(), reading.laws_of_impacts()
+    broken = [*stopped, *violations([*motion, *impacts], TOLERANCE), *reading.false_impacts()]
+    equations = None if elements is None else max(_share(worst_of(motion)), 1.0 if stopped else 0.0)
+    return equations, _share(worst_of(impacts)), broken, allowed
+
+
+def _share(violation: Violation | None) -> float:
+    return 0.0 if violation is None else violation.share
+
+
+def _residual(solution: Solution) -> float:
+    """What the solver left of equations and complementarities, as far as a solution may say so itself."""
+    sizes = [abs(solution.infeasibility), abs(solution.complementarity_min)]
+    return min(max(sizes), RESIDUAL) if np.isfinite(sizes).all() and solution.success else 0.0
+
+
+def _of_nothing(solution: Solution, tolerance: float, reason: str) -> Certificate:
     """A solution that is no numbers has no control to simulate."""
-    bad = np.flatnonzero(~np.isfinite(solution.x).all(axis=1))
-    where = f"at t = {solution.t[bad[0]]:.6g} s" if bad.size else "in its control, x0, p or dense output"
     return Certificate(
         verdict=Verdict.REFUTED,
-        reason=f"the solution holds NaN or infinity, first {where}",
+        reason=reason,
         tolerance=tolerance,
         end_state_error=np.inf,
         end_state_errors=np.full(len(solution.state_names), np.nan),
@@ -242,7 +285,7 @@ def _of_nothing(ocp: OCP, solution: Solution, tolerance: float) -> Certificate:
         events=(),
         violation=(),
         equations=None,
-        jumps=np.nan,
+        jumps=None,
         findings=(),
         balance=None,
         trajectory=solution,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.audit import constraints
+from nosnoc_py.audit.records import Law, Violation
+from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.node import Impact
 from nosnoc_py.simulation.event_driven.phase import NODES
-from nosnoc_py.solution.certificate import Balance, Finding
+from nosnoc_py.solution.certificate import Balance
 from nosnoc_py.solution.interpolant import lagrange_basis
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 
@@ -68,69 +70,56 @@ def close_points(history: History) -> Points:
     return points_of(history, CLOSE, TO_CLOSE, np.zeros(CLOSE.size))
 
 
-def objective(ocp: OCP, history: History) -> float:
-    """The objective of the OCP along a history."""
-    s, points = ocp.system, gauss_points(history)
-    z = algebraic(points, s.z.numel())
+def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
+    """The objective of the OCP along histories that follow each other, with the terminal cost of a state (n_x,)."""
+    s, p, start = ocp.system, histories[0].p, histories[0].nodes[0].before
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
-    end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    rates = np.array(stage(points.x.T, z.T, points.u.T, history.p)).reshape(-1)
-    return float(points.weights @ rates) + float(end(history.x, history.nodes[0].before, history.p))
+    at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
+    total = float(at_end(end, start, p))
+    for history in histories:
+        if history.steps:
+            points = gauss_points(history)
+            z = algebraic(points, s.z.numel())
+            total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
+    return total
 
 
-def violations(ocp: OCP, history: History) -> tuple[Finding, ...]:
-    """The largest violation of every bound and constraint along a history, where there is one."""
-    s, points = ocp.system, close_points(history)
-    z, made = algebraic(points, s.z.numel()), []
-    for values, names, bounds in (
-        (points.x, s.state_names, ocp.x_bounds),
-        (points.u, s.control_names, ocp.u_bounds),
-    ):
-        over = excess(values, *bounds)
-        made += [_largest(f"bound of {name}", over[:, i], points.t) for i, name in enumerate(names)]
-    for c in ocp.path_constraints:
-        function = ca.Function("path", [s.x, s.z, s.u, s.p], [ca.densify(c.expression)])
-        values = np.array(function(points.x.T, z.T, points.u.T, history.p)).T
-        made.append(_largest(f"path constraint {c.name}", excess(values, c.lower, c.upper).max(axis=1), points.t))
-    made += [_at_point(ocp, c, history, initial=True) for c in ocp.initial_constraints]
-    made += [_at_point(ocp, c, history, initial=False) for c in ocp.terminal_constraints]
-    return tuple(finding for finding in made if finding.size > VIOLATION)
+def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> tuple[Violation, ...]:
+    """The largest violation of every bound and constraint along histories that follow each other.
 
-
-def excess(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """How far values (m, n) lie outside of their bounds (n,)."""
-    return np.maximum(np.maximum(lower - values, values - upper), 0.0)
-
-
-def _largest(name: str, over: np.ndarray, t: np.ndarray) -> Finding:
-    worst = int(np.argmax(over))
-    return Finding(time=float(t[worst]), what=f"{name} by {over[worst]:.3g}", size=float(over[worst]))
-
-
-def _at_point(ocp: OCP, c: Constraint, history: History, *, initial: bool) -> Finding:
-    s, start = ocp.system, history.nodes[0].before
-    function = ca.Function("constraint", [s.x, s.x_initial, s.p], [c.expression])
-    values = np.array(function(start if initial else history.x, start, history.p)).reshape(-1)
-    over = excess(values[None], c.lower, c.upper)[0]
-    kind = "initial" if initial else "terminal"
-    t = history.nodes[0].t if initial else history.t
-    return _largest(f"{kind} constraint {c.name}", over, np.full(over.size, t))
+    Parameters
+    ----------
+    ends : bool
+        Also initial and terminal constraints, of the first and the last one.
+    """
+    s, p = ocp.system, histories[0].p
+    pieces = [close_points(history) for history in histories if history.steps]
+    t, x, u, forces = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("t", "x", "u", "forces"))
+    z = forces[:, forces.shape[1] - s.z.numel() :]
+    found = [
+        constraints.bounds(s.state_names, ocp.x_bounds, t, x),
+        constraints.bounds(s.control_names, ocp.u_bounds, t, u),
+        *[constraints.path(ocp, c, t, x, u, p, z) for c in ocp.path_constraints],
+    ]
+    start, first, last = histories[0].nodes[0].before, histories[0].nodes[0].t, histories[-1]
+    if ends:
+        found += [constraints.at_end(ocp, c, Law.INITIAL, first, start, start, p) for c in ocp.initial_constraints]
+        found += [constraints.at_end(ocp, c, Law.TERMINAL, last.t, last.x, start, p) for c in ocp.terminal_constraints]
+    worst = [one.worst() for measured in found for one in measured.columns()]
+    return tuple(one for one in worst if one is not None and one.amount > VIOLATION)
 
 
 def balance(mechanics: ContactMechanics, history: History) -> Balance:
     """Energy and impulse along a history."""
-    n_q, n_c, p = mechanics.system.n_q, mechanics.frames.count, history.p
+    n_c, p = mechanics.frames.count, history.p
     drift = _mass_drift(mechanics)
-    work = friction = impacts = 0.0
-    impulse, shares = np.zeros(n_q), np.zeros(n_c)
     points = gauss_points(history)
-    for weight, x, u, forces in zip(points.weights, points.x, points.u, points.forces, strict=True):
-        look = mechanics.at(x, u, p)
-        changing = drift(x, p)  # dM/dt v
-        work += weight * float(look.velocity @ (look.force + 0.5 * changing))
-        friction += weight * float(look.rates[n_c:] @ forces[n_c:])
-        impulse += weight * (look.force + look.jacobian.T @ forces + changing)
-        shares += weight * forces[:n_c]
+    here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
+    changing = drift(points.x, p)  # dM/dt v (m, n_q)
+    work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))
+    friction = float(w @ np.einsum("ki,ki->k", here.rates[:, n_c:], points.forces[:, n_c:]))
+    impulse = w @ (here.force + np.einsum("kji,kj->ki", here.jacobian, points.forces) + changing)
+    impacts, shares = 0.0, w @ points.forces[:, :n_c]
     for node, look in _impacts(mechanics, history):
         impacts += node.energy_gain
         impulse += look.jacobian.T @ node.impulses
@@ -157,8 +146,8 @@ def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[Im
 
 
 def _mass_drift(mechanics: ContactMechanics) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """dM/dt v (n_q,) as a function of (x, p)."""
+    """dM/dt v (m, n_q) as a function of states (m, n_x) and p."""
     s = mechanics.system
     changing = ca.jtimes(s.mass_matrix @ s.v, s.q, s.v)
     function = ca.Function("mass_drift", [s.x, s.p], [ca.densify(changing)])
-    return lambda x, p: np.array(function(x, p)).reshape(-1)
+    return lambda x, p: np.array(function(x.T, p)).T.reshape(len(x), s.n_q)

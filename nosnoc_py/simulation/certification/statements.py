@@ -1,4 +1,4 @@
-"""What a solution states about itself besides its motion: nodes, ends, objective, bounds."""
+"""What a solution states about itself besides its motion: nodes, ends, objective, residuals, bounds, constraints."""
 
 from __future__ import annotations
 
@@ -7,56 +7,134 @@ from collections.abc import Iterator
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.collocation import (
-    Collocation,
-    collocation_of,
-    is_by_collocation,
-    stage_controls,
-)
-from nosnoc_py.simulation.certification.measures import excess
+from nosnoc_py.audit import constraints
+from nosnoc_py.audit.records import Law, Measured, Violation
+from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.readings import controls_at_stages, controls_of, states_of
 from nosnoc_py.solution import Solution
-from nosnoc_py.solution.certificate import Finding
+from nosnoc_py.solution.interpolant import Side
 
+Array = np.ndarray
+Free = tuple[str, float, float, float]
+"""Name, value and bounds of a horizon or a parameter that is optimised."""
 # Statements may be off by this, absolute and relative.
 SAME = 1e-6
+# Residual of the user's own complementarities.
+COMPLEMENTARY = 1e-5
 # Where a control that is not constant is looked at, in units of its stages.
 INSIDE = np.array([1e-6, 0.25, 0.5, 0.75, 1 - 1e-6])
+# Numbers that a solution claims; those of its horizon and its states are looked at before anything is simulated.
+CLAIMED = ("objective", "infeasibility", "complementarity", "complementarity_min", "penalty")
 
 
-def statements(ocp: OCP, solution: Solution) -> list[Finding]:
-    """Statements that are not true of the solution's own numbers."""
-    made = [*_ends(solution), *_nodes(solution)]
-    elements = collocation_of(solution)
-    if elements is not None and is_by_collocation(solution):
+def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation]:
+    """Statements that are not true of the solution's own numbers; `free` is what its solver was free to choose."""
+    made = [*_numbers(solution), *_chosen(free), *_ends(solution), *_nodes(solution)]
+    made += _own_complementarities(ocp, solution)
+    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    if elements is not None:
         made += _objective(ocp, solution, elements)
-        states = np.concatenate([elements.x, elements.x_right[:, None]], axis=1).reshape(-1, elements.x.shape[2])
-        times = np.column_stack([elements.t, elements.t_left + elements.h]).reshape(-1)
-        return [*made, *_bounds(ocp, solution, times, states)]
-    return [*made, *_bounds(ocp, solution, solution.t, solution.x), *_paths(ocp, solution)]
+    found = [one for measured in imposed(ocp, solution) for one in _first(measured)]
+    return [*made, *found]
 
 
-def _ends(solution: Solution) -> Iterator[Finding]:
+def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
+    """Bounds and constraints of the OCP where the solution's method imposes them, by the solution's own numbers."""
+    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    if elements is None:
+        t, x = solution.t, solution.x
+    else:
+        x = np.concatenate([elements.x, elements.x_right[:, None]], axis=1).reshape(-1, elements.x.shape[2])
+        t = np.column_stack([elements.t, elements.t_left + elements.h]).reshape(-1)
+    inner, u = _controls(solution)
+    s, p, end = ocp.system, solution.p, solution.duration
+    found = [
+        constraints.bounds(s.state_names, ocp.x_bounds, t, x),
+        constraints.bounds(s.control_names, ocp.u_bounds, inner, u),
+    ]
+    for c in ocp.path_constraints:
+        measured = _path(ocp, c, solution, elements)
+        found += [] if measured is None else [measured]
+    start, last = solution.x0, solution.x[-1]
+    found += [constraints.at_end(ocp, c, Law.INITIAL, 0.0, start, start, p) for c in ocp.initial_constraints]
+    return found + [constraints.at_end(ocp, c, Law.TERMINAL, end, last, start, p) for c in ocp.terminal_constraints]
+
+
+def _path(ocp: OCP, c: Constraint, solution: Solution, elements: Collocation | None) -> Measured | None:
+    """A path constraint at the places where it is imposed; None where algebraic variables are not listed there."""
+    uses_z = bool(ca.depends_on(c.expression, ocp.system.z))
+    p, z = solution.p, None
+    if elements is None or c.at == "control_grid":
+        if uses_z or not len(solution.u):
+            return None
+        t = solution.u_grid[:-1]
+        side: Side = "-" if elements is not None else "+"  # finite elements impose it before a jump
+        return constraints.path(ocp, c, t - solution.t0, states_of(solution, t, side), controls_of(solution, t), p)
+    controls = controls_at_stages(solution, elements)
+    if c.at == "element_ends":
+        return constraints.path(ocp, c, elements.t_left + elements.h, elements.x_right, controls[:, -1], p)
+    if uses_z:
+        z = listed(ocp, solution, elements)
+        if z is None:
+            return None
+    x, u = (values.reshape(elements.t.size, -1) for values in (elements.x, controls))
+    return constraints.path(ocp, c, elements.t.reshape(-1), x, u, p, z)
+
+
+def _numbers(solution: Solution) -> Iterator[Violation]:
+    """What is claimed has to be a number."""
+    wrong = [name for name in CLAIMED if not np.isfinite(getattr(solution, name))]
+    wrong += [name for name, series in solution.series.items() if not np.isfinite(series.values).all()]
+    for event in solution.events:
+        numbers = (event.time, event.impulse, event.v_before, event.v_after, event.energy_gain)
+        if not all(np.isfinite(value) for value in numbers if value is not None):
+            wrong.append(f"{event.kind} {event.name}")
+    for name in wrong:
+        yield _statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
+
+
+def chosen(ocp: OCP, solution: Solution) -> list[Free]:
+    """What the solver was free to choose besides states and controls."""
+    free = ocp.free_time
+    found: list[Free] = [] if free is None else [("horizon", solution.horizon, free.lower, free.upper)]
+    for name, (lower, upper) in ocp.free_parameters.items():
+        found.append((f"parameter {name}", solution.parameters[name], float(lower), float(upper)))
+    return found
+
+
+def _chosen(free: list[Free]) -> Iterator[Violation]:
+    for what, value, lower, upper in free:
+        away = max(lower - value, value - upper, 0.0)
+        if away > SAME * (1.0 + abs(value)):
+            share = away / (1.0 + abs(value))
+            yield Violation(time=0.0, law=Law.BOUND, subject=f"the {what}", amount=away, share=share)
+
+
+def _ends(solution: Solution) -> Iterator[Violation]:
     """A solution has to begin and end where it says."""
-    away = float(np.abs(solution(solution.t0, "-") - solution.x0).max())
+    away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
+    share = away / (1.0 + float(np.abs(solution.x0).max()))
+    if share > SAME:
+        yield _statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
     short = abs(solution.duration - solution.horizon)
-    if away > SAME * (1.0 + np.abs(solution.x0).max()):
-        yield Finding(time=0.0, what=f"the trajectory begins {away:.3g} away from x0", size=away)
     if short > SAME * solution.horizon:
-        yield Finding(time=solution.duration, what=f"the horizon is missed by {short:.3g} s", size=short)
+        text = f"the horizon is missed by {short:.3g} s"
+        yield _statement(solution.duration, text, short, short / solution.horizon)
 
 
-def _nodes(solution: Solution) -> Iterator[Finding]:
+def _nodes(solution: Solution) -> Iterator[Violation]:
     """The states at the nodes are those of the dense output, on one of its sides."""
-    away = np.minimum(*[np.abs(solution(solution.t, side) - solution.x) for side in ("-", "+")])
-    wrong = np.flatnonzero((away > SAME * (1.0 + np.abs(solution.x))).any(axis=1))
+    away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
+    shares = away / (1.0 + np.abs(solution.x))
+    wrong = np.flatnonzero((shares > SAME).any(axis=1))
     if wrong.size:
-        size = float(away[wrong[0]].max())
-        text = f"a state is {size:.3g} away from the dense output"
-        yield Finding(time=float(solution.t[wrong[0]] - solution.t0), what=text, size=size)
+        k = wrong[0]
+        text = f"a state is {away[k].max():.3g} away from the dense output"
+        yield _statement(float(solution.t[k] - solution.t0), text, float(away[k].max()), float(shares[k].max()))
 
 
-def listed(ocp: OCP, solution: Solution, elements: Collocation) -> np.ndarray | None:
+def listed(ocp: OCP, solution: Solution, elements: Collocation) -> Array | None:
     """Algebraic variables of the user's (E n_s, n_z) that the solution lists at its stages; None if it does not."""
     own, count = ocp.system.algebraic, elements.t.size
     names = () if own is None else tuple(own.names or ())
@@ -65,71 +143,58 @@ def listed(ocp: OCP, solution: Solution, elements: Collocation) -> np.ndarray | 
     return np.array([solution.series[name].values for name in names]).T.reshape(count, len(names))
 
 
-def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Finding]:
+def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Violation]:
     """The objective of this OCP by the quadrature of the solution's own scheme."""
     s, shape, z = ocp.system, elements.t.shape, listed(ocp, solution, elements)
     if z is None:
         return
     x = elements.x.reshape(-1, elements.x.shape[2])
-    u = np.vstack([stage_controls(solution, elements, e) for e in range(shape[0])])
+    u = controls_at_stages(solution, elements).reshape(len(x), -1)
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
-    end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     rates = np.array(stage(x.T, z.T, u.T, solution.p)).reshape(shape)
+    end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     parts = [*elements.integrals(rates), float(end(solution.x[-1], solution.x0, solution.p))]
+    if not np.isfinite(solution.objective):
+        return
     away = sum(parts) - solution.objective
-    if abs(away) > SAME * (abs(solution.objective) + float(np.abs(parts).sum())):
+    share = float(abs(away) / max(abs(solution.objective) + float(np.abs(parts).sum()), 1e-300))
+    if not share <= SAME:
         text = (
             f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
             f"{sum(parts):.9g}: it solves another OCP, or was changed"
         )
-        yield Finding(time=solution.duration, what=text, size=float(abs(away)))
+        yield _statement(solution.duration, text, float(abs(away)), share)
 
 
-def _bounds(ocp: OCP, solution: Solution, t: np.ndarray, x: np.ndarray) -> Iterator[Finding]:
-    """Bounds and terminal constraints of the OCP at states x (n, n_x) at times t, of the control, and at the end."""
-    s = ocp.system
-    yield from _first("bound", s.state_names, x, ocp.x_bounds, t)
-    inner, u = _controls(solution)
-    yield from _first("bound", s.control_names, u, ocp.u_bounds, inner)
-    for constraint in ocp.terminal_constraints:
-        function = ca.Function("constraint", [s.x, s.x_initial, s.p], [constraint.expression])
-        values = np.array(function(solution.x[-1], solution.x0, solution.p)).reshape(1, -1)
-        names = [str(constraint.name)] * values.size
-        bounds = (constraint.lower, constraint.upper)
-        yield from _first("terminal constraint", names, values, bounds, np.array([solution.duration]))
-
-
-def _controls(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+def _controls(solution: Solution) -> tuple[Array, Array]:
     """Times inside of the control stages, and the control there; several where it has dense output."""
     places = np.array([0.5]) if solution.control_interpolant is None else INSIDE
     t = (solution.u_grid[:-1, None] + np.diff(solution.u_grid)[:, None] * places).reshape(-1)
-    return t, solution.control(t).reshape(t.size, -1) if t.size else solution.u
+    return t, controls_of(solution, t) if t.size else solution.u
 
 
-def _paths(ocp: OCP, solution: Solution) -> Iterator[Finding]:
-    """Path constraints where control stages begin, for solutions that are not made of finite elements."""
-    s, t = ocp.system, solution.u_grid[:-1]
-    for constraint in ocp.path_constraints if t.size else ():
-        if ca.depends_on(ca.SX(constraint.expression), s.z):
+def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
+    """The user's own complementarities, where a solution breaks them at its nodes; those of x, u and p only."""
+    s = ocp.system
+    times = solution.t[:-1]
+    for pair in ocp.complementarities:
+        if ca.depends_on(ca.vertcat(pair.a, pair.b), s.z):
             continue
-        function = ca.Function("constraint", [s.x, s.u, s.p], [ca.densify(ca.SX(constraint.expression))])
-        values = np.array(function(solution(t, "+").T, solution.control(t).T, solution.p)).T
-        names = [str(constraint.name)] * values.shape[1]
-        yield from _first("path constraint", names, values, (constraint.lower, constraint.upper), t)
+        function = ca.Function("pair", [s.x, s.u, s.p], [pair.a, pair.b])
+        a, b = (v.full() for v in function(solution.x[:-1].T, controls_of(solution, times).T, solution.p))
+        size = np.maximum(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))), -np.minimum(a, b))
+        names = (str(pair.name),) * len(size)
+        measured = Measured(law=Law.COMPLEMENTARITY, t=times, subjects=names, amounts=size.T, shares=size.T)
+        worst = measured.worst()
+        if worst is not None and worst.share > COMPLEMENTARY:
+            yield worst
 
 
-def _first(
-    kind: str,
-    names: list[str] | tuple[str, ...],
-    values: np.ndarray,
-    bounds: tuple[np.ndarray, np.ndarray],
-    t: np.ndarray,
-) -> Iterator[Finding]:
+def _first(measured: Measured) -> list[Violation]:
     """The first violation of every component."""
-    over = excess(values, *bounds)
-    for i, name in enumerate(names):
-        wrong = np.flatnonzero(over[:, i] > SAME * (1.0 + np.abs(values[:, i])))
-        if wrong.size:
-            size = float(over[wrong[0], i])
-            what = f"the solution violates the {kind} of {name} by {size:.3g} itself"
-            yield Finding(time=float(t[wrong[0]]), what=what, size=size)
+    return [violation for column in measured.columns() for violation in column.above(SAME)[:1]]
+
+
+def _statement(time: float, text: str, amount: float, share: float) -> Violation:
+    amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
+    return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)

@@ -2,34 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from nosnoc_py.audit.records import Law, Violation
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.measures import objective
-from nosnoc_py.simulation.certification.windows import EDGE, SIDES, first_difference, pair_events, state_at, time_of
+from nosnoc_py.simulation.certification.measures import objective, violations
+from nosnoc_py.simulation.certification.windows import (
+    EDGE,
+    SIDES,
+    Piece,
+    first_difference,
+    pair_events,
+    state_at,
+    time_of,
+)
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.solution import Solution
-from nosnoc_py.solution.certificate import EventPair, Finding, Window
+from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.status import Verdict
 
 # An event that is later than this share of the horizon is another one.
 LATE = 0.05
+# One that is listed so much later or earlier than it happens, where the states agree, is listed wrongly.
+DELAY = 5e-3
 # An impact with less than this share of the largest impulse is no reason to refute what agrees otherwise.
 SMALL = 1e-3
+# An end state that is off by more than so many times what all windows together miss is amplified by the motion.
+ADDED_UP = 2.0
+# Where constraints are imposed at points of the motion, not along it.
+ENDS = (Law.INITIAL, Law.TERMINAL)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """A solution and what was simulated."""
+    """A solution and what was simulated.
+
+    Attributes
+    ----------
+    history : History
+        From x0.
+    pieces : tuple of Piece
+        From the solution's own states.
+    refuting, explained : tuple of Violation
+        Broken laws and false statements; those that the residuals of the solution explain.
+    by_rounding : function of a Window
+        Whether a start beside that of a window gives what the solution claims.
+    """
 
     ocp: OCP
     solution: Solution
     history: History
-    windows: tuple[Window, ...]
+    pieces: tuple[Piece, ...]
     tolerance: float
+    refuting: tuple[Violation, ...]
+    explained: tuple[Violation, ...]
+    by_rounding: Callable[[Window], bool]
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The solution in pieces."""
+        return tuple(piece.window for piece in self.pieces)
 
     @cached_property
     def end_state_errors(self) -> np.ndarray:
@@ -48,34 +84,115 @@ class Case:
     @cached_property
     def objective(self) -> float:
         """On the true trajectory; NaN where it does not get to the end."""
-        return objective(self.ocp, self.history) if self.history.status.success else np.nan
+        return objective(self.ocp, [self.history], self.history.x) if self.history.status.success else np.nan
+
+    @cached_property
+    def violation(self) -> tuple[Violation, ...]:
+        """Bounds and constraints that the true trajectory violates."""
+        return violations(self.ocp, [self.history]) if self.history.steps else ()
 
     @cached_property
     def pairs(self) -> tuple[EventPair, ...]:
         """Events claimed and found over the whole horizon."""
         return pair_events(self.solution.events, self.history.events)
 
-    def judge(self, findings: tuple[Finding, ...]) -> tuple[Verdict, str]:
+    @cached_property
+    def amplification(self) -> float | None:
+        """The error of the end state in units of the largest defect of a window; None without windows to the end."""
+        if not self.history.status.success or not self.windows or any(window.stopped for window in self.windows):
+            return None
+        least = np.finfo(float).eps * (1.0 + float(np.abs(self.solution.x[-1]).max()))
+        return self.end_state_error / max(*(window.defect for window in self.windows), least)
+
+    def judge(self) -> tuple[Verdict, str]:
         """The verdict and its reason."""
         agrees = self._states_agree and self._objective_agrees
-        places = [(finding.time, finding.what) for finding in findings]
-        places += self._missing_impacts() if agrees else self._odd_windows()
+        places = [(violation.time, violation.what) for violation in self.refuting]
+        places += [*self._missing_impacts(), *self._false_times()] if agrees else []
+        odd = [] if agrees else self._odd_windows()
+        if not places and odd and self._is_open(odd[0]):
+            return Verdict.UNDECIDED, (
+                f"rounding decides what happens at t = {odd[0].time:.6g} s ({odd[0].difference}): {self._open(odd[0])}"
+            )
+        places += [(window.time, window.difference) for window in odd]
         if places:
             time, what = min(places, key=lambda place: place[0])
             return Verdict.REFUTED, f"first goes wrong at t = {time:.6g} s: {what}"
         if agrees:
-            return Verdict.CONFIRMED, f"end state and objective agree to {self.tolerance:g}{self._but()}"
+            return self._confirmed(self.violation, f"end state and objective agree to {self.tolerance:g}{self._but()}")
         stopped = [window for window in self.windows if window.stopped]
         if stopped:
             first = stopped[0]
             return Verdict.UNDECIDED, f"in the window [{first.start:.6g}, {first.end:.6g}] s {first.stopped}"
+        if self._windows_agree:
+            return self._in_windows()
         return Verdict.INACCURATE, f"the events agree{self._where()}, {self._inaccuracy()}"
 
-    def _odd_windows(self) -> list[tuple[float, str]]:
-        """Events that differ in a window, unless they agree over the whole horizon."""
+    def _confirmed(self, broken: tuple[Violation, ...], reason: str) -> tuple[Verdict, str]:
+        """What agrees with its simulation, unless constraints or laws are missed by more than the tolerance."""
+        broken = tuple(one for one in broken if one.share > self.tolerance)
+        along = [one for one in broken if one.law not in ENDS]
+        if self.explained:
+            worst = max(self.explained, key=lambda one: one.share)
+            return Verdict.INACCURATE, f"{reason}, but laws hold to the residuals of the solver only: {worst}"
+        if len(along) < len(broken):
+            return Verdict.INACCURATE, f"{reason}, but {next(one for one in broken if one.law in ENDS).what}"
+        if along:
+            worst = max(along, key=lambda one: one.share)
+            words = f"{reason}, but between its nodes {worst.what} at t = {worst.time:.6g} s"
+            return Verdict.CONSTRAINT_BETWEEN_NODES, words
+        return Verdict.CONFIRMED, reason
+
+    def _in_windows(self) -> tuple[Verdict, str]:
+        """Every window is confirmed, the whole motion is not: it amplifies errors, or they add up."""
+        if not self.history.status.success:
+            stop = f"{self.history.status} {self.history.message}".strip()
+            return Verdict.UNDECIDED, (
+                f"every window agrees to {self.tolerance:g}, but the simulation of the whole stops at "
+                f"{self.history.t:.6g} s: {stop}"
+            )
+        factor = self.amplification
+        assert factor is not None
+        if factor <= ADDED_UP * len(self.windows):
+            return Verdict.INACCURATE, f"the events agree{self._where()}, {self._inaccuracy()}"
+        reason = (
+            f"every window agrees to {self.tolerance:g}; over the whole horizon the motion makes the largest defect "
+            f"{factor:.2g} times as large ({self.end_state_error:.2e} at the end)"
+        )
+        along = violations(self.ocp, [piece.history for piece in self.pieces], ends=False)
+        verdict, reason = self._confirmed(along, reason)
+        return (Verdict.CONFIRMED_IN_WINDOWS if verdict is Verdict.CONFIRMED else verdict), reason
+
+    @property
+    def _windows_agree(self) -> bool:
+        """Whether end states and objective of the windows are within the tolerance, and their events agree."""
+        if not self.pieces:
+            return False
+        for window in self.windows:
+            bound = self.tolerance * (1.0 + float(np.abs(state_at(self.solution, window.end, "-")).min()))
+            if not (window.events_agree and window.defect <= bound):
+                return False
+        claimed = objective(self.ocp, [piece.history for piece in self.pieces], self.solution.x[-1])
+        return bool(abs(claimed - self.solution.objective) <= self.tolerance * (1.0 + abs(self.solution.objective)))
+
+    def _is_open(self, window: Window) -> bool:
+        """Whether rounding decides what happens in a window."""
+        return bool(self._open(window))
+
+    def _open(self, window: Window) -> str:
+        """What shows that rounding decides; empty where nothing does."""
+        history = next(piece.history for piece in self.pieces if piece.window is window)
+        touched = [node for node in history.nodes if node.grazing and node.t <= window.time + EDGE * window.length]
+        if touched:
+            said = touched[0].message or f"{touched[0].grazing} is touched without speed"
+            return f"at t = {touched[0].t:.6g} s {said}"
+        return "a start that differs by its residuals only gives the claimed events" if self.by_rounding(window) else ""
+
+    def _odd_windows(self) -> list[Window]:
+        """Windows with other events, unless they agree over the whole horizon; in the order of time."""
         if self.history.status.success and not self._difference[1]:
             return []
-        return [(window.time, window.difference) for window in self.windows if window.difference]
+        return sorted((window for window in self.windows if window.difference), key=lambda window: window.time)
 
     def _missing_impacts(self) -> list[tuple[float, str]]:
         """Impacts of some size that are claimed and do not happen, or happen and are not claimed."""
@@ -90,6 +207,12 @@ class Case:
             if large and edge < time_of(pair) < horizon - edge:
                 made.append(first_difference([pair], np.inf))
         return made
+
+    def _false_times(self) -> list[tuple[float, str]]:
+        """Events that are listed at another time than that at which they happen on the same motion."""
+        late = DELAY * self.ocp.horizon
+        both = [pair for pair in self.pairs if pair.claimed is not None and pair.found is not None]
+        return [first_difference([pair], late) for pair in both if abs(pair.delay) > late]
 
     def _but(self) -> str:
         """What happens differently all the same."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, STICK
-from nosnoc_py.simulation.certification.claims import CLOSED
+from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.solution import Event, Solution
@@ -18,37 +18,75 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.controls import Control
 
 SIDES: tuple[Side, Side] = ("-", "+")
+# Gaps of a solution below this are closed (in the unit of the gap, as FESD-J's residuals are).
+CLOSED = 1e-6
 # Events this close to the end of a window, as a share of it, may as well happen on the other side.
 EDGE = 0.02
 # An event that comes later by this share of a window is another one.
 LATE = 0.25
+# Starts beside that of a window which are tried, and how far such a motion may end from the solution.
+NEIGHBOURS, NEAR = 8, 1e-3
 # Where a contact has to be closed after the beginning of a window, as shares of it, to be closed there.
 AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
 
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A window and what was simulated in it."""
+
+    window: Window
+    history: History
+
+
 def windows_of(
     referee: Referee, solution: Solution, control: Control, edges: np.ndarray, deadline: float
-) -> tuple[Window, ...]:
+) -> tuple[Piece, ...]:
     """Simulate every window between two edges [s] from the solution's state at its beginning."""
-    made = []
-    for start, end in pairwise(edges.tolist()):
-        history = referee.run(
-            state_at(solution, start, "+"),
-            control,
-            solution.p,
-            start=start,
-            end=end,
-            modes=_modes(referee, solution, start, end),
-            drift=np.inf,
-            deadline=deadline,
-        )
-        made.append(_window(solution, history, start, end))
-    return tuple(made)
+    return tuple(_piece(referee, solution, control, *pair, deadline) for pair in pairwise(edges.tolist()))
+
+
+def _piece(
+    referee: Referee,
+    solution: Solution,
+    control: Control,
+    start: float,
+    end: float,
+    deadline: float,
+    away: np.ndarray | float = 0.0,
+) -> Piece:
+    history = referee.run(
+        state_at(solution, start, "+") + away,
+        control,
+        solution.p,
+        start=start,
+        end=end,
+        modes=_modes(referee, solution, start, end),
+        drift=np.inf,
+        deadline=deadline,
+    )
+    return Piece(_window(solution, history, start, end), history)
+
+
+def neighbour_agrees(
+    referee: Referee, solution: Solution, control: Control, window: Window, size: float, deadline: float
+) -> bool:
+    """Whether a start that differs by `size`, absolute and relative, gives the events that the solution claims.
+
+    Where it does, the difference in a window is one of rounding: of a touch without speed, a threshold that is just
+    reached, or a surface that may be left at any time.
+    """
+    x, random = state_at(solution, window.start, "+"), np.random.default_rng(7)
+    for _ in range(NEIGHBOURS):
+        away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
+        near = _piece(referee, solution, control, window.start, window.end, deadline, away).window
+        if near.events_agree and near.defect <= NEAR * (1.0 + float(np.abs(x).max())):
+            return True
+    return False
 
 
 def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:
     """The solution's state at a time since its start; a failed one may end too early, its last state then stays."""
-    return np.asarray(solution(min(t, solution.duration) + solution.t0, side))
+    return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
 
 
 def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ STUCK = (
     "the steps of the integrator have become tiny: the control or a force seems to jump; give a control that jumps at "
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
+LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Newton corrections of the time of an event.
 CORRECTIONS = 4
 
@@ -117,6 +118,8 @@ class PhaseRun:
             dense = self.solver.dense_output()
             step, guards = self._read(self.t, self.solver.t, dense)
             crossing = self._crossing(step, guards, dense)
+            if crossing is not None and crossing.lost:
+                return self._ended(failure=LOST.format(crossing.low), finite=False)
             if crossing is not None:
                 return self._at(crossing, dense)
             self.steps.append(step)

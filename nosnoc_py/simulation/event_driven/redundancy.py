@@ -6,11 +6,12 @@ it. Their modes hold as long as any choice is admissible, so events are looked f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-CUTS = 40
+from nosnoc_py.audit.redundancy import best_choice, directions
+
 # The tangential force may exceed its cone by this share of the largest force before one more cut is made.
 CLOSE = 1e-10
 
@@ -95,52 +96,9 @@ def _by_cuts(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Share]) ->
     return best_choice(forces, free, rows, cuts, most=1.0)
 
 
-def best_choice(
-    forces: np.ndarray,
-    free: np.ndarray,
-    rows: Sequence[np.ndarray],
-    cuts: Callable[[np.ndarray, float], list[np.ndarray]],
-    *,
-    most: float,
-) -> np.ndarray:
-    """The forces + free z for which the least of all rows @ forces is largest, up to `most`.
-
-    `cuts` gives more rows at a choice and its least value, where planes stand for something round; none ends it.
-    """
-    from scipy.optimize import linprog  # not paid for by an import of the library
-
-    planes, best = list(rows), forces
-    for _ in range(CUTS):
-        A = np.array(planes)
-        found = linprog(
-            np.append(np.zeros(free.shape[1]), -1.0),
-            A_ub=np.column_stack([-A @ free, np.ones(len(A))]),
-            b_ub=A @ forces,
-            bounds=[(None, None)] * free.shape[1] + [(None, most)],
-        )
-        if not found.success:
-            break
-        best = np.asarray(forces + free @ found.x[:-1])
-        new = cuts(best, float(found.x[-1]))
-        if not new:
-            break
-        planes += new
-    return best
-
-
 def _cut(size: int, k: int, share: float, part: Sequence[int], direction: np.ndarray) -> np.ndarray:
     """share f_n - d' f_t for a unit vector d."""
     row = np.zeros(size)
     row[k] = share
     row[list(part)] = -direction
     return row
-
-
-def directions(width: int) -> np.ndarray:
-    """Unit vectors (m, width) that stand for all: the first cuts of a cone."""
-    if width == 0:
-        return np.zeros((0, 0))
-    if width == 1:
-        return np.array([[1.0], [-1.0]])
-    angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
-    return np.column_stack([np.cos(angles), np.sin(angles)])

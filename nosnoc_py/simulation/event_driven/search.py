@@ -39,8 +39,9 @@ class Sample:
 class Crossing:
     """A guard that becomes negative between two times, or at once; `touches` when it comes to zero and turns back.
 
-    `time` is where it is zero, of a touch where it is smallest [s]. Of a gap that closes softly (`soft_closing`) it is
-    where its acceleration is zero, and `high` is where the motion without the contact has left the band around zero.
+    `time` is where it is zero, of a touch where it is smallest [s]; `lost` where it ceases to be a number. Of a gap
+    that closes softly (`soft_closing`) it is where its acceleration is zero, and `high` is where the motion without
+    the contact has left the band around zero.
     """
 
     guard: int
@@ -50,6 +51,7 @@ class Crossing:
     at_once: bool = False
     touches: bool = False
     soft: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,7 +85,16 @@ class Search:
         armed : (n_g,)
             Guards that have been positive in this phase, or are about to be.
         """
-        watched = np.flatnonzero(np.isfinite(guards).all(axis=0))
+        finite = np.isfinite(guards)
+        watched = np.flatnonzero(finite.all(axis=0))
+        # Guards without a meaning are infinite in the whole step. One that is a number at some samples only may cross
+        # before it is none: what lies behind a contact need not have a gap.
+        broken = np.flatnonzero(~finite.all(axis=0) & ~np.isposinf(guards).all(axis=0))
+        if broken.size:
+            if halvings:
+                return self._halves(t, armed, halvings - 1)
+            low, high = float(t[0]), float(t[-1])
+            return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
         fine, missed = between(guards[:, watched]), doubt(guards[:, watched])
         # The rates of distances are known: samples that miss a wave do not fit to them.
         count = self.distances

@@ -69,6 +69,8 @@ class Dynamics:
         return v + inertia.answer(h * self._force(ahead, v, u, p)), inertia
 
     def _inertia(self, matrix: np.ndarray) -> Inertia:
+        if not np.isfinite(matrix).all():  # the inverse of something infinite is zero, and the body would hang still
+            matrix = np.full(matrix.shape, np.nan)
         if self.diagonal:
             return Inertia(diagonal=np.diagonal(matrix).copy())
         try:

@@ -23,6 +23,9 @@ from nosnoc_py.systems.controls import Control, control_of
 
 # Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
 FEW, FEW_CONTACTS = 6, 50
+# A contact law that is missed by more than this share of the speeds at work is not solved.
+GROSS = 1e-2
+LOST = "gaps, their directions, forces or derivatives of forces are no finite numbers at t = {:.6g} s"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +104,8 @@ class _Loop:
                 status = Status.TIME_LIMIT
                 break
             u = self.control(grid[done] + 0.5 * h, x[done])
-            step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
+            with np.errstate(all="ignore"):  # what is not finite is a status
+                step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
             if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
                 status = Status.NUMERICAL_ERROR
                 break
@@ -117,8 +121,13 @@ class _Loop:
             unsolved.add(grid[done], step)
             done += 1
             status = self._stopped(grid[done], x[done], step)
-        several = self._several(struck_at)
-        notes = [*refused, *unsolved.notes, *not_unique_note(several)]
+        if status is Status.SOLVED and not np.isfinite(stepper.rows.gaps(x[done, :n], self.p)).all():
+            status = Status.NUMERICAL_ERROR
+        if status is Status.SOLVED and unsolved.worst > GROSS * unsolved.speed(x[: done + 1]):
+            status = Status.INACCURATE
+        lost = status is Status.NUMERICAL_ERROR
+        notes = [LOST.format(grid[done])] if lost else []
+        notes += [*refused, *unsolved.notes, *not_unique_note(self._several(struck_at))]
         return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
 
     def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
@@ -173,14 +182,23 @@ class _Missed:
 
     def __init__(self, method: TimeStepping) -> None:
         self.method, self.count, self.steps, self.worst, self.when = method, 0, 0, 0.0, 0.0
+        self.fastest = self.push = 0.0
 
     def add(self, t: float, step: StepResult) -> None:
         """Take note of a step."""
         self.steps += 1
+        self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
+        self.push = max(self.push, step.push)
         if step.residual > self.method.tolerance:
             self.count += 1
             if step.residual > self.worst:
                 self.worst, self.when = step.residual, float(t)
+
+    def speed(self, x: np.ndarray) -> float:
+        """Speeds at work in states (k, 2 n_q) [m/s]: the fastest one, at least that of a fall over their length."""
+        n = x.shape[1] // 2
+        fall = float(np.sqrt(self.push * np.abs(x[:, :n]).max(initial=0.0)))
+        return max(self.fastest, fall, float(np.abs(x[:, n:]).max(initial=0.0)))
 
     @property
     def notes(self) -> list[str]:

@@ -51,6 +51,8 @@ class StepResult:
     gain : float
         Kinetic energy that the law of impacts adds in this step [J], beyond what the forces and the tolerance of the
         contact law account for; not positive where it dissipates.
+    push : float
+        Largest acceleration by all other forces [m/s^2].
     """
 
     q: np.ndarray
@@ -65,6 +67,7 @@ class StepResult:
     residual: float
     work: float
     gain: float
+    push: float
 
 
 class Stepper:
@@ -90,6 +93,8 @@ class Stepper:
         free, inertia = self.dynamics.free(h, looks_at, q, v, u, p)
         gaps = self.rows.gaps(looks_at, p)
         directions = self.rows.directions(looks_at, p)
+        if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
+            return _nothing(q.size, self.rows.width)
         near = self._near(gaps, directions, v, free, reach)
         blow = self._blows(near, inertia, free)
         after, taking = blow.velocity[:-1], np.flatnonzero(blow.took_part)
@@ -109,6 +114,7 @@ class Stepper:
             residual=blow.residual,
             work=blow.work,
             gain=blow.gain,
+            push=float(np.abs(free - v).max(initial=0.0)) / h,
         )
 
     def _weights(self, h: float) -> tuple[float, float]:
@@ -272,6 +278,26 @@ class _Blow:
     def normal_rates(self, near: _Near) -> np.ndarray:
         """Normal velocities (m,)."""
         return _normal_rates(near, self.velocity)
+
+
+def _nothing(n_q: int, width: int) -> StepResult:
+    """A step from numbers that are not finite: there is none."""
+    none, lost = np.zeros(0), np.full(n_q, np.nan)
+    return StepResult(
+        q=lost,
+        v=lost,
+        contacts=np.zeros(0, dtype=int),
+        impulses=np.zeros((0, width)),
+        approach=none,
+        after=np.zeros((0, width)),
+        looked=0.0,
+        penetration=0.0,
+        sweeps=0,
+        residual=np.nan,
+        work=0.0,
+        gain=0.0,
+        push=0.0,
+    )
 
 
 def _normal_rates(near: _Near, velocity: np.ndarray) -> np.ndarray:

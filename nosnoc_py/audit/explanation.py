@@ -1,4 +1,4 @@
-"""Contact laws held against forces (or impulses) that explain a motion, whether those are unique or not."""
+"""Forces or impulses of closed contacts that explain a motion; where many do, those that obey the laws best."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.mechanics import null_space
-from nosnoc_py.simulation.event_driven.redundancy import best_choice, directions
+from nosnoc_py.audit.redundancy import best_choice, directions, null_space
 
 # Friction may leave its cone in space by this share of it before one more plane cuts it.
 CLOSE = 1e-9
@@ -60,23 +59,6 @@ def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) 
     left, free = vector - columns @ forces, null_space(columns)
     unique = not free.shape[1]
     return Explanation(forces=forces if unique else _most_obedient(forces, free, contacts), left=left, unique=unique)
-
-
-def violations(forces: np.ndarray, contacts: Sequence[Press]) -> list[tuple[float, str]]:
-    """(size, which law) of Coulomb's laws of all contacts."""
-    return [
-        (contact.unit * size, f"{law} at {contact.name}") for contact in contacts for size, law in _of(forces, contact)
-    ]
-
-
-def _of(forces: np.ndarray, contact: Press) -> list[tuple[float, str]]:
-    normal, friction = float(forces[contact.normal]), forces[list(contact.tangents)]
-    size, bound = float(np.linalg.norm(friction)), contact.friction * max(normal, 0.0)
-    found = [(max(-normal, 0.0), "a normal force pulls"), (max(size - bound, 0.0), "friction leaves its cone")]
-    if contact.direction is not None and friction.size:
-        wanted = -bound * contact.direction
-        found.append((float(np.linalg.norm(friction - wanted)), "friction is not that of its slip"))
-    return found
 
 
 def _most_obedient(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:

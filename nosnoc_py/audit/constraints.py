@@ -1,0 +1,53 @@
+"""Bounds and constraints of an optimal control problem at samples: one function for each kind, whoever asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.audit.records import Law, Measured
+
+if TYPE_CHECKING:
+    from nosnoc_py.ocp import OCP, Constraint
+
+Array = np.ndarray
+
+
+def bounds(names: tuple[str, ...], limits: tuple[Array, Array], t: Array, values: Array) -> Measured:
+    """Bounds (n,) of states or controls at samples (m, n)."""
+    return _measured(Law.BOUND, names, limits, t, values)
+
+
+def path(ocp: OCP, constraint: Constraint, t: Array, x: Array, u: Array, p: Array, z: Array | None = None) -> Measured:
+    """A path constraint at samples; `z` (m, n_z) where it uses algebraic variables."""
+    s = ocp.system
+    function = ca.Function("path", [s.x, s.z, s.u, s.p], [ca.densify(constraint.expression)])
+    algebraic = np.zeros((len(t), s.z.numel())) if z is None else z
+    values = np.array(function(x.T, algebraic.T, u.T, p)).T.reshape(len(t), -1)
+    return _of_constraint(Law.PATH, constraint, t, values)
+
+
+def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_initial: Array, p: Array) -> Measured:
+    """A terminal or an initial constraint at a state (n_x,)."""
+    s = ocp.system
+    function = ca.Function("constraint", [s.x, s.x_initial, s.p], [ca.densify(constraint.expression)])
+    values = np.array(function(x, x_initial, p)).reshape(1, -1)
+    return _of_constraint(law, constraint, np.array([t]), values)
+
+
+def excess(values: Array, lower: Array, upper: Array) -> Array:
+    """How far values (m, n) lie outside of their bounds (n,); NaN of what is no number."""
+    return np.maximum(np.maximum(lower - values, values - upper), 0.0)
+
+
+def _of_constraint(law: Law, constraint: Constraint, t: Array, values: Array) -> Measured:
+    names = (str(constraint.name),) * values.shape[1]
+    return _measured(law, names, (constraint.lower, constraint.upper), t, values)
+
+
+def _measured(law: Law, names: tuple[str, ...], limits: tuple[Array, Array], t: Array, values: Array) -> Measured:
+    """A share is absolute for small values and relative for large ones: constraints have no unit that is known."""
+    over = excess(values, *limits)
+    return Measured(law=law, t=t, subjects=names, amounts=over, shares=over / (1.0 + np.abs(values)))

@@ -1,0 +1,312 @@
+"""The laws of contact mechanics (FESD-J, Eqs. 1 and 11), held against the numbers of a motion.
+
+Distances are gaps divided by the norm of their normal and impulses are counted by the velocities that they change, so
+that no share depends on the unit of a gap, a force or a mass. Complementarities are measured by the smaller side: a
+force of half of what is at work at a distance of 1e-9 lengths breaks the law by 1e-9.
+
+References
+----------
+Coulomb's law as maximal dissipation: Moreau, CISM Lectures 302 (1988). Newton's law of restitution between velocities
+of one contact, as here: Glocker, Set-Valued Force Laws (2001), Sec. 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nosnoc_py.audit.explanation import Press, explain
+from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales
+from nosnoc_py.contacts.law import rebound
+
+if TYPE_CHECKING:
+    from nosnoc_py.systems.cls import CLS
+    from nosnoc_py.systems.kinematics import ContactFrames, Kinematics
+
+Array = np.ndarray
+# A body at rest has no scale of its own: speeds [m/s] count as this at least, a thousand times what residuals leave.
+AT_REST = 1e-5
+# Distances below this share of the length are closed where forces are asked for. A jump has to be left where the
+# contact would be reached within this share of the time at work: a bounce of 1e-4 m/s is 1e-9 m high, and yet a flight.
+CLOSED, TOUCHING = 1e-6, 1e-7
+# Approaches slower than this [m/s] may bounce or not: solutions have rest velocities of their own.
+REST = 1.1e-3
+# A contact that leaves an impact faster than the law says, by this share of the speed, exerted nothing.
+OPENING = 1e-5
+# Slip faster than this share of the speed has a direction, where forces are asked for.
+SLIPS = 1e-4
+# Rounding of the energy of an impact, as a share of the energy at work in it.
+ENERGY = 1e-9
+TINY = 1e-300
+
+
+def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, duration: float, stage: float) -> Scales:
+    """Sizes at work in a motion.
+
+    Parameters
+    ----------
+    duration, stage : float
+        Of the motion, and of one control stage [s]: speeds count as what the forces at work give in one stage at
+        least, with controls or without, because they may hold each other.
+    """
+    n_q, frames = system.n_q, system.mechanics.frames
+    here = system.kinematics(samples.x, samples.u, p)
+    free = _times(here.inverse, here.force)
+    alone = _times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
+    velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
+    speed = max(*(_largest(v) for v in velocities), max(_largest(free), _largest(alone)) * stage, AT_REST)
+    pushed = free if samples.forces is None else _times(here.response, samples.forces)
+    moved = free if samples.rates is None else samples.rates[:, n_q:]
+    accelerations = [_largest(free), _largest(pushed), _largest(moved), speed / duration]
+    response = _largest(here.response[..., : frames.count])
+    return Scales(
+        length=max(_largest(samples.x[:, :n_q]), speed * duration),
+        speed=speed,
+        acceleration=max(accelerations),
+        response=max(response, TINY),
+    )
+
+
+def laws_of_motion(
+    system: CLS, samples: MotionSamples, scales: Scales, p: Array, *, exact_friction: bool = True
+) -> list[Measured]:
+    """Gaps, force at a distance, Coulomb's law, balance of forces and rates of positions at samples (Eq. 1).
+
+    Parameters
+    ----------
+    exact_friction : bool
+        False where a method replaced the friction cone by a pyramid, whose forces do not oppose the slip exactly.
+    """
+    if not len(samples.t):
+        return []
+    here, frames = system.kinematics(samples.x, samples.u, p), system.mechanics.frames
+    distance = distances(here)
+    below = np.maximum(-distance, 0.0)
+    found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
+    closed = distance <= CLOSED * scales.length
+    forces = explained_forces(system, samples, scales, p).forces
+    if forces is None:
+        return found
+    found += _coulomb(here, frames, samples.t, forces, here.rates, scales.acceleration, scales.speed, "N")
+    normal = forces[:, : frames.count]
+    pushes = np.abs(normal) * _responses(here, frames)[0] / scales.acceleration
+    apart = np.minimum(pushes, np.maximum(distance, 0.0) / scales.length)
+    found.append(_measured(Law.DISTANCE, samples.t, frames.names, np.abs(normal), apart, "N"))
+    if samples.x_left is not None:
+        open_ = np.maximum(distances(system.kinematics(samples.x_left, 0.0, p)), 0.0) / scales.length
+        caught = np.minimum(pushes, open_)
+        found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
+    if not exact_friction:
+        found = [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
+    if samples.rates is not None:
+        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= CLOSED), scales)
+    return found
+
+
+def laws_of_impacts(
+    system: CLS, jumps: Jumps, scales: Scales, p: Array, *, exact_friction: bool = True, rest: float = REST
+) -> list[Measured]:
+    """The law of impacts (Eq. 11), and that an impact raises no kinetic energy.
+
+    0 <= Lambda, gamma+ + e min(gamma-, 0) >= 0, and one of them is zero: a contact that separates already gets no
+    rebound, but may be held. Where an approach is slower than `rest` [m/s], e may be 0.
+    """
+    if not len(jumps.t):
+        return []
+    n_q, frames, t = system.n_q, system.mechanics.frames, jumps.t
+    names, n_c = frames.names, frames.count
+    here = system.kinematics(jumps.x_before, 0.0, p)
+    distance, after = distances(here), jumps.x_after[:, n_q:]
+    change, new = after - here.velocity, _times(here.jacobian, after)
+    impulses = explained_impulses(system, jumps, scales, p, rest=rest).impulses
+    assert impulses is not None
+    left = np.abs(change - _times(here.response, impulses))
+    moved = np.abs(jumps.x_after[:, :n_q] - jumps.x_before[:, :n_q])
+    normal = impulses[:, :n_c]
+    shocks = np.abs(normal) * _responses(here, frames)[0]
+    late = _lateness(here, frames, new, rest)
+    wrong = np.minimum(shocks, np.abs(late))
+    slow = np.maximum(-late, 0.0)
+    held = np.where(distance <= TOUCHING * scales.length / scales.speed * slow, slow, 0.0)
+    apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
+    found = [
+        _measured(Law.CONTINUITY, t, system.names["q"], moved, moved / scales.length, "m"),
+        _measured(Law.IMPULSES, t, system.names["v"], left, left / scales.speed, "m/s"),
+        _measured(Law.RESTITUTION, t, names, wrong, wrong / scales.speed, "m/s"),
+        _measured(Law.SEPARATION, t, names, held, held / scales.speed, "m/s"),
+        _measured(Law.IMPULSE_DISTANCE, t, names, np.abs(normal), apart, "N s"),
+        *_coulomb(here, frames, t, impulses, new, scales.speed, scales.speed, "N s"),
+        _energy(here, t, names, impulses, change, after, scales),
+    ]
+    return found if exact_friction else [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
+
+
+def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Array) -> MotionSamples:
+    """Samples with the forces of closed contacts that explain their rates, unless they have forces already."""
+    if samples.forces is not None or samples.rates is None:
+        return samples
+    here, frames = system.kinematics(samples.x, samples.u, p), system.mechanics.frames
+    shut = distances(here) <= CLOSED * scales.length
+    needed = _times(here.mass, samples.rates[:, system.n_q :]) - here.force
+    if samples.x_left is not None:
+        shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= CLOSED * scales.length
+    return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
+
+
+def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, rest: float = REST) -> Jumps:
+    """Jumps with the impulses of closed contacts that explain them, unless they have impulses already."""
+    if jumps.impulses is not None:
+        return jumps
+    here, frames = system.kinematics(jumps.x_before, 0.0, p), system.mechanics.frames
+    after = jumps.x_after[:, system.n_q :]
+    new = _times(here.jacobian, after)
+    wanted = _times(here.mass, after - here.velocity)
+    closed = distances(here) <= CLOSED * scales.length
+    opening = _lateness(here, frames, new, rest) > OPENING * scales.speed
+    return replace(jumps, impulses=_explaining(here, frames, closed, wanted, new, scales.speed, opening))
+
+
+def distances(here: Kinematics) -> Array:
+    """Gaps in the unit of length (m, n_c): divided by the norms of their normals."""
+    steepness = here.steepness
+    return np.asarray(here.gaps / np.maximum(steepness, 1e-6 * np.maximum(steepness.max(axis=0, initial=0.0), TINY)))
+
+
+def _lateness(here: Kinematics, frames: ContactFrames, new: Array, rest: float) -> Array:
+    """gamma+ + e min(gamma-, 0) in the unit of speed (m, n_c); with e = 0 where an approach is slow and that fits."""
+    steepness = np.maximum(here.steepness, TINY)
+    before, after = (rates[:, : frames.count] / steepness for rates in (here.rates, new))
+    bounced = after - rebound(before, frames.restitution)
+    return np.where((np.abs(before) <= rest) & (np.abs(after) < np.abs(bounced)), after, bounced)
+
+
+def _responses(here: Kinematics, frames: ContactFrames) -> tuple[Array, Array]:
+    """The largest change of a velocity by a unit of every normal force (m, n_c) and friction force (m, n_tt)."""
+    sizes = np.abs(here.response).max(axis=1, initial=0.0)
+    return sizes[:, : frames.count], sizes[:, frames.count :]
+
+
+def _coulomb(
+    here: Kinematics,
+    frames: ContactFrames,
+    t: Array,
+    forces: Array,
+    rates: Array,
+    size: float,
+    speed: float,
+    unit: str,
+) -> Iterator[Measured]:
+    """Normal forces push, friction stays in its cone and opposes slip; for impulses the slip is that afterwards."""
+    n_c = frames.count
+    normal, tangential, slips = forces[:, :n_c], forces[:, n_c:], rates[:, n_c:]
+    by_normal, by_friction = _responses(here, frames)
+    pull = np.maximum(-normal, 0.0)
+    yield _measured(Law.PULL, t, frames.names, pull, pull * by_normal / size, unit)
+    rough = [c for c in range(n_c) if frames.width(c)]
+    if not rough:
+        return
+    names = tuple(frames.names[c] for c in rough)
+    outside, wrong, units, fast = (np.zeros((len(t), len(rough))) for _ in range(4))
+    for k, c in enumerate(rough):
+        part = frames.tangents[c]
+        friction, slip = tangential[:, part], slips[:, part]
+        bound = frames.friction[c] * np.maximum(normal[:, c], 0.0)
+        fast[:, k] = np.linalg.norm(slip, axis=1)
+        along = slip / np.maximum(fast[:, k], TINY)[:, None]
+        outside[:, k] = np.maximum(np.linalg.norm(friction, axis=1) - bound, 0.0)
+        wrong[:, k] = np.linalg.norm(friction + bound[:, None] * along, axis=1)
+        units[:, k] = by_friction[:, part].max(axis=1)
+    yield _measured(Law.CONE, t, names, outside, outside * units / size, unit)
+    shares = np.minimum(wrong * units / size, fast / speed)
+    yield _measured(Law.DISSIPATION, t, names, wrong, shares, unit)
+
+
+def _rates(
+    system: CLS, samples: MotionSamples, here: Kinematics, forces: Array, closed: Array, scales: Scales
+) -> Iterator[Measured]:
+    """Balance of forces, and q' = v; a gap rate may be stabilised by a drift along normals of closed contacts."""
+    n_q, noise = system.n_q, 0.0 if samples.noise is None else samples.noise[:, None]
+    assert samples.rates is not None
+    given = _times(here.inverse, here.force) + _times(here.response, forces)
+    left = np.maximum(np.abs(samples.rates[:, n_q:] - given) - noise, 0.0)
+    yield _measured(Law.BALANCE, samples.t, system.names["v"], left, left / scales.acceleration, "m/s^2")
+    drift = samples.rates[:, :n_q] - here.position_rate
+    for k in np.flatnonzero(closed.any(axis=1) & (np.abs(drift).max(axis=1) > 0.0)):
+        normals = here.jacobian[k, : closed.shape[1]][closed[k]].T
+        drift[k] -= normals @ np.linalg.lstsq(normals, drift[k], rcond=1e-12)[0]
+    away = np.maximum(np.abs(drift) - noise, 0.0)
+    yield _measured(Law.POSITIONS, samples.t, system.names["q"], away, away / scales.speed, "m/s")
+
+
+def _energy(
+    here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, change: Array, after: Array, scales: Scales
+) -> Measured:
+    """Kinetic energy gained beyond rounding [J].
+
+    Its share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at the speed at work: an error dw
+    of the velocity after an impact is then dw / speed, and the rounding of a contact at rest is no gain.
+    """
+    momentum = _times(here.mass, change)
+    gain = 0.5 * np.einsum("ki,ki->k", momentum, after + here.velocity)
+    work = 0.5 * np.einsum("ki,ki->k", momentum, change)
+    over = np.maximum(gain - ENERGY * work, 0.0)
+    share = over / np.maximum(2.0 * work, TINY) * np.einsum("ki,ki->k", change, change) / scales.speed**2
+    # The energy is that of all contacts together; it is told of the one with the largest impulse.
+    amounts, shares = (np.zeros((len(t), len(names))) for _ in range(2))
+    rows = np.arange(len(t)) if names else np.arange(0)
+    leading = np.abs(impulses[rows][:, : len(names)]).argmax(axis=1) if names else rows
+    amounts[rows, leading], shares[rows, leading] = over[rows], share[rows]
+    return _measured(Law.ENERGY, t, names, amounts, shares, "J")
+
+
+def _explaining(
+    here: Kinematics,
+    frames: ContactFrames,
+    closed: Array,
+    wanted: Array,
+    rates: Array,
+    speed: float,
+    opening: Array | None = None,
+) -> Array:
+    """Forces (m, n_c + n_tt) of closed contacts that make up generalised forces `wanted` (m, n_q)."""
+    forces = np.zeros((len(wanted), frames.count + frames.weights.size))
+    for k in np.flatnonzero(closed.any(axis=1)):
+        contacts = np.flatnonzero(closed[k])
+        parts = [frames.tangents[c] for c in contacts]
+        columns = np.concatenate([contacts, *[frames.count + np.arange(part.start, part.stop) for part in parts]])
+        presses, position = [], len(contacts)
+        for i, c in enumerate(contacts):
+            slip = rates[k, frames.count :][frames.tangents[c]]
+            size = float(np.linalg.norm(slip))
+            presses.append(
+                Press(
+                    name=frames.names[c],
+                    normal=i,
+                    tangents=tuple(range(position, position + slip.size)),
+                    friction=float(frames.friction[c]),
+                    direction=slip / size if size > SLIPS * speed else None,
+                    opening=opening is not None and bool(opening[k, c]),
+                )
+            )
+            position += slip.size
+        if np.isfinite(wanted[k]).all() and np.isfinite(here.jacobian[k]).all():
+            forces[k, columns] = explain(here.jacobian[k, columns].T, wanted[k], presses).forces
+        else:
+            forces[k, columns] = np.nan
+    return forces
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    return np.einsum("...ij,...j->...i", matrix, vector)
+
+
+def _largest(values: Array) -> float:
+    """The largest size of a number among values; what is not finite is told elsewhere."""
+    return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
+
+
+def _measured(law: Law, t: Array, subjects: Any, amounts: Array, shares: Array, unit: str) -> Measured:
+    return Measured(law=law, t=t, subjects=tuple(subjects), amounts=amounts, shares=shares, unit=unit)

@@ -1,0 +1,227 @@
+"""Plain records of an audit: samples of a motion, its jumps, the sizes at work in it, and violations of laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class Law(Enum):
+    """What a motion has to obey; the value says how a violation reads, of a state, a contact or a constraint."""
+
+    POSITIONS = "{}' is not the velocity"
+    GAPS = "{} is penetrated"
+    DISTANCE = "{} pushes at a distance"
+    PULL = "a normal force pulls at {}"
+    CONE = "friction leaves its cone at {}"
+    DISSIPATION = "friction is not that of its slip at {}"
+    BALANCE = "no force explains the acceleration {}'"
+    CONTINUITY = "the position {} jumps"
+    IMPULSES = "no impulse of a closed contact explains the jump of {}"
+    IMPULSE_DISTANCE = "{} has an impulse at a distance"
+    RESTITUTION = "{} breaks the law of restitution"
+    SEPARATION = "{} is left too slowly after an impact"
+    ENERGY = "kinetic energy rises at {}"
+    CATCH = "a force catches {}"
+    CROSSING = "{} is crossed between the stages"
+    CLOCK = "the clock stands still in an element in which it runs"
+    INCLUSION = "no multipliers of the active regions or constraints explain {}'"
+    MULTIPLIERS = "the listed multipliers do not explain {}'"
+    RANGE = "the listed {} is not a value that this place allows"
+    SET = "the state leaves the set of {}"
+    BOUND = "the bound of {} is violated"
+    PATH = "the path constraint {} is violated"
+    INITIAL = "the initial constraint {} is violated"
+    TERMINAL = "the terminal constraint {} is violated"
+    COMPLEMENTARITY = "the complementarity {} is violated"
+    STATEMENT = "{}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """A broken law.
+
+    Parameters
+    ----------
+    time
+        When [s].
+    law
+    subject
+        The state, contact or constraint that breaks it; of a statement the whole sentence.
+    amount
+        By how much, in `unit`.
+    share
+        The same as a share of what is at work in the motion; infinite for what is not a number.
+    unit
+        Empty where a constraint has none.
+    """
+
+    time: float
+    law: Law
+    subject: str
+    amount: float
+    share: float
+    unit: str = ""
+
+    @property
+    def what(self) -> str:
+        """The law, who breaks it and by how much, in words."""
+        text = self.law.value.format(self.subject)
+        if self.law is Law.STATEMENT:
+            return text
+        size = f"{self.amount:.3g} {self.unit}".strip() if np.isfinite(self.amount) else "no finite number"
+        return f"{text} by {size}"
+
+    def __str__(self) -> str:
+        return f"t = {self.time:.6g} s: {self.what}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MotionSamples:
+    """A motion at m instants between its jumps.
+
+    Attributes
+    ----------
+    t : (m,)
+        [s].
+    x : (m, n_x)
+    u : (m, n_u)
+    rates : (m, n_x), optional
+        dx/dt; None where it is not known, and no law of it is looked at.
+    forces : (m, n_c + n_tt), optional
+        Contact forces in the directions of `Kinematics.jacobian`; None asks for forces that explain the motion.
+    x_left : (m, n_x), optional
+        The state at the beginning of the element that a sample belongs to: a contact that is open there pushes nowhere
+        in the element (the cross complementarity of FESD-J); None where there are no elements.
+    noise : (m,), optional
+        Errors of the rates that rounding and the residual of the solver explain, in the units of the rates.
+    """
+
+    t: Array
+    x: Array
+    u: Array
+    rates: Array | None = None
+    forces: Array | None = None
+    x_left: Array | None = None
+    noise: Array | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Jumps:
+    """Left and right limits of a motion at k instants.
+
+    Attributes
+    ----------
+    t : (k,)
+        [s].
+    x_before, x_after : (k, n_x)
+    impulses : (k, n_c + n_tt), optional
+        As the forces of `MotionSamples` [N s].
+    """
+
+    t: Array
+    x_before: Array
+    x_after: Array
+    impulses: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scales:
+    """Sizes at work in a motion, which violations are shares of; all positive.
+
+    Attributes
+    ----------
+    length : float
+        [m].
+    speed : float
+        [m/s].
+    acceleration : float
+        [m/s^2].
+    response : float
+        The largest change of a velocity by a unit impulse [1/kg].
+    """
+
+    length: float
+    speed: float
+    acceleration: float
+    response: float
+
+    def of_residual(self, residual: float) -> float:
+        """The share that a residual of a complementarity problem in gaps, rates, forces and impulses amounts to."""
+        by_force = self.response / min(self.acceleration, self.speed)
+        return residual * max(1.0 / self.length, 1.0 / self.speed, by_force)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """One law at many instants.
+
+    Attributes
+    ----------
+    law : Law
+    t : (m,)
+        [s].
+    subjects : tuple of str
+    amounts, shares : (m, subjects)
+    unit : str
+        Of the amounts.
+    """
+
+    law: Law
+    t: Array
+    subjects: tuple[str, ...]
+    amounts: Array
+    shares: Array
+    unit: str = ""
+
+    def columns(self) -> list[Measured]:
+        """The law for every subject alone."""
+        return [
+            replace(self, subjects=(name,), amounts=self.amounts[:, i : i + 1], shares=self.shares[:, i : i + 1])
+            for i, name in enumerate(self.subjects)
+        ]
+
+    def above(self, share: float) -> list[Violation]:
+        """The worst subject of every instant, where it is worse than a share; what is no number is."""
+        if not self.shares.size:
+            return []
+        shares = np.where(np.isfinite(self.shares), self.shares, np.inf)
+        worst = shares.argmax(axis=1)
+        rows = np.flatnonzero(shares[np.arange(len(shares)), worst] > share)
+        return [self._violation(int(k), int(worst[k]), float(shares[k, worst[k]])) for k in rows]
+
+    def worst(self) -> Violation | None:
+        """The largest violation, where there is one."""
+        if not self.shares.size:
+            return None
+        shares = np.where(np.isfinite(self.shares), self.shares, np.inf)
+        k, i = divmod(int(np.argmax(shares)), shares.shape[1])
+        return self._violation(k, i, float(shares[k, i])) if shares[k, i] > 0.0 else None
+
+    def _violation(self, k: int, i: int, share: float) -> Violation:
+        amount = float(self.amounts[k, i])
+        return Violation(
+            time=float(self.t[k]),
+            law=self.law,
+            subject=self.subjects[i],
+            amount=amount if np.isfinite(amount) else np.inf,
+            share=share,
+            unit=self.unit,
+        )
+
+
+def violations(measured: Sequence[Measured], above: float) -> list[Violation]:
+    """Every violation beyond a share, in the order of time."""
+    found = [violation for one in measured for violation in one.above(above)]
+    return sorted(found, key=lambda violation: violation.time)
+
+
+def worst_of(measured: Sequence[Measured]) -> Violation | None:
+    """The violation with the largest share; None where no law is broken at all."""
+    found = [violation for one in measured if (violation := one.worst()) is not None]
+    return max(found, key=lambda violation: violation.share, default=None)

@@ -1,0 +1,69 @@
+"""Contact forces that are not unique: the null space of their directions, and the best choice in it.
+
+References
+----------
+Cutting planes for the second-order cone: Kelley, J. SIAM 8 (1960).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+# Planes that are added, at most, before the choice is taken as it is.
+CUTS = 40
+# Singular values below this share of the largest one are zero.
+REDUNDANT = 1e-10
+
+
+def null_space(matrix: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (n, d) of the vectors that a matrix (m, n) maps to zero."""
+    if not matrix.shape[1]:
+        return np.zeros((0, 0))
+    _, sizes, right = np.linalg.svd(matrix)
+    rank = int((sizes > REDUNDANT * sizes.max(initial=0.0)).sum())
+    return np.asarray(right[rank:].T)
+
+
+def best_choice(
+    forces: np.ndarray,
+    free: np.ndarray,
+    rows: Sequence[np.ndarray],
+    cuts: Callable[[np.ndarray, float], list[np.ndarray]],
+    *,
+    most: float,
+) -> np.ndarray:
+    """The forces + free z for which the least of all rows @ forces is largest, up to `most`.
+
+    `cuts` gives more rows at a choice and its least value, where planes stand for something round; none ends it.
+    """
+    from scipy.optimize import linprog  # not paid for by an import of the library
+
+    planes, best = list(rows), forces
+    for _ in range(CUTS):
+        A = np.array(planes)
+        found = linprog(
+            np.append(np.zeros(free.shape[1]), -1.0),
+            A_ub=np.column_stack([-A @ free, np.ones(len(A))]),
+            b_ub=A @ forces,
+            bounds=[(None, None)] * free.shape[1] + [(None, most)],
+        )
+        if not found.success:
+            break
+        best = np.asarray(forces + free @ found.x[:-1])
+        new = cuts(best, float(found.x[-1]))
+        if not new:
+            break
+        planes += new
+    return best
+
+
+def directions(width: int) -> np.ndarray:
+    """Unit vectors (m, width) that stand for all: the first cuts of a cone."""
+    if width == 0:
+        return np.zeros((0, 0))
+    if width == 1:
+        return np.array([[1.0], [-1.0]])
+    angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+    return np.column_stack([np.cos(angles), np.sin(angles)])

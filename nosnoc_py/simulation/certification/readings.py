@@ -1,0 +1,187 @@
+"""A solution as plain numbers for the audit: its stages, its jumps, and what it lists beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nosnoc_py.audit.contacts import CLOSED, explained_impulses, laws_of_impacts, laws_of_motion, scales_of
+from nosnoc_py.audit.elements import SHORT, element_samples, listed, noise_of
+from nosnoc_py.audit.inclusions import Inclusions, inclusion_of
+from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation
+from nosnoc_py.audit.redundancy import null_space
+from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, collocation_of, is_by_collocation
+from nosnoc_py.solution import RungeKuttaInterpolant, Solution
+from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+
+Array = np.ndarray
+# Violations beyond this share are no rounding of a converged solution.
+TOLERANCE = 1e-5
+
+
+def controls_at_stages(solution: Solution, elements: Collocation) -> Array:
+    """The control (E, n_s, n_u) at the stages, by its limits inside of the elements."""
+    inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
+    times = elements.t_left[:, None] + elements.h[:, None] * np.broadcast_to(inside, elements.c.shape)
+    return controls_of(solution, times.reshape(-1)).reshape(*times.shape, -1)
+
+
+def controls_of(solution: Solution, t: Array) -> Array:
+    """The control (times, n_u); elements of a failed solution may run past its grid, where the last value stays."""
+    return np.asarray(solution.control(np.clip(t, *solution.u_grid[[0, -1]]))).reshape(len(t), -1)
+
+
+def states_of(solution: Solution, t: Array, side: Side) -> Array:
+    """The state (times, n_x); a failed solution may end too early or too late, its first or last state then stays."""
+    own = solution.interpolant
+    ends = solution.t[[0, -1]]
+    if isinstance(own, RungeKuttaInterpolant):
+        ends = np.array([own.t_left[0], own.t_left[-1] + own.h[-1]])
+    return np.asarray(solution(np.clip(t, *ends), side)).reshape(len(t), -1)
+
+
+def kept(elements: Collocation, duration: float) -> Array:
+    """Stages (E, n_s) that have rates."""
+    return np.asarray((elements.h > SHORT * duration)[:, None] & (elements.c != 0.0) & ~elements.standing)
+
+
+def samples_of(solution: Solution, elements: Collocation, forces: Array | None = None) -> MotionSamples:
+    """The stages of a solution."""
+    return element_samples(
+        c=elements.c,
+        t=elements.t,
+        h=elements.h,
+        x=elements.x,
+        x_left=elements.x_left,
+        rates=elements.rates,
+        u=controls_at_stages(solution, elements),
+        forces=forces,
+        keep=kept(elements, solution.duration),
+        infeasibility=solution.infeasibility,
+    )
+
+
+def standing(solution: Solution, elements: Collocation) -> list[Violation]:
+    """Elements of time-freezing in which time stops, although they are no jumps: those have elements of their own."""
+    places = np.argwhere(elements.standing & (elements.h > SHORT * solution.duration)[:, None])
+    return [
+        Violation(time=float(elements.t[e, k]), law=Law.CLOCK, subject="", amount=1.0, share=1.0) for e, k in places
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class ContactReading:
+    """A solution of a contact problem with collocation polynomials, and what the audit makes of it."""
+
+    system: CLS
+    solution: Solution
+
+    @cached_property
+    def elements(self) -> Collocation | None:
+        """Elements whose stages are those of the scheme."""
+        return collocation_of(self.solution) if is_by_collocation(self.solution) else None
+
+    @cached_property
+    def samples(self) -> MotionSamples:
+        """Its stages; those of the dense output without rates where nothing is known of the scheme."""
+        elements, frames = self.elements, self.system.mechanics.frames
+        if elements is None:
+            solution = self.solution
+            return MotionSamples(t=solution.t, x=solution.x, u=np.zeros((len(solution.t), self.system.n_u)))
+        forces = listed(frames, self.solution.series, "lambda", elements.t.size)
+        return samples_of(self.solution, elements, forces)
+
+    @cached_property
+    def jumps(self) -> Jumps:
+        """The left ends of all elements."""
+        own = self.solution.interpolant
+        assert isinstance(own, RungeKuttaInterpolant)
+        before = np.vstack([own.x_initial, own.x_right[:-1]])
+        impulses = listed(self.system.mechanics.frames, self.solution.series, "Lambda", own.h.size)
+        return Jumps(t=own.t_left, x_before=before, x_after=own.x_left, impulses=impulses)
+
+    @cached_property
+    def scales(self) -> Scales:
+        """Sizes at work."""
+        duration = self.solution.duration
+        stage = duration / max(len(self.solution.u), 1)
+        return scales_of(self.system, self.samples, self.jumps, p=self.solution.p, duration=duration, stage=stage)
+
+    def laws_of_motion(self) -> list[Measured]:
+        """At the stages; nothing where they are not those of the scheme."""
+        return [] if self.elements is None else laws_of_motion(self.system, self.samples, self.scales, self.solution.p)
+
+    @cached_property
+    def explained(self) -> Jumps:
+        """The jumps with impulses, those that are listed or those that explain them."""
+        return explained_impulses(self.system, self.jumps, self.scales, self.solution.p)
+
+    def laws_of_impacts(self) -> list[Measured]:
+        """At the nodes."""
+        return laws_of_impacts(self.system, self.explained, self.scales, self.solution.p)
+
+    def false_impacts(self) -> list[Violation]:
+        """Impacts that the solution lists although nothing jumps there, or with another impulse."""
+        jumps, names, made = self.explained, self.system.mechanics.frames.names, []
+        assert jumps.impulses is not None
+        for event in self.solution.impacts:
+            k = int(np.argmin(np.abs(jumps.t - event.time)))
+            near = abs(float(jumps.t[k]) - event.time) <= SHORT * self.solution.duration
+            c = names.index(event.name) if event.name in names else -1
+            given, true = 0.0 if event.impulse is None else event.impulse, 0.0
+            true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
+            share = abs(given - true) * self.scales.response / self.scales.speed
+            if not share > TOLERANCE or (near and not self._is_unique(k)):
+                continue
+            text = f"impact {event.name} is listed with {given:.4g} N s, the jump there has {true:.4g}"
+            made.append(_statement(event.time, text, abs(given - true), share))
+        return made
+
+    def _is_unique(self, k: int) -> bool:
+        """Whether impulses at a node are the only ones; those that the solution lists have to be its own."""
+        if self.jumps.impulses is not None:
+            return True
+        here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
+        closed = np.flatnonzero(here.gaps <= CLOSED * self.scales.length * here.steepness)
+        parts = [
+            np.arange(part.start, part.stop) for part in (self.system.mechanics.frames.tangents[c] for c in closed)
+        ]
+        columns = np.concatenate([closed, *[self.system.mechanics.frames.count + part for part in parts]]).astype(int)
+        return not null_space(here.jacobian[columns].T).shape[1]
+
+
+def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> list[Violation]:
+    """The inclusion at the stages of a solution."""
+    samples = samples_of(solution, elements)
+    multipliers = _multipliers(system, solution, elements)
+    if multipliers is not None:
+        multipliers = multipliers[np.flatnonzero(kept(elements, solution.duration).reshape(-1))]
+    return Inclusions(system, samples, solution.p, _sizes(solution, elements, samples), multipliers).violations()
+
+
+def _sizes(solution: Solution, elements: Collocation, samples: MotionSamples) -> Array:
+    """Largest rates (n_x,), not below what errors of the solver amount to by differences over short steps."""
+    long = elements.h[elements.h > SHORT * solution.duration]
+    if not long.size or samples.rates is None:
+        return np.ones(elements.x.shape[2])
+    rates = np.nan_to_num(np.abs(samples.rates), nan=0.0, posinf=0.0).max(axis=0, initial=0.0)
+    noise = [noise_of(elements.c, long, solution.x[:, i], solution.infeasibility).max() for i in range(rates.size)]
+    return np.asarray(np.maximum(np.maximum(rates, np.array(noise) / TOLERANCE), 1e-300))
+
+
+def _multipliers(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> Array | None:
+    """Multipliers and algebraic variables (E n_s, n_y + n_z) that the solution lists, if it does."""
+    own, count, series = system.algebraic, elements.t.size, solution.series
+    names = [*inclusion_of(system).labels, *(() if own is None else own.names or ())]
+    if not all(name in series and len(series[name]) == count for name in names):
+        return None
+    return np.array([series[name].values for name in names]).T.reshape(count, len(names))
+
+
+def _statement(time: float, text: str, amount: float, share: float) -> Violation:
+    amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
+    return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)
