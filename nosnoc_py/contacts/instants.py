@@ -8,17 +8,12 @@ import numpy as np
 
 from nosnoc_py.contacts.problem import impact_problem
 from nosnoc_py.contacts.solver import ContactSolver
+from nosnoc_py.tolerances import ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
-# Kinetic energy gained in an impact of a solved program that its residuals explain, as a share of what is exchanged.
-SOLVED = 1e-6
-# Gaps [m] of a program below this are closed.
-CLOSED = 1e-6
-# Jumps of velocities below this [m/s] are none.
-JUMP = 1e-6
 
 
 def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
@@ -33,11 +28,11 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
     Returns
     -------
     (m,) array
-        Zero where no velocity jumps by more than `JUMP`: residuals of a program leave jumps of either sign.
+        Zero where no velocity jumps by more than `IMPACT`: residuals of a program leave jumps of either sign.
     """
     at, n_q = system.kinematics(before, p=p), system.n_q
     impulses = np.einsum("mij,mj->mi", at.mass, after[:, n_q:] - before[:, n_q:])
-    jumps = np.abs(after[:, n_q:] - before[:, n_q:]).max(axis=1, initial=0.0) > JUMP
+    jumps = np.abs(after[:, n_q:] - before[:, n_q:]).max(axis=1, initial=0.0) > IMPACT
     gain = 0.5 * np.sum(impulses * (after[:, n_q:] + before[:, n_q:]), axis=1)
     exchanged = 0.5 * np.sum(np.abs(impulses) * (np.abs(after[:, n_q:]) + np.abs(before[:, n_q:])), axis=1)
     return np.asarray(np.divide(gain, exchanged, out=np.zeros_like(gain), where=jumps))
@@ -46,13 +41,14 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
 def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
     """Return the names of the closed contacts of the impact that raises the kinetic energy most, or "".
 
-    It is for motions that a program computed: its residuals explain a share `SOLVED`.
+    It is for motions that a program computed: its residuals explain a share `ENERGY_SOLVED`.
     """
     shares = energy_shares(system, before, after, p)
     worst = int(np.argmax(shares))
-    if not shares[worst] > SOLVED:
+    if not shares[worst] > ENERGY_SOLVED:
         return ""
-    closed = system.mechanics.touching(before[worst], p)[0] <= CLOSED
+    gaps, _, steepness = system.mechanics.touching(before[worst], p)
+    closed = gaps <= TOUCHING_SOLVED * steepness
     return ", ".join(contact.name for contact, touches in zip(system.contacts, closed, strict=True) if touches)
 
 

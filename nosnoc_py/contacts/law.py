@@ -25,9 +25,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.tolerances import ENERGY
+
 Array = np.ndarray
-# Kinetic energy gained that is rounding, as a share of the energy that the impulses exchange.
-GAIN = 1e-9
 
 
 def rebound(approach: Any, restitution: Any, slowest: Any = 0.0, apart: Any = 0.0) -> Any:
@@ -74,7 +74,7 @@ def energy_gain(impulses: Any, before: Any, after: Any) -> Any:
     return 0.5 * np.sum(impulses * (before + after), axis=-1)
 
 
-def raises_energy(impulses: Array, before: Array, after: Array, share: float = GAIN) -> bool:
+def raises_energy(impulses: Array, before: Array, after: Array, share: float = ENERGY) -> bool:
     """Return whether an impact raises the kinetic energy by more than rounding.
 
     Parameters

@@ -18,13 +18,12 @@ from nosnoc_py.contacts.problem import Array, ContactProblem, by_rows, forces_of
 from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.kinematics import ContactFrames
+from nosnoc_py.tolerances import ADMISSIBLE
 
 Algorithm = Literal["enumeration", "sweeps", "newton"]
 
 SWEEPS = 400
 MOST_CANDIDATES = 3000
-# Violations below this, relative to the rates at work, are rounding.
-ADMISSIBLE = 1e-9
 # Residual of projected iterations, relative to the rates at work: Newton's method in their modes follows.
 PROJECTED = 1e-13
 # Rates that differ by more than this, relative to those at work, are those of different motions.

@@ -15,10 +15,8 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
+from nosnoc_py.tolerances import IMPACT
 
-# An impulse below this share of the largest one, or of 1 N s, is round-off or the sqrt(sigma) phantom of a persistent
-# contact; an approach slower than this [m/s] is none, nor is an impact that changes its speed by less.
-IMPULSE_TOLERANCE = 1e-6
 # A slip slower than this is round-off: where forces are not unique a contact at rest may be at the end of its cone.
 SLIPPING = 1e-9
 
@@ -218,12 +216,13 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     sides = sides_of(dcs, r)
     energy = _energy(dcs, r, p)
     events: list[Event] = []
-    least = IMPULSE_TOLERANCE * min(1.0, float(r.impacts[..., 0].max(initial=0.0)))
+    # Smaller impulses are rounding, or what relaxations leave of sqrt(sigma) in a persistent contact.
+    least = IMPACT * min(1.0, float(r.impacts[..., 0].max(initial=0.0)))
     for e, time in enumerate(t_left):
         for i, impact in enumerate(dcs.jump.impacts if dcs.jump is not None and r.impacts.shape[1] else ()):
             impulse, before, after = r.impacts[e, i]
             was_open = e == 0 or not closed[e - 1, column[impact.pair, impact.component]]
-            hits = before < -IMPULSE_TOLERANCE and after - before > IMPULSE_TOLERANCE
+            hits = before < -IMPACT and after - before > IMPACT
             if impulse > least and hits and was_open:
                 events.append(Event(time, impact.name, "impact", impulse, before, after, float(energy[e])))
         for k, (pair, name) in enumerate(columns):

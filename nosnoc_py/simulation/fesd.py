@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.contacts.instants import CLOSED, gaining_contacts, several_outcomes
+from nosnoc_py.contacts.instants import gaining_contacts, several_outcomes
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout
 from nosnoc_py.errors import OptionError, check_type
@@ -28,6 +28,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.tolerances import TOUCHING_SOLVED
 from nosnoc_py.transcription import Method, Transcription, rest_velocity_of, transcribe_step
 
 # So often a step with more switches than elements is halved.
@@ -547,6 +548,7 @@ def _several(problem: Transcription, r: Readout, events: Sequence[Event], p: np.
         return []
     t_left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
     rows = np.array([int(np.argmin(np.abs(t_left - t))) for t in impacts])
-    closed = np.array([system.mechanics.touching(x, p)[0] <= CLOSED for x in r.x_minus[rows]])
+    looks = [system.mechanics.touching(x, p) for x in r.x_minus[rows]]
+    closed = np.array([gaps <= TOUCHING_SOLVED * steepness for gaps, _, steepness in looks])
     rest = rest_velocity_of(problem.fesdj, simulation=True)
     return impacts[several_outcomes(system, r.x_minus[rows], closed, p, rest)].tolist()

@@ -20,6 +20,7 @@ from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.tolerances import RESTING_SOLVED
 from nosnoc_py.transcription import Transcription, rest_velocity_of
 
 SIMULATION_SOLVER = Homotopy(
@@ -30,8 +31,6 @@ SIMULATION_SOLVER = Homotopy(
     max_iterations=300,
 )
 SECOND_SOLVER = Auto()
-# A contact is closed below this gap, and rests below this normal velocity.
-TOUCHING = 1e-8
 # How much of sigma_0 a prediction starts with: a large one forgets it.
 PREDICTED = 1e-2
 
@@ -48,10 +47,10 @@ class MPCCStep:
     def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
         """Results of one attempt after the other, until a time.monotonic() stamp."""
         layout = self._problem.mpcc.parameters
-        gaps, rates, _ = self._contacts(values[layout["x0"]], values[layout["p"]])
-        closed = gaps <= TOUCHING
-        resting = closed & (np.abs(rates) <= TOUCHING)
-        for w, sigma in self._guesses(values, closed & (rates < -TOUCHING)):
+        gaps, rates, steepness = self._contacts(values[layout["x0"]], values[layout["p"]])
+        closed, slow = gaps <= RESTING_SOLVED * steepness, RESTING_SOLVED * steepness
+        resting = closed & (np.abs(rates) <= slow)
+        for w, sigma in self._guesses(values, closed & (rates < -slow)):
             # In persistent contact the impulse is a double root that relaxations leave at sqrt(sigma), and the contact
             # then takes off: at first there is none.
             for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):

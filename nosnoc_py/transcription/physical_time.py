@@ -11,11 +11,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
-from nosnoc_py.discretization.readout import IMPULSE_TOLERANCE, SLIPPING, Readout, trajectory_fields
+from nosnoc_py.discretization.readout import SLIPPING, Readout, trajectory_fields
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
+from nosnoc_py.tolerances import IMPACT
 
 # Elements in which the clock advances by less than this share of a control stage are jumps.
 FROZEN = 1e-7
@@ -204,7 +205,7 @@ def _impacts(frozen: Frozen, v: _Values, rows: np.ndarray, time: float) -> list[
     for i, contact in enumerate(frozen.contacts):
         impulse = float(v.impulse[rows, i].sum())
         before, after = float(v.ends[rows[0], 0, i]), float(v.ends[rows[-1], 1, i])
-        if impulse > IMPULSE_TOLERANCE and before < -IMPULSE_TOLERANCE:
+        if impulse > IMPACT and before < -IMPACT:
             found.append(Event(time, contact.name, "impact", impulse, before, after, gain))
     return found
 

@@ -28,12 +28,12 @@ from nosnoc_py.roles import Role
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription.guesses import FREE
 from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of
 
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
-REST_VELOCITY = 1e-3
 METHODS = (FESD, TimeFreezing)
 
 

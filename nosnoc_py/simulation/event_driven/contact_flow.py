@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.guards import GAP, RESTING, rounding, sample
+from nosnoc_py.simulation.event_driven.guards import GAP, rounding, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.protocol import INCREMENT
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.tolerances import RESTING
 
 
 class Flow:

@@ -13,8 +13,6 @@ GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
 normal force does against the approach of a slipping contact (not positive: the paradox of Painleve)."""
 KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
-# Rates [m/s] below this are zero.
-RESTING = 1e-9
 # Violations below this are rounding: gaps [m] and speeds [m/s], absolute; forces relative to the largest one, and to
 # what accelerates the smallest mass by 1 m/s^2.
 ROUNDING = 1e-11

@@ -14,7 +14,6 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
-from nosnoc_py.simulation.event_driven.guards import RESTING
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
 from nosnoc_py.simulation.event_driven.protocol import Model
@@ -25,6 +24,7 @@ from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.tolerances import RESTING
 
 # So many impacts within so many seconds, the last one a bounce slower than this [m/s], are the end of an infinite
 # sequence: lower bounces are lost in the rounding of the gap.

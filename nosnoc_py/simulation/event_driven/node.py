@@ -12,7 +12,7 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
-from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, RESTING, SLACK, SLIP_SPEED, STIFFNESS
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Impact as Impact
@@ -21,13 +21,10 @@ from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
 
-# Gaps [m] below this are closed.
-TOUCHING = 1e-9
 # A slip in space that is faster than this [m/s] when its direction has turned by a right angle has not ended.
 TURNING = 1e-6
-# Approaches [m/s] above this, by impulses that change them by more than this, are an event.
-IMPACT = 1e-6
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
@@ -56,8 +53,8 @@ class Nodes:
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         look = self.flow.look(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        closed = (look.gaps <= TOUCHING) | held
-        slow = np.where(held, drift, RESTING)
+        closed = (look.gaps <= TOUCHING * look.steepness) | held
+        slow = np.where(held, drift, RESTING) * look.steepness
         if kind == GAP:
             closed[contact] = True
             if ended is not None and ended.crossing is not None and ended.crossing.soft:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from nosnoc_py.options import Options
+from nosnoc_py.tolerances import REST_VELOCITY
 
 
 class EventDriven(Options):
@@ -47,7 +48,7 @@ class EventDriven(Options):
     atol: float = Field(default=1e-13, gt=0, le=1e-2)
     integrator: Literal["auto", "DOP853", "Radau"] = "auto"
     max_step: float | None = Field(default=None, gt=0)
-    rest_velocity: float = Field(default=1e-3, ge=0)
+    rest_velocity: float = Field(default=REST_VELOCITY, ge=0)
     max_impacts: int = Field(default=1000, ge=1)
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"

@@ -10,10 +10,11 @@ import numpy as np
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK
-from nosnoc_py.simulation.event_driven.node import TOUCHING, Node
+from nosnoc_py.simulation.event_driven.node import Node
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, imminent
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.tolerances import TOUCHING
 
 # Forces and impulses below this share of the largest one are zero.
 SMALL = 1e-8
@@ -119,7 +120,7 @@ class Passage:
         return [
             c
             for c in range(self._count)
-            if (look.gaps[c] <= TOUCHING or self._old(c) != FREE or impact.modes[c] != FREE)
+            if (look.gaps[c] <= TOUCHING * look.steepness[c] or self._old(c) != FREE or impact.modes[c] != FREE)
             and abs(impact.impulses[c]) <= SMALL * size
             and abs(rates[c] + impact.restitution[c] * look.rates[c]) <= SLOW
         ]
@@ -134,7 +135,7 @@ class Passage:
         gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.n_q :] + look.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
-            rests = mode == FREE and look.gaps[c] <= TOUCHING and look.rates[c] <= SLOW
+            rests = mode == FREE and look.gaps[c] <= TOUCHING * look.steepness[c] and look.rates[c] <= SLOW
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"
             if mode != FREE and self._value(FORCE, c, sample) <= small:

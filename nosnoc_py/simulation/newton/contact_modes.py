@@ -23,10 +23,9 @@ from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.tolerances import REST_VELOCITY, RESTING, TOUCHING
 
-# Gaps [m] below this are closed, rates [m/s] below it are zero.
-TOUCHING = 1e-9
-RESTING = 1e-9
+# Gap rates [m/s] of closed contacts that finite elements without the gap rate leave.
 DRIFTING = 1e-3
 KINDS = ("touch", "release", "end of slip", "start of slip")
 
@@ -45,7 +44,7 @@ class ContactModes:
 
     settles = False
 
-    def __init__(self, system: CLS, *, gap_rate: bool = True, rest_velocity: float = 1e-3) -> None:
+    def __init__(self, system: CLS, *, gap_rate: bool = True, rest_velocity: float = REST_VELOCITY) -> None:
         self.system, self.gap_rate, self.rest_velocity = system, gap_rate, rest_velocity
         self.frames = system.mechanics.frames
         self.names = self.frames.names
@@ -87,9 +86,9 @@ class ContactModes:
 
     def goes_on(self, x: np.ndarray, p: np.ndarray, modes: Mode) -> bool:
         """Whether what is open is so clearly, and what is closed does not approach."""
-        gaps, rates, _ = self.system.mechanics.touching(x, p)
+        gaps, rates, steepness = self.system.mechanics.touching(x, p)
         free = np.asarray(modes) == FREE
-        return bool(np.where(free, gaps > TOUCHING, rates >= -RESTING).all())
+        return bool(np.where(free, gaps > TOUCHING * steepness, rates >= -RESTING * steepness).all())
 
     def describe(self, guard: int) -> tuple[str, str]:
         """Name of the contact and kind of the event of a guard."""
@@ -100,9 +99,9 @@ class ContactModes:
     ) -> Node:
         """Impact, then the modes of the motion that follows."""
         at = self._at(x, u, p)
-        closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING))
+        closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING * at.steepness))
         after, jump = x, np.zeros(at.rates.size)
-        if any(at.rates[c] < -RESTING for c in closed):
+        if any(at.rates[c] < -RESTING * at.steepness[c] for c in closed):
             impact = self._impact(x, at, closed)
             if isinstance(impact, Trouble):
                 return self._failed(x, impact, impact.value, closed)
@@ -205,10 +204,11 @@ class ContactModes:
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed: Mode, hint: Sequence[int] | None
     ) -> ContactProblem:
         frames, at = self.frames, self._at(x, u, p)
-        slow = np.full(frames.count, RESTING)
+        slow = RESTING * at.steepness
         if not self.gap_rate and hint is not None:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
-            slow[np.asarray(hint) != FREE] = DRIFTING
+            drifting = np.asarray(hint) != FREE
+            slow[drifting] = DRIFTING * at.steepness[drifting]
         return acceleration_problem(frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
 
     def _algebraic(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, found: ContactSolution) -> np.ndarray:

@@ -13,6 +13,7 @@ from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
 from nosnoc_py.simulation.newton.modes import Mode, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.tolerances import REST_VELOCITY
 
 # Normal forces below zero by less than this, relative to the largest one and to 1 N per kg, are rounding.
 ROUNDING = 1e-7
@@ -94,7 +95,7 @@ class ContactNewton:
         elements: int,
         *,
         gap_rate: bool = True,
-        rest_velocity: float = 1e-3,
+        rest_velocity: float = REST_VELOCITY,
         tolerance: float = 1e-11,
     ) -> None:
         self.system = system

@@ -18,9 +18,8 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
 from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble, remembered
+from nosnoc_py.tolerances import TOUCHING
 
-# Sides a below this, relative to the largest one and to 1, are zero at a node.
-TOUCHING = 1e-9
 # Relative times before which a violation means a wrong mode: of sides a, which are continuous, and of sides b.
 NEAREST = (1e-9, 1e-6)
 # Newton corrections of the first guess of algebraic unknowns.

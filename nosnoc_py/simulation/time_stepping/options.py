@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.options import Options
+from nosnoc_py.tolerances import REST_VELOCITY
 
 THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
 
@@ -73,7 +74,7 @@ class TimeStepping(Options):
     solver: Literal["newton", "projected_gauss_seidel"] = "newton"
     tolerance: float = Field(default=1e-6, gt=0)
     max_sweeps: int = Field(default=1000, ge=1)
-    rest_velocity: float = Field(default=1e-3, ge=0)
+    rest_velocity: float = Field(default=REST_VELOCITY, ge=0)
     impact_velocity: float = Field(default=2e-2, gt=0)
 
     @model_validator(mode="after")

@@ -8,13 +8,14 @@ import numpy as np
 
 from nosnoc_py.contacts.colours import Colours
 from nosnoc_py.contacts.cones import projection_of
-from nosnoc_py.contacts.law import GAIN, rebound
+from nosnoc_py.contacts.law import rebound
 from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.contacts.rows import RowProblem, RowSolution
 from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.rows import ContactRows
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.tolerances import ENERGY
 
 # Contacts that other contacts push together within a step are found by solving again, so many times at most.
 ROUNDS = 20
@@ -272,7 +273,7 @@ class _Blow:
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
             work=self.work + work,
-            gain=max(self.gain, work - own - GAIN * exchanged) if thrown else self.gain,
+            gain=max(self.gain, work - own - ENERGY * exchanged) if thrown else self.gain,
         )
 
     def normal_rates(self, near: _Near) -> np.ndarray:

@@ -14,10 +14,9 @@ from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
-# Functions with a smaller absolute value are zero at a node.
-TOUCHING = 1e-9
 
 
 class Nodes:

@@ -17,7 +17,6 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import STEP
-from nosnoc_py.simulation.event_driven.filippov.node import TOUCHING
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
@@ -28,6 +27,7 @@ from nosnoc_py.simulation.event_driven.walk import Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
+from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
 # Multipliers so close to their bounds at the start may pass them with a change of the data.

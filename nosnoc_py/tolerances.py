@@ -1,0 +1,36 @@
+"""The table of tolerances that several rooms share: one number for one question, with its unit and who asks it.
+
+A length or a speed of a contact is its gap or gap rate divided by the norm of the gap's gradient, so that the unit of
+the gap does not matter. Tolerances of one algorithm (of a line search, of a root finder) stay beside it.
+
+`TOUCHING` [length, or of a switching function], 1e-9
+    Is a contact closed, a switching function zero? Event-driven simulation, Newton's method on finite elements.
+`TOUCHING_SOLVED` [length], 1e-6
+    Was it closed in the solution of a program, which leaves residuals? Impacts of solutions.
+`RESTING` [speed], 1e-9
+    Is a rate zero? Event-driven simulation, Newton's method on finite elements.
+`RESTING_SOLVED` [speed, and length], 1e-8
+    Does a contact rest where a step begins that an MPCC solves?
+`IMPACT` [speed], 1e-6
+    Is a jump of a velocity an impact? Events of all methods, the energy of impacts.
+`REST_VELOCITY` [speed], 1e-3
+    Does an approach bounce in a simulation? The law of impacts; option `rest_velocity`.
+`ADMISSIBLE` [share of the rates at work], 1e-9
+    Does a solution of a contact problem hold? Contact problems.
+`ENERGY` [share of the energy exchanged], 1e-9
+    Does an impact raise the kinetic energy? The law of impacts in simulators.
+`ENERGY_SOLVED` [share of the energy exchanged], 1e-6
+    The same in the solution of a program, which leaves residuals.
+"""
+
+from __future__ import annotations
+
+TOUCHING = 1e-9
+TOUCHING_SOLVED = 1e-6
+RESTING = 1e-9
+RESTING_SOLVED = 1e-8
+IMPACT = 1e-6
+REST_VELOCITY = 1e-3
+ADMISSIBLE = 1e-9
+ENERGY = 1e-9
+ENERGY_SOLVED = 1e-6
