@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -342,8 +343,10 @@ def test_verdicts_tell_right_from_wrong() -> None:
     assert row.verdicts == {"right": AGREE, "nothing": WRONG, "refuses": REFUSED}
     left = impact_instants.compare(given, runs, impact_instants.PROGRAM.settings, least_margin=1.0)
     assert (left.kind, left.verdicts) == (LEFT_OUT, {})
-    assert impact_instants.verdict(answers["refuses"], ()) == RIGHTLY
-    assert impact_instants.verdict(answers["right"], (right, given.before)) == MEMBER
+    assert impact_instants.verdict(answers["refuses"], (), 0) == RIGHTLY
+    assert impact_instants.verdict(answers["right"], (right, given.before), 2) == impact_instants.UNTOLD
+    told = replace(answers["right"], said="the impact is not unique")
+    assert impact_instants.verdict(told, (right, given.before), 2) == MEMBER
 
 
 def test_program_with_single_contacts(capsys: pytest.CaptureFixture[str]) -> None:
