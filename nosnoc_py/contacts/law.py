@@ -30,7 +30,7 @@ from nosnoc_py.tolerances import ENERGY
 Array = np.ndarray
 
 
-def rebound(approach: Any, restitution: Any, slowest: Any = 0.0, apart: Any = 0.0) -> Any:
+def rebound(approach: Any, restitution: Any, slowest: Any = 0.0) -> Any:
     """Return the least gap rates after an impact, -e min(gamma-, 0).
 
     Parameters
@@ -41,15 +41,11 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0, apart: Any = 0.
         Coefficients e.
     slowest : float, (n_c,) array or SX
         Contacts that approach no faster than this are inelastic, which ends infinite sequences of impacts.
-    apart : (n_c,) SX, optional
-        For programs without a slowest approach: -e min(gamma-, apart) is returned. `apart` is zero in a closed contact,
-        where the law is unchanged, and large in an open one, where the value has no meaning: so the kink of the minimum
-        stays away from bodies in flight, whose gap rates change their sign at any height.
 
     Returns
     -------
     (n_c,) array or SX
-        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative in a closed contact.
+        c in 0 <= Lambda, gamma+ - c >= 0, Lambda (gamma+ - c) = 0; never negative.
 
     Examples
     --------
@@ -60,7 +56,7 @@ def rebound(approach: Any, restitution: Any, slowest: Any = 0.0, apart: Any = 0.
     if isinstance(approach, ca.SX):
         coefficients = ca.SX(restitution)
         if isinstance(slowest, float | int) and slowest == 0.0:
-            return -coefficients * ca.fmin(approach, apart)
+            return -coefficients * ca.fmin(approach, 0)
         return ca.if_else(approach < -slowest, -coefficients * approach, 0)
     speed = np.maximum(-np.asarray(approach), 0.0)
     return np.where(speed > slowest, restitution * speed, 0.0)

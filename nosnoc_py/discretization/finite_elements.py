@@ -27,7 +27,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.layout import Edge as End
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.reformulation.dcs import DCS, Equation, NodePair, Pair, Variable
+from nosnoc_py.reformulation.dcs import DCS, Equation, JumpLaw, NodePair, Pair, Variable
 from nosnoc_py.roles import Role
 
 
@@ -86,6 +86,14 @@ class StateBounds:
     initial: np.ndarray
 
 
+def _at_nodes(
+    jump: JumpLaw, rows: Sequence[Equation], symbols: list[ca.SX], *, first: bool
+) -> list[tuple[Equation, ca.Function]]:
+    """Rows of a jump law as functions, at the first node or at the others."""
+    inner = {} if first else jump.inner
+    return [(e, ca.Function("jump", symbols, [inner.get(e.role, e.expression)])) for e in rows]
+
+
 class _Functions:
     """The equations of the DCS as Functions, written once and inlined by SX calls for every element."""
 
@@ -105,8 +113,11 @@ class _Functions:
             j = dcs.jump
             at_node = [j.x_minus, j.symbol, j.h, dcs.p]
             self.x_plus = ca.Function("x_plus", at_node, [j.x_plus])
-            self.jump_rows = [(e, ca.Function("jump", at_node, [e.expression])) for e in j.equations]
-            self.jump_bounds = [(e, ca.Function("jump", at_node, [e.expression])) for e in j.inequalities]
+            # At the first node the state before is given and may be any; see `JumpLaw.inner` for the others.
+            self.jump_rows, self.jump_bounds = (
+                {first: _at_nodes(j, rows, at_node, first=first) for first in (True, False)}
+                for rows in (j.equations, j.inequalities)
+            )
             self.jump_sides = {
                 p.name: ca.Function("left", at_node, [p.left, ca.SX(0, 1) if p.b_left is None else p.b_left])
                 for p in dcs.pairs
@@ -384,9 +395,9 @@ class FiniteElements:
         variables = [replace(v, lower=0.0, upper=0.0) if still and v.impulsive else v for v in jump.variables]
         boundary = ca.vertcat(ca.SX(0, 1), *[self._variable(v, at) for v in variables])
         arguments = (x_minus, boundary, h, self.p)
-        for equation, function in f.jump_rows:
+        for equation, function in f.jump_rows[first]:
             self._equation(equation, function(*arguments), at)
-        for inequality, function in f.jump_bounds:
+        for inequality, function in f.jump_bounds[first]:
             self._equation(inequality, function(*arguments), at, upper=np.inf)
         for pair, function in f.jump_pairs:
             self._node_pair(pair, function(*arguments), at)

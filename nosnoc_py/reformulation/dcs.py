@@ -239,6 +239,9 @@ class JumpLaw:
     equations, pairs : tuple
     inequalities : tuple of Equation
         expression >= 0; may use h.
+    inner : mapping
+        Expressions that equations and inequalities of a role have at all nodes but the first one, where they say the
+        same on motions of the system and are smoother.
     impacts : tuple of Impact
     hit : SX (number of impacts,)
         Flags, 1 where an impact is supposed to happen; only estimates use them.
@@ -255,6 +258,7 @@ class JumpLaw:
     equations: tuple[Equation, ...]
     pairs: tuple[NodePair, ...]
     inequalities: tuple[Equation, ...] = ()
+    inner: Mapping[Role, ca.SX] = field(default_factory=dict)
     impacts: tuple[Impact, ...] = ()
     hit: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     energy: ca.SX = field(default_factory=lambda: ca.SX(0))

@@ -135,7 +135,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     against Y+ + Y-, because as an equation it has no gradient where Lambda = 0 and v_n = 0. Both have Y+ - Y- = r and
     Y+ against Y-; without the last, Y+ and Y- are not unique where Lambda = 0 and an interior-point method lets them
     grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contacts.law`: the paper's n'(v+ + e v-), but
-    for closed contacts that separate.
+    for closed contacts that separate, which only the first node can have.
     """
     n_q, n_c = system.n_q, len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus, node.impulse, node.laws
@@ -144,9 +144,12 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
     approach, after = normal.T @ v_minus, normal.T @ v_plus
-    restitution = after - rebound(
-        approach, contacts.restitution, at.slowest(options.rest_velocity), gap / options.epsilon_c
-    )
+    slowest = at.slowest(options.rest_velocity)
+    restitution = after - rebound(approach, contacts.restitution, slowest)
+    # Inside of the horizon a closed contact never separates at a left limit: its gap was positive before, or zero.
+    # There e gamma- is e min(gamma-, 0), and has no kink where the gap rate of a body in flight changes its sign,
+    # which interior-point methods do not pass well. With a rest velocity there is a jump anyway.
+    smooth = restitution if options.rest_velocity else after + contacts.restitution * approach
     hit = ca.SX.sym("hit", n_c)
     likely = hit * _lone_impulses(contacts, mass, normal, approach)
     v_likely = v_minus + ca.solve(mass, normal @ likely)
@@ -179,7 +182,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     # f_c(q) + eps h r >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
     # restitution, and with restitution it excludes roots that leave an impact too slowly, which (17c) admits where
     # several contacts are hit at once.
-    guard = gap + options.epsilon_c * h * restitution
+    guard, smooth_guard = (gap + options.epsilon_c * h * rate for rate in (restitution, smooth))
     return JumpLaw(
         x_minus=x_minus,
         h=h,
@@ -208,6 +211,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
             ),
             *[e for law in laws for e in law.inequalities],
         ),
+        inner={Role.RESTITUTION: y_plus - y_minus - smooth, Role.IMPACT_GUARD: smooth_guard},
         impacts=tuple(
             Impact(name=name, impulse=impulse[i], v_before=approach[i], v_after=after[i], pair=CONTACT, component=i)
             for i, name in enumerate(contacts.names)

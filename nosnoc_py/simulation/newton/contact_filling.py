@@ -99,7 +99,6 @@ class Filling:
     """Writes steps of the active-set Newton into iterates of one transcription; built once."""
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
-        self._epsilon = problem.fesdj.epsilon_c
         self._system, self._cone = system, cone
         self._frictional = [c for c in system.contacts if c.frictional]
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
@@ -110,7 +109,8 @@ class Filling:
         self._places = _places(problem)
         stage, node = self._functions(rest_velocity)
         self._stage = buffered(stage.map("stages", "serial", count * n_s, [4, 5], []))
-        self._node = buffered(node.map("nodes", "serial", count, [3], []))
+        self._node = buffered(node.map("nodes", "serial", count, [4], []))
+        self._first = (np.arange(count) == 0).astype(float)[:, None]
         self._stage_rows = self._rows_of([Place(role) for role in STAGE], count * n_s)
         self._node_rows = self._rows_of([Place(role, node=True) for role in NODE], count)
 
@@ -145,10 +145,13 @@ class Filling:
         before, impulse = ca.SX.sym("x", s.x.numel()), ca.SX.sym("impulse", len(s.contacts))
         at = s.kinematics(before, s.u, s.p)
         rates_before, restitution = at.rates[: len(s.contacts)], s.mechanics.frames.restitution
-        thrown = rebound(rates_before, restitution, at.slowest(rest_velocity), at.gaps / self._epsilon)
+        thrown = rebound(rates_before, restitution, at.slowest(rest_velocity))
+        first = ca.SX.sym("first")
+        if not rest_velocity:  # as the rows of the nodes are written, see `JumpLaw.inner`
+            thrown = ca.if_else(first, thrown, -ca.SX(restitution) * rates_before)
         share = _moving(rates - thrown, size)
         values = ca.vertcat(s.v, impulse, *_signed(share))
-        return stage, ca.Function("node", [before, s.x, impulse, s.p], [values, moving[1]])
+        return stage, ca.Function("node", [before, s.x, impulse, first, s.p], [values, moving[1]])
 
     def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
         """Return w of a step at the parameters `values` of the MPCC."""
@@ -158,7 +161,7 @@ class Filling:
             for part in (step.x_stages, step.lambda_normal, step.lambda_tangent, step.drift)
         )
         at_stages, slips = self._stage(x, normal, tangent, drift, u, p)
-        at_nodes, after = self._node(step.x_minus, step.x_left, step.Lambda_normal, p)
+        at_nodes, after = self._node(step.x_minus, step.x_left, step.Lambda_normal, self._first, p)
         for (rows, columns), found in ((self._stage_rows, at_stages), (self._node_rows, at_nodes)):
             w[rows] = found.T[:, columns]
         rest = {
