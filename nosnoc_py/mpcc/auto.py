@@ -20,7 +20,7 @@ from nosnoc_py.mpcc.strategy import SolverState, Strategy, common
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
-FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
 # What an attempt's state has and Auto's has of its own.
 OWN = ("status", "records", "solvers", "p")
 # A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
@@ -128,6 +128,8 @@ class Auto(Strategy):
             state = self._next(state)
         attempt = state.attempts[state.attempt]
         inner = attempt.strategy.step(state.inner, deadline=deadline)
+        if inner.status is not None:  # what is proved spares the other attempts
+            inner = attempt.strategy.conclude(inner, deadline)
         new = inner.records[len(state.inner.records) :]
         named = tuple(
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
@@ -145,7 +147,8 @@ class Auto(Strategy):
         """
         left = state.attempts[state.attempt + 1 :]
         if inner.status is not Status.SOLVED:
-            return inner.status in FINAL or not left
+            unbounded = inner.status is Status.UNBOUNDED and inner.solvers.proofs.has_ray(inner.p)
+            return inner.status in FINAL or unbounded or not left
         judged = inner.certificate is not None and inner.certificate.b_stationary is not None
         return judged or not left or left[0].perturbation > 0.0
 
@@ -158,7 +161,7 @@ class Auto(Strategy):
         return self.attempts(mpcc)[0].strategy.warm(mpcc)
 
     def settle(self, state: AutoState, status: Status) -> AutoState:
-        """The best point of all attempts; if they ran out, its own status, or infeasible where relaxations were."""
+        """The best point of all attempts; if they ran out, its own status, or that of infeasible relaxations."""
         inner = state.inner
         if inner.status is None:
             inner = state.attempts[state.attempt].strategy.settle(inner, status)
@@ -167,8 +170,8 @@ class Auto(Strategy):
             status = Status.SOLVED
         elif status not in FINAL:
             # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
-            infeasible = Status.INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
-            status = Status.INFEASIBLE if infeasible else best.status or status
+            local = Status.LOCALLY_INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
+            status = Status.LOCALLY_INFEASIBLE if local else best.status or status
         return replace(state, **common(best, *OWN), status=status)
 
     def _next(self, state: AutoState) -> AutoState:

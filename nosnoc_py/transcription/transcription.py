@@ -185,7 +185,7 @@ class Transcription:
         if warm:
             first, sigma = solver.warm(self.mpcc)
             state = self._once(first, w, values, deadline, callback, sigma)
-            if state.status not in (Status.INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
+            if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
             records, w = state.records, self.initial_guess(None, values)
         state = self._once(solver, w, values, deadline, callback, None)
@@ -286,7 +286,7 @@ class Transcription:
         breach = self._breach(readout, p, state, horizon) if status.success else None
         status = status if breach is None else Status.BADLY_SCALED
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
-        notes = ("" if breach is None else str(breach), held, self.late(state.w))
+        notes = (state.message, "" if breach is None else str(breach), held, self.late(state.w))
         return Solution(
             **fields,
             message="; ".join(note for note in notes if note),
