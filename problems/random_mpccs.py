@@ -85,6 +85,7 @@ def experiment(
     kinds: tuple[str, ...] = tuple(KINDS),
     solvers: tuple[str, ...] = tuple(SOLVERS),
     time_limit: float = 10.0,
+    in_turns: bool = False,
     *,
     callback: Callable[[Any], Any] | None = None,
 ) -> Iterator[Row]:
@@ -100,6 +101,8 @@ def experiment(
         "auto", "active_set", "homotopy".
     time_limit : float
         Seconds for every solve.
+    in_turns : bool
+        Every program by one of the solvers only, which take turns.
 
     Raises
     ------
@@ -114,7 +117,8 @@ def experiment(
         program = made(seed)
         if program.kind in kinds:
             known = truth(program)
-            yield from (solved(program, known, name, time_limit, callback) for name in solvers)
+            chosen = (solvers[seed % len(solvers)],) if in_turns else solvers
+            yield from (solved(program, known, name, time_limit, callback) for name in chosen)
 
 
 def solved(
@@ -173,7 +177,11 @@ def run(settings: Settings, progress: Progress) -> Report:
         results={
             "status": (ns.Status.STOPPED if false else ns.Status.SOLVED).value,
             "objective": None,
+            "complementarity": max((row.complementarity for row in rows if row.status == "solved"), default=np.nan),
+            "infeasibility": max((row.infeasibility for row in rows if row.status == "solved"), default=np.nan),
             "iterations": sum(row.iterations for row in rows),
+            "events": [],
+            "final_state": [],
             "false": [vars(row) for row in false],
             "summary": [dict(zip(COLUMNS, line, strict=True)) for line in summary(rows)],
             "rows": [vars(row) for row in rows],

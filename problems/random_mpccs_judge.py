@@ -154,7 +154,7 @@ def _redundant(random: np.random.Generator, seed: int) -> RandomMPCC:
     twice = random.random() < 0.5
     if not twice:  # a new partner for the side that is zero
         partner = random.normal(size=point.size).round(2)
-        offset = random.uniform(0.0, 2.0) - partner @ point
+        offset = float(random.uniform(0.0, 2.0) - partner @ point)
         side = (G[0], g0[0]) if zero else (H[0], h0[0])
         G, g0, H, h0 = (*_with(G, g0, *side), *_with(H, h0, partner, offset))
     else:

@@ -1,7 +1,8 @@
 """The default strategy: several attempts, each from another side, until one is solved.
 
 First the elastic homotopy with active-set finish and certificate, which is the fastest where it works; then, because
-what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts.
+what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts. Where
+all rows are affine linear programs find a feasible branch, or prove that there is none, and that comes second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pydantic import Field
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, common
+from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
@@ -35,13 +36,17 @@ ELASTIC: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attempt:
-    """One attempt: how, and how far from the given start (relative size of a random perturbation)."""
+    """One attempt: how, and how far from the given start (relative size of a random perturbation).
+
+    With a `point`, which is feasible, there is no homotopy: its branch is solved, and switched from.
+    """
 
     name: str
     strategy: ActiveSet
     perturbation: float = 0.0
+    point: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -138,7 +143,19 @@ class Auto(Strategy):
         if inner.status is None:
             return state
         state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
+        state = self._with_feasible_branch(state, attempt, deadline)
         return self.settle(state, inner.status) if self._over(state, inner) else state
+
+    def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
+        """After the first attempt, if it has failed: next comes the branch that linear programs have found."""
+        proofs = state.solvers.proofs
+        if state.attempt > 0 or state.verdicts[0] not in UNPROVED or not proofs.exact:
+            return state
+        point = proofs.feasibility(state.p, self.infeasibility_tolerance, deadline).point
+        if point is None:
+            return state
+        more = Attempt("feasible branch", last.strategy, point=point)
+        return replace(state, attempts=(state.attempts[0], more, *state.attempts[1:]))
 
     def _over(self, state: AutoState, inner: ActiveSetState) -> bool:
         """Solved with a verdict of the LPEC, or nothing left to try.
@@ -177,8 +194,10 @@ class Auto(Strategy):
     def _next(self, state: AutoState) -> AutoState:
         number = state.attempt + 1
         attempt = state.attempts[number]
-        w = self._perturbed(state, attempt.perturbation, number)
+        w = self._perturbed(state, attempt.perturbation, number) if attempt.point is None else attempt.point
         inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers)
+        if attempt.point is not None:
+            inner = attempt.strategy.at_branch(inner)
         return replace(state, attempt=number, inner=inner)
 
     def _perturbed(self, state: AutoState, size: float, number: int) -> np.ndarray:

@@ -33,6 +33,8 @@ from nosnoc_py.status import Stationarity, Status, asked_to_stop
 HUGE = 1e12
 # A point that descends and lies beyond this, over the size of the start, is not called solved.
 FAR = 1e6
+# Beyond this it is looked whether the program is unbounded, in the middle of the work.
+SUSPICIOUS = 1e4
 WORST = 3  # residuals in a message
 AWAY = "the iterates run away although the objective is bounded below, which is proved"
 # A proof may change these: they say where a solver stopped, and nothing about other points.
@@ -223,7 +225,16 @@ class Strategy(Options):
             state = self.step(state, deadline=started + limit)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
                 return self.conclude(self.settle(state, self.terminate(state) or stop), started + limit)
+            if self._is_lost(state, started + limit):
+                return self.conclude(self.settle(state, Status.UNBOUNDED), started + limit)
         return self.conclude(self.settle(state, status), started + limit)
+
+    def _is_lost(self, state: SolverState, deadline: float) -> bool:
+        """Iterates that run away in a program that is proved to be unbounded will not come back."""
+        diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
+        if not diverging and _size(state) < SUSPICIOUS * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0)):
+            return False
+        return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
 
     def conclude(self, state: Any, deadline: float = np.inf) -> Any:
         """The state with the status that can be proved, or with a message that says what is not."""
@@ -290,16 +301,18 @@ def _local(state: SolverState) -> bool:
 def _escapes(state: SolverState) -> bool:
     """The point is far away beside where the work began, and the objective still descends."""
     mpcc = state.solvers.mpcc
-    size = np.abs(state.w).max(initial=0.0)
-    if mpcc.objective.is_constant() or size < FAR * max(1.0, np.abs(mpcc.w0).max(initial=0.0)):
+    if mpcc.objective.is_constant() or _size(state) < FAR * max(1.0, np.abs(mpcc.w0).max(initial=0.0)):
         return False
     return certificate_of(state).b_stationary is False
 
 
+def _size(state: SolverState) -> float:
+    return float(np.abs(state.w).max(initial=0.0))
+
+
 def _far(state: SolverState) -> str:
-    size = np.abs(state.w).max(initial=0.0)
     return (
-        f"not proved: the iterates run away, |w| = {size:.2g}, and the objective falls with them to "
+        f"not proved: the iterates run away, |w| = {_size(state):.2g}, and the objective falls with them to "
         f"{state.values.objective:.3g}"
     )
 
