@@ -137,6 +137,7 @@ class AffineProgram:
             box_lower=np.where(np.isfinite(self.box_lower), 0.0, -1.0),
             box_upper=np.where(np.isfinite(self.box_upper), 0.0, 1.0),
             slack=nothing,
+            near=nothing == 0.0,
             lowest=nothing - np.inf,
             highest=nothing + np.inf,
             w_scale=self.columns,
