@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 FEASIBLE, INFEASIBLE = 1e-7, 1e-4
 # Of a slope over the largest entry of the gradient; the box around the point that it is taken in.
 SLOPE, RADIUS = 1e-4, 1e-2
+# What a side that vanishes by construction is, at most.
+ROUNDING = 1e-12
 # A ray descends by more than this, in rows and columns whose largest entry is one.
 RAY = 1e-6
 
@@ -149,7 +151,7 @@ def _redundant(random: np.random.Generator, seed: int) -> RandomMPCC:
     base = _plain(random, seed, "redundant", pairs=int(random.integers(1, 4)))
     point = base.feasible
     assert point is not None
-    zero = base.G[0] @ point + base.g0[0] == 0.0
+    zero = base.G[0] @ point + base.g0[0] <= ROUNDING
     G, g0, H, h0 = base.G, base.g0, base.H, base.h0
     twice = random.random() < 0.5
     if not twice:  # a new partner for the side that is zero
@@ -213,7 +215,7 @@ def _unbounded(random: np.random.Generator, seed: int) -> RandomMPCC:
     ray = random.normal(size=n)
     ray /= np.linalg.norm(ray)
     across = np.eye(n) - np.outer(ray, ray)
-    zero = base.G @ point + base.g0 <= 1e-12
+    zero = base.G @ point + base.g0 <= ROUNDING
     sides = []
     for matrix, fixed in ((base.G, zero), (base.H, ~zero)):
         sign = np.where(matrix @ ray >= 0.0, 1.0, -1.0)
