@@ -13,6 +13,7 @@ class Status(Enum):
     SOLVED = "solved"
     NOT_COMPLEMENTARY = "not complementary"
     INFEASIBLE = "infeasible"
+    LOCALLY_INFEASIBLE = "locally infeasible"
     ITERATION_LIMIT = "iteration limit"
     TIME_LIMIT = "time limit"
     INTERRUPTED = "interrupted"
@@ -58,9 +59,14 @@ _REMEDIES = {
         f"absolute: {UNITS}."
     ),
     Status.INFEASIBLE: (
-        "The relaxed problem is locally infeasible: look at solution.worst, check bounds and horizon, start from "
-        "another guess, use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess whose contacts "
-        f"touch, a slower kappa, or more finite elements per control stage. Residuals are absolute: {UNITS}."
+        "There is no feasible point, whatever the start: bounds or constraints contradict each other. Look at "
+        "solution.worst and at the message, and give the rows that are named there more room."
+    ),
+    Status.LOCALLY_INFEASIBLE: (
+        "No point nearby is feasible, which proves nothing about others: look at solution.worst, check bounds and "
+        "horizon, start from another guess, use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess "
+        "whose contacts touch, a slower kappa, or more finite elements per control stage. Residuals are absolute: "
+        f"{UNITS}."
     ),
     Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
     Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",
@@ -71,8 +77,8 @@ _REMEDIES = {
         "regularise them, and give nominal values or bounds that keep iterates away."
     ),
     Status.UNBOUNDED: (
-        "The objective falls without limit along feasible points: bound the variables, or look for a cost of the "
-        "wrong sign."
+        "The objective falls without limit along feasible points (the message says whether that is proved): bound the "
+        "variables, or look for a cost of the wrong sign."
     ),
     Status.STEP_FAILED: (
         "A simulation step found no solution from any initial guess: use smaller steps or more finite elements "

@@ -20,6 +20,8 @@ referee
     problems, true and spoiled ones.
 nosbench
     The MPCC solvers on a folder with problems of the NOSBENCH collection.
+random_mpccs
+    The MPCC solvers on random programs, every claim against enumeration of all branches.
 
 Every one takes `[--json] [--quick] [--set key=value ...] [--figures DIR]`; `--help` lists the keys.
 """

@@ -114,7 +114,7 @@ def judged(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
         biactive=(),
         multipliers=None,
     )
-    status = ns.Status.SOLVED if good else ns.Status.INFEASIBLE
+    status = ns.Status.SOLVED if good else ns.Status.LOCALLY_INFEASIBLE
     return problem.solution(replace(state, status=status, certificate=unknown), solver="hops")
 
 

@@ -149,6 +149,7 @@ def test_every_status_has_a_remedy_of_its_own_words():
     assert all(s.remedy.endswith(".") and len(s.remedy) > 20 for s in Status)
     assert "sigma_min" in Status.NOT_COMPLEMENTARY.remedy
     assert "solution.worst" in Status.INFEASIBLE.remedy
+    assert "another guess" in Status.LOCALLY_INFEASIBLE.remedy
     assert "max_iterations" in Status.ITERATION_LIMIT.remedy
     assert "time_limit" in Status.TIME_LIMIT.remedy
     assert "NaN" in Status.NUMERICAL_ERROR.remedy

@@ -112,7 +112,7 @@ class AutonomousSwitching(Iteration):
             return replace(state, value=phases.value(at, state.multipliers, self.weight))
         except NoArcError as none:
             motion = moved_by(problem, control, START_STEPS)
-            return replace(state, begun=motion, status=Status.INFEASIBLE, message=str(none))
+            return replace(state, begun=motion, status=Status.LOCALLY_INFEASIBLE, message=str(none))
 
     def step(self, state: SwitchingState) -> SwitchingState:
         """One step of descent, or of the multipliers when the descent has done enough."""
@@ -178,7 +178,7 @@ class AutonomousSwitching(Iteration):
     def _ended(self, state: SwitchingState) -> tuple[Status, str]:
         """What a stationary point is."""
         if state.infeasibility > self.feasibility:
-            return Status.INFEASIBLE, (
+            return Status.LOCALLY_INFEASIBLE, (
                 f"the penalty leaves guards of {state.infeasibility:.2g} at the collisions; give a larger weight or "
                 "feasibility, or constraint='augmented_lagrangian'"
             )

@@ -69,6 +69,11 @@ class ActiveSet(Strategy):
         """The state before the first NLP."""
         return ActiveSetState(**fields, homotopy=self._homotopy.begin(fields, sigma))
 
+    def at_branch(self, state: ActiveSetState) -> ActiveSetState:
+        """A state whose iterate shows its branch: the finish is due, before any homotopy."""
+        ways = self._homotopy.finisher(state.solvers).ways(0.0)
+        return replace(state, homotopy=replace(state.homotopy, finish_due=ways))
+
     def step(self, state: ActiveSetState, *, deadline: float = np.inf) -> ActiveSetState:
         """One step of the homotopy; when it has ended one LPEC and, if that descends, the NLP of the next branch."""
         try:

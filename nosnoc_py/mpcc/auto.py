@@ -1,7 +1,8 @@
 """The default strategy: several attempts, each from another side, until one is solved.
 
 First the elastic homotopy with active-set finish and certificate, which is the fastest where it works; then, because
-what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts.
+what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts. Where
+all rows are affine linear programs find a feasible branch, or prove that there is none, and that comes second.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pydantic import Field
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, common
+from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
-FINAL = (Status.SOLVED, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
 # What an attempt's state has and Auto's has of its own.
 OWN = ("status", "records", "solvers", "p")
 # A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
@@ -35,13 +36,17 @@ ELASTIC: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attempt:
-    """One attempt: how, and how far from the given start (relative size of a random perturbation)."""
+    """One attempt: how, and how far from the given start (relative size of a random perturbation).
+
+    With a `point`, which is feasible, there is no homotopy: its branch is solved, and switched from.
+    """
 
     name: str
     strategy: ActiveSet
     perturbation: float = 0.0
+    point: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -128,6 +133,8 @@ class Auto(Strategy):
             state = self._next(state)
         attempt = state.attempts[state.attempt]
         inner = attempt.strategy.step(state.inner, deadline=deadline)
+        if inner.status is not None:  # what is proved spares the other attempts
+            inner = attempt.strategy.conclude(inner, deadline)
         new = inner.records[len(state.inner.records) :]
         named = tuple(
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
@@ -136,7 +143,19 @@ class Auto(Strategy):
         if inner.status is None:
             return state
         state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
+        state = self._with_feasible_branch(state, attempt, deadline)
         return self.settle(state, inner.status) if self._over(state, inner) else state
+
+    def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
+        """After the first attempt, if it has failed: next comes the branch that linear programs have found."""
+        proofs = state.solvers.proofs
+        if state.attempt > 0 or state.verdicts[0] not in UNPROVED or not proofs.exact:
+            return state
+        point = proofs.feasibility(state.p, self.infeasibility_tolerance, deadline).point
+        if point is None:
+            return state
+        more = Attempt("feasible branch", last.strategy, point=point)
+        return replace(state, attempts=(state.attempts[0], more, *state.attempts[1:]))
 
     def _over(self, state: AutoState, inner: ActiveSetState) -> bool:
         """Solved with a verdict of the LPEC, or nothing left to try.
@@ -145,7 +164,8 @@ class Auto(Strategy):
         """
         left = state.attempts[state.attempt + 1 :]
         if inner.status is not Status.SOLVED:
-            return inner.status in FINAL or not left
+            unbounded = inner.status is Status.UNBOUNDED and inner.solvers.proofs.has_ray(inner.p)
+            return inner.status in FINAL or unbounded or not left
         judged = inner.certificate is not None and inner.certificate.b_stationary is not None
         return judged or not left or left[0].perturbation > 0.0
 
@@ -158,7 +178,7 @@ class Auto(Strategy):
         return self.attempts(mpcc)[0].strategy.warm(mpcc)
 
     def settle(self, state: AutoState, status: Status) -> AutoState:
-        """The best point of all attempts; if they ran out, its own status, or infeasible where relaxations were."""
+        """The best point of all attempts; if they ran out, its own status, or that of infeasible relaxations."""
         inner = state.inner
         if inner.status is None:
             inner = state.attempts[state.attempt].strategy.settle(inner, status)
@@ -167,15 +187,17 @@ class Auto(Strategy):
             status = Status.SOLVED
         elif status not in FINAL:
             # An elastic homotopy is always feasible; that its slacks do not vanish says the same as the others' word.
-            infeasible = Status.INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
-            status = Status.INFEASIBLE if infeasible else best.status or status
+            local = Status.LOCALLY_INFEASIBLE in state.verdicts and best.status is Status.NOT_COMPLEMENTARY
+            status = Status.LOCALLY_INFEASIBLE if local else best.status or status
         return replace(state, **common(best, *OWN), status=status)
 
     def _next(self, state: AutoState) -> AutoState:
         number = state.attempt + 1
         attempt = state.attempts[number]
-        w = self._perturbed(state, attempt.perturbation, number)
+        w = self._perturbed(state, attempt.perturbation, number) if attempt.point is None else attempt.point
         inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers)
+        if attempt.point is not None:
+            inner = attempt.strategy.at_branch(inner)
         return replace(state, attempt=number, inner=inner)
 
     def _perturbed(self, state: AutoState, size: float, number: int) -> np.ndarray:

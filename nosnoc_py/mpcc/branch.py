@@ -26,6 +26,10 @@ DENSE = 200
 # Newton's method ends when a residual this small does not fall below that fraction of the last one: at round-off. While
 # it is large it may well grow before it falls.
 SMALL, STUCK = 1e-8, 0.9
+# Two rows fix a variable at the same value within this, relatively.
+SAME = 1e-12
+# Rows of length one are dependent where this little of them is left; up to so many of them it is looked at.
+DEPENDENT, LOOKED_AT = 1e-9, 2000
 # Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
 CLEAR = 1e-5
 
@@ -100,7 +104,11 @@ class BranchProgram:
         self.nlp = branch_nlp(blocks)
 
     def bounds(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself."""
+        """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself.
+
+        A row of one variable fixes it whatever its bounds are: where pairs overlap the same variable is zero in several
+        rows, and as equations these would outnumber the variables.
+        """
         m, nlp, blocks = self.mpcc, self.nlp, self.blocks
         lbx, ubx, lbg, ubg = nlp.lbx.copy(), nlp.ubx.copy(), nlp.lbg.copy(), nlp.ubg.copy()
         for group in m.groups:
@@ -115,10 +123,37 @@ class BranchProgram:
             place = start + np.arange(rows.size)
             ubg[place[zero[rows]]] = 0.0
             lbg[place[fixed[rows]]], ubg[place[fixed[rows]]] = -np.inf, np.inf  # fixed members leave nothing to them
+            alone = np.flatnonzero((zero & ~fixed & (floor.single >= 0))[rows])
+            if alone.size:
+                variable, value = floor.roots(rows[alone], p)
+                said = _fixed(lbx, ubx, variable, value / m.w_scale[variable])
+                lbg[place[alone[said]]], ubg[place[alone[said]]] = -np.inf, np.inf
             start += rows.size
         held = start + np.flatnonzero(branch.r)
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
+
+
+def _fixed(lbx: np.ndarray, ubx: np.ndarray, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Fix variables at values inside their bounds; which of them have their value now, whoever fixed them."""
+    inside = np.flatnonzero((lbx[variable] <= value) & (value <= ubx[variable]))
+    index, first = np.unique(variable[inside], return_index=True)  # the first word counts where two contradict
+    lbx[index] = ubx[index] = value[inside[first]]
+    there = lbx[variable] == ubx[variable]
+    return there & (np.abs(value - lbx[variable]) <= SAME * np.maximum(1.0, np.abs(value)))
+
+
+def dependent(matrix: np.ndarray) -> np.ndarray:
+    """Mask of rows that are combinations of the others, by a QR decomposition with pivoting (Businger and Golub)."""
+    from scipy.linalg import qr
+
+    size = np.linalg.norm(matrix, axis=1)
+    rows = matrix / np.where(size > 0.0, size, 1.0)[:, None]
+    triangle, order = qr(rows.T, mode="r", pivoting=True, check_finite=False)
+    rank = int((np.abs(np.diagonal(triangle)) > DEPENDENT).sum())
+    mask = np.zeros(size.size, bool)
+    mask[order[rank:]] = True
+    return mask
 
 
 class NewtonFinish:
@@ -203,6 +238,8 @@ class BranchFinish:
         lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
         parameters = np.append(p, float(penalised))
         x = np.clip(w / m.w_scale, lbx, ubx)
+        repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
+        lbg[repeated], ubg[repeated] = -np.inf, np.inf
         result = self._ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
         return Outcome(
             w=result.x[: m.w0.size] * m.w_scale,
@@ -214,17 +251,27 @@ class BranchFinish:
             multipliers=self._multipliers(result, branch),
         )
 
+    def _repeated(self, x: np.ndarray, p: np.ndarray, free: np.ndarray, equal: np.ndarray) -> np.ndarray:
+        """Equations that follow from the others at x, where there are more than variables: IPOPT refuses these."""
+        equations = np.flatnonzero(equal)
+        if not free.sum() < equations.size <= LOOKED_AT:
+            return equations[:0]
+        jacobian = self._program.nlp.jacobian_function(x, p)[1].sparse().tocsr()
+        matrix = jacobian[equations][:, np.flatnonzero(free)].toarray()
+        return equations[dependent(matrix)] if np.isfinite(matrix).all() else equations[:0]
+
     def _multipliers(self, result: NLPResult, branch: Branch) -> Multipliers:
-        """Multipliers of the MPCC: those of fixed members belong to their row where there is one plain member."""
+        """Multipliers of the MPCC: those of a fixed variable belong to the first row that is zero with it alone."""
         m, blocks = self._program.mpcc, self._program.blocks
         lam_w = result.lam_x[: m.w0.size] / m.w_scale
         lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
         nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
         nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
-        for nu, zero, plain in ((nu_G, branch.G, m.G_variable), (nu_H, branch.H, m.H_variable)):
-            own = zero & (plain >= 0) & (nu == 0.0)
-            nu[own] = -lam_w[plain[own]]
-            lam_w[plain[own]] = 0.0
+        for nu, zero, floor in ((nu_G, branch.G, blocks.floor_G), (nu_H, branch.H, blocks.floor_H)):
+            own = np.flatnonzero(zero & (floor.single >= 0) & (nu == 0.0))
+            variable, first = np.unique(floor.single[own], return_index=True)
+            nu[own[first]] = -lam_w[variable] / floor.coefficient[own[first]]
+            lam_w[variable] = 0.0
         return Multipliers(w=lam_w, g=lam[0] / m.g_scale, G=nu_G, H=nu_H, r=lam[3])
 
 

@@ -222,10 +222,10 @@ class Homotopy(Strategy):
         if runs_away(state) and np.isfinite(state.values.objective):
             return Status.UNBOUNDED
         if state.infeasibility > self.infeasibility_tolerance:
-            return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
+            return Status.ITERATION_LIMIT if last == "Maximum_Iterations_Exceeded" else Status.LOCALLY_INFEASIBLE
         if self.residuals_small(state):
             return Status.NOT_AN_OPTIMUM if last == CUSP else Status.ITERATION_LIMIT
-        return Status.INFEASIBLE if last == "Infeasible_Problem_Detected" else Status.NOT_COMPLEMENTARY
+        return Status.LOCALLY_INFEASIBLE if last == "Infeasible_Problem_Detected" else Status.NOT_COMPLEMENTARY
 
     def _relax(self, state: HomotopyState, deadline: float) -> HomotopyState:
         solvers, sigma = state.solvers, state.sigma

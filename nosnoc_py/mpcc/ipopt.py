@@ -109,7 +109,7 @@ class Ipopt:
             "calc_lam_p": False,
             "error_on_fail": False,
             "show_eval_warnings": False,
-            "inputs_check": False,  # warns where a branch has more equations than variables, which is usual
+            "inputs_check": False,  # warns where equations of a branch outnumber its variables
             "verbose_init": False,
             "no_nlp_grad": True,  # made for the multipliers of p only
             "iteration_callback": self._deadline,
@@ -169,7 +169,9 @@ class Ipopt:
             x=self._deadline.x if interrupted and self._deadline.x is not None else x,
             lam_x=found_x,
             lam_g=found_g,
-            iterations=int(stats["iter_count"]),
+            # Where IPOPT refuses to begin (more equations than variables) the count is memory that nobody has set; the
+            # history of the iterations is then missing.
+            iterations=int(stats["iter_count"]) if stats.get("iterations") else 0,
             wall_seconds=time.monotonic() - started,
             solver_status=str(stats["return_status"]),
             interrupted=interrupted,

@@ -147,6 +147,9 @@ class LocalProgram:
     lower, upper, box_lower, box_upper : ndarray
     slack : ndarray (n,)
         How far the rows of G and H are above zero, in units of the radius; 0 where they count as zero.
+    near : bool ndarray (n,)
+        Rows of G and H that a step as small as the tolerance, in scaled variables, could bring to zero. Where a row has
+        large entries it need not count as zero itself, and yet an interior-point method has only not ended there.
     lowest, highest : ndarray (n,)
         Range of matrix e over the box.
     w_scale : ndarray (n_w,)
@@ -160,6 +163,7 @@ class LocalProgram:
     box_lower: np.ndarray
     box_upper: np.ndarray
     slack: np.ndarray
+    near: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
     w_scale: np.ndarray
@@ -214,6 +218,7 @@ def local_program(
     lower = np.concatenate([lower_g, -above, -free_r])
     upper = np.concatenate([upper_g, np.full(above.size, np.inf), free_r])
     lowest, highest = _range(matrix, box_lower, box_upper)
+    slack = np.concatenate([np.zeros(at.g.size), above, np.zeros(at.r.size)])
     return LocalProgram(
         cost=at.grad * scale,
         matrix=matrix,
@@ -222,7 +227,8 @@ def local_program(
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,
         box_upper=box_upper,
-        slack=np.concatenate([np.zeros(at.g.size), above, np.zeros(at.r.size)]),
+        slack=slack,
+        near=slack * radius <= tolerance * np.maximum(1.0, row_maxima(matrix)),
         lowest=lowest,
         highest=highest,
         w_scale=scale,

@@ -87,8 +87,9 @@ def solve_lpec(
     """Solve the LPEC at w.
 
     In a group where one side is above `tolerance`, the other one is held at zero; a group with both sides zero gets a
-    binary. At a point that is not complementary yet, a group with neither side zero gets one too where both sides can
-    reach zero within the radius, and the side that can where only one does: the answer is then a guess of the branch.
+    binary, and so does one whose positive side a step of `tolerance` in scaled variables could bring to zero. At a
+    point that is not complementary yet, a group with neither side zero gets one too where both sides can reach zero
+    within the radius, and the side that can where only one does: the answer is then a guess of the branch.
 
     Parameters
     ----------
@@ -229,14 +230,16 @@ def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
     left, right = groups.all(groups.left, zero), groups.all(groups.right, zero)
     within = program.lowest <= -program.slack
     reach_left, reach_right = groups.all(groups.left, within), groups.all(groups.right, within)
+    near_left, near_right = (groups.all(side, program.near) for side in groups.sides)
     neither, both = ~left & ~right, left & right
-    force_left = (left & ~right) | (neither & reach_left & ~reach_right)
-    force_right = (right & ~left) | (neither & reach_right & ~reach_left)
+    almost = (left & ~right & near_right) | (right & ~left & near_left)  # a tiny step away from both
+    force_left = (left & ~right & ~almost) | (neither & reach_left & ~reach_right)
+    force_right = (right & ~left & ~almost) | (neither & reach_right & ~reach_left)
     forced = groups.rows(force_left, force_right, at.rows.size)
     idle = forced | (zero & (program.highest <= 0.0))  # rows that stay at zero whatever is done
     settled_left, settled_right = groups.all(groups.left, idle), groups.all(groups.right, idle)
     forced |= groups.rows(settled_left, settled_right & ~settled_left, at.rows.size)
-    open_ = (both | (neither & reach_left & reach_right)) & ~settled_left & ~settled_right
+    open_ = (both | almost | (neither & reach_left & reach_right)) & ~settled_left & ~settled_right
     stuck = neither & ~reach_left & ~reach_right & ~settled_left & ~settled_right
     smaller = groups.smaller(at)
     return Choice(

@@ -22,6 +22,8 @@ class MPCCResult:
     w, p : ndarray (n_w,), (n_p,)
     status : Status
         Success only on the residuals of the unrelaxed problem.
+    message : str
+        What a status other than success rests on: a proof, or the largest residuals.
     objective, penalty : float
         The penalty is not part of the objective.
     complementarity, complementarity_min, infeasibility : float
@@ -55,6 +57,7 @@ class MPCCResult:
     wall_seconds: float
     solver: str
     biactive_roles: tuple[PairRole, ...] = ()
+    message: str = ""
 
     @property
     def success(self) -> bool:
@@ -74,11 +77,13 @@ class MPCCResult:
     def raise_for_status(self) -> None:
         """Raise `SolverError` with a remedy unless the status is success."""
         if not self.success:
-            raise SolverError(f"{self.status}: {self.status.remedy}")
+            said = f" ({self.message})" if self.message else ""
+            raise SolverError(f"{self.status}{said}: {self.status.remedy}")
 
     def __repr__(self) -> str:
+        said = f"  {self.message}\n" if self.message else ""
         return (
-            f"MPCCResult: {self.status}, stationarity {self.stationarity.value}\n"
+            f"MPCCResult: {self.status}, stationarity {self.stationarity.value}\n{said}"
             f"  objective {self.objective:.8g}, complementarity {self.complementarity:.1e} "
             f"(min {self.complementarity_min:.1e}), infeasibility {self.infeasibility:.1e}\n"
             f"  {self.iterations} iterations in {len(self.log)} steps, {self.wall_seconds:.3f} s"

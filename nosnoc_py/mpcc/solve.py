@@ -84,6 +84,7 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
         log=state.records,
         wall_seconds=time.monotonic() - started,
         solver=solver,
+        message=state.message,
     )
 
 

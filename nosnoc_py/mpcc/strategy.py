@@ -22,6 +22,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.proofs import Proofs, told_infeasible, told_ray
 from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivial
 from nosnoc_py.options import Options, strictest
@@ -30,6 +31,21 @@ from nosnoc_py.status import Stationarity, Status, asked_to_stop
 
 # Iterates beyond this are on their way to infinity.
 HUGE = 1e12
+# A point that descends and lies beyond this, over the size of the start, is not called solved.
+FAR = 1e6
+# Beyond this it is looked whether the program is unbounded, in the middle of the work.
+SUSPICIOUS = 1e4
+WORST = 3  # residuals in a message
+AWAY = "the iterates run away although the objective is bounded below, which is proved"
+# A proof may change these: they say where a solver stopped, and nothing about other points.
+UNPROVED = (
+    Status.LOCALLY_INFEASIBLE,
+    Status.NOT_COMPLEMENTARY,
+    Status.ITERATION_LIMIT,
+    Status.NOT_AN_OPTIMUM,
+    Status.NUMERICAL_ERROR,
+    Status.UNBOUNDED,
+)
 
 
 class Solvers:
@@ -50,6 +66,11 @@ class Solvers:
     def linearizer(self) -> Linearizer:
         """First derivatives of the objective and of all rows."""
         return Linearizer(self.mpcc)
+
+    @cached_property
+    def proofs(self) -> Proofs:
+        """What its affine rows prove about the program."""
+        return Proofs(self.mpcc, self.linearizer)
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -96,6 +117,8 @@ class SolverState:
         What is known about w as a stationary point.
     status : Status, optional
         None while there is something left to do.
+    message : str
+        What the status rests on.
     """
 
     solvers: Solvers
@@ -110,6 +133,7 @@ class SolverState:
     branch: Branch | None = None
     certificate: Certificate | None = None
     status: Status | None = None
+    message: str = ""
 
     @property
     def step(self) -> int:
@@ -200,8 +224,21 @@ class Strategy(Options):
                 return self.settle(state, Status.TIME_LIMIT)
             state = self.step(state, deadline=started + limit)
             if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-                return self.settle(state, self.terminate(state) or stop)
-        return self.settle(state, status)
+                return self.conclude(self.settle(state, self.terminate(state) or stop), started + limit)
+            if self._is_lost(state, started + limit):
+                return self.conclude(self.settle(state, Status.UNBOUNDED), started + limit)
+        return self.conclude(self.settle(state, status), started + limit)
+
+    def _is_lost(self, state: SolverState, deadline: float) -> bool:
+        """Iterates that run away in a program that is proved to be unbounded will not come back."""
+        diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
+        if not diverging and _size(state) < SUSPICIOUS * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0)):
+            return False
+        return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
+
+    def conclude(self, state: Any, deadline: float = np.inf) -> Any:
+        """The state with the status that can be proved, or with a message that says what is not."""
+        return concluded(state, self.infeasibility_tolerance, deadline)
 
     def certify(self, state: SolverState, **options: Any) -> Certificate:
         """What kind of stationary point a state's iterate is, also on the way.
@@ -226,6 +263,63 @@ class Strategy(Options):
             and state.complementarity <= self.complementarity_tolerance
             and state.infeasibility <= self.infeasibility_tolerance
         )
+
+
+def concluded(state: Any, tolerance: float, deadline: float = np.inf) -> Any:
+    """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
+
+    Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that IPOPT
+    took for converged, because its tolerances are relative to large numbers.
+    """
+    proofs, status = state.solvers.proofs, state.status
+    if status in UNPROVED:
+        found = proofs.feasibility(state.p, tolerance, deadline)
+        if found.violation > 0.0:
+            return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
+    if status in UNPROVED or status is Status.SOLVED:
+        ray, complete = proofs.ray(state.p, tolerance, deadline)
+        if ray is not None:
+            said = "; the point is a local solution" if status is Status.SOLVED and _local(state) else ""
+            message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
+            return replace(state, status=Status.UNBOUNDED, message=message)
+        if status is Status.SOLVED and not complete and _escapes(state):
+            return replace(state, status=Status.UNBOUNDED, message=_far(state))
+        if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
+            return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
+        if status is Status.UNBOUNDED:
+            return replace(state, message=_far(state))
+    if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):
+        return replace(state, message=_largest(state))
+    return state
+
+
+def _local(state: SolverState) -> bool:
+    """The point of a solved state is certified."""
+    return certificate_of(state).b_stationary is True
+
+
+def _escapes(state: SolverState) -> bool:
+    """The point is far away beside where the work began, and the objective still descends."""
+    mpcc = state.solvers.mpcc
+    if mpcc.objective.is_constant() or _size(state) < FAR * max(1.0, np.abs(mpcc.w0).max(initial=0.0)):
+        return False
+    return certificate_of(state).b_stationary is False
+
+
+def _size(state: SolverState) -> float:
+    return float(np.abs(state.w).max(initial=0.0))
+
+
+def _far(state: SolverState) -> str:
+    return (
+        f"not proved: the iterates run away, |w| = {_size(state):.2g}, and the objective falls with them to "
+        f"{state.values.objective:.3g}"
+    )
+
+
+def _largest(state: SolverState) -> str:
+    worst = state.solvers.evaluator.worst(state.values, WORST)
+    return f"not proved; largest residuals: {', '.join(map(str, worst))}" if worst else ""
 
 
 def final_certificate(state: SolverState) -> Certificate | None:

@@ -30,6 +30,10 @@ class Floor:
     row, variable : int ndarray (members,)
     value : ndarray (members,)
         Affine rows are smallest where each of their variables has this value.
+    single : int ndarray (n,)
+        The variable of rows that are affine in just one, with a constant coefficient; -1 for the others.
+    coefficient : ndarray (n,)
+        Of this variable.
     """
 
     affine: np.ndarray
@@ -37,6 +41,8 @@ class Floor:
     row: np.ndarray
     variable: np.ndarray
     value: np.ndarray
+    single: np.ndarray
+    coefficient: np.ndarray
     _base: np.ndarray
     _offset: ca.Function
 
@@ -44,6 +50,11 @@ class Floor:
         """Smallest value of every affine row at parameters p; -inf for the others."""
         offset = np.asarray(self._offset(p)).reshape(-1)
         return np.where(self.affine, self._base + offset, -np.inf)
+
+    def roots(self, rows: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variables and values that bring chosen rows of one variable (indices) to zero."""
+        offset = np.asarray(self._offset(p)).reshape(-1)
+        return self.single[rows], -offset[rows] / self.coefficient[rows]
 
     def members(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Variables and values that bring the chosen rows (a mask) to their smallest value."""
@@ -67,6 +78,7 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
     value = np.where(coefficient >= 0, mpcc.lbw[variable], mpcc.ubw[variable])
     unbounded = np.bincount(row[~np.isfinite(value)], minlength=n) > 0
     affine = ~nonlinear & ~unbounded
+    single, slope = _single(n, row, variable, np.where(nonlinear[row], 0.0, coefficient))
     kept = affine[row]
     row, variable, value, coefficient = row[kept], variable[kept], value[kept], coefficient[kept]
     floor = Floor(
@@ -75,10 +87,20 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
         row=row,
         variable=variable,
         value=value,
+        single=single,
+        coefficient=slope,
         _base=np.bincount(row, weights=coefficient * value, minlength=n),
         _offset=ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))]),
     )
     return replace(floor, implied=affine & ~_depends(rows, mpcc.p) & (floor.lowest(mpcc.p0) >= -EXACT))
+
+
+def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The variable and the coefficient of every row with one entry, which is a number other than zero."""
+    single, slope = np.full(n, -1), np.ones(n)
+    alone = (np.bincount(row, minlength=n) == 1)[row] & (coefficient != 0.0) & np.isfinite(coefficient)
+    single[row[alone]], slope[row[alone]] = variable[alone], coefficient[alone]
+    return single, slope
 
 
 def _nonlinear(mpcc: MPCC, rows: ca.SX, jacobian: ca.SX) -> np.ndarray:

@@ -185,7 +185,7 @@ class PhaseShooting(CompleteMethod):
         if word == "Maximum_Iterations_Exceeded":
             return Status.ITERATION_LIMIT, word
         if not infeasibility <= self.tolerance:
-            return Status.INFEASIBLE, word
+            return Status.LOCALLY_INFEASIBLE, word
         if not result.converged:
             return Status.NO_DESCENT, word
         reason = invalidity(problem, motion, shortest=shortest, tolerance=self.tolerance, constrained=True)

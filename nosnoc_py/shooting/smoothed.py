@@ -158,7 +158,7 @@ class Problem:
             return Status.UNBOUNDED
         if not np.isfinite(state.values.g).all() or state.word == "Invalid_Number_Detected":
             return Status.NUMERICAL_ERROR
-        return Status.ITERATION_LIMIT if state.word == "Maximum_Iterations_Exceeded" else Status.INFEASIBLE
+        return Status.ITERATION_LIMIT if state.word == "Maximum_Iterations_Exceeded" else Status.LOCALLY_INFEASIBLE
 
     def step(self, state: SmoothedState, deadline: float) -> SmoothedState:
         """Solve one NLP; one that fails after another has been solved leaves the iterate where it is."""

@@ -157,7 +157,7 @@ Finding = tuple[str, str]  # what was found, and what to try
 
 # Statuses whose general remedy says what that of the first failure says already.
 SAME = {
-    Status.INFEASIBLE: ("Infeasible_Problem_Detected", "Restoration_Failed"),
+    Status.LOCALLY_INFEASIBLE: ("Infeasible_Problem_Detected", "Restoration_Failed"),
     Status.ITERATION_LIMIT: ("Maximum_Iterations_Exceeded",),
 }
 
@@ -213,11 +213,11 @@ def _biactive(result: Result) -> list[str]:
 
 
 def _untouched(result: Result) -> list[Finding]:
-    """An infeasible solution of a problem with contacts none of which ever closes: often nothing ever showed it one."""
+    """A locally infeasible end with contacts none of which ever closes: often nothing ever showed it one."""
     series: Mapping[str, Any] = getattr(result, "series", {})
     pushes = [abs(value.values).max() for value in series.values() if value.role in PUSHES and len(value)]
     closed = any(event.kind in CLOSING for event in getattr(result, "events", ()))
-    if result.status is not Status.INFEASIBLE or not pushes or closed or max(pushes) > NOTHING:
+    if result.status is not Status.LOCALLY_INFEASIBLE or not pushes or closed or max(pushes) > NOTHING:
         return []
     return [
         (

@@ -196,7 +196,7 @@ class Transcription:
         if warm:
             first, sigma = solver.warm(self.mpcc)
             state = self._once(first, w, values, deadline, callback, sigma)
-            if state.status not in (Status.INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
+            if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
             records, w = state.records, self.initial_guess(None, values)
         state = self._once(solver, w, values, deadline, callback, None)
@@ -307,7 +307,7 @@ class Transcription:
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
         told = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
         refused = f"an impact would gain energy at {gaining}" if gaining else ""
-        notes = (refused, told, held, self.late(state.w))
+        notes = (state.message, refused, told, held, self.late(state.w))
         return Solution(
             **fields,
             message="; ".join(note for note in notes if note),

@@ -67,7 +67,7 @@ def test_a_sweep_is_left_aside_and_that_is_said(desk: Path):
 
 def test_failure_is_told_and_kept(desk: Path):
     told = as_json("solve", "drop.yaml", *IMPOSSIBLE, "--output", "no.nc", code=1)
-    assert told["status"] == "infeasible"
+    assert told["status"] == "locally infeasible"
     assert not ns.load("no.nc").success
     done = call("solve", "drop.yaml", *IMPOSSIBLE)
     assert done.exit_code == 1

@@ -6,13 +6,21 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.mpcc.active_set import ActiveSet
+from nosnoc_py.mpcc.auto import Attempt
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.status import Status
 from tests.mpcc import literature
 from tests.mpcc.judge import residuals
 
-INFEASIBLE = literature.case("infeasible").mpcc
+
+def infeasible():
+    """x, y >= 0.5 and G and H vanish at 0 only: not affine, so that nothing is proved and nothing ends early."""
+    x = ca.SX.sym("x", 2)
+    return MPCC.of_pairs(w=x, G=ca.sinh(x[0]), H=ca.sinh(x[1]), objective=ca.sum1(x), lbw=0.5)
+
+
+INFEASIBLE = infeasible()
 
 
 def saddle_start():
@@ -68,7 +76,29 @@ def test_the_best_of_the_attempts_is_kept():
     infeasibility, complementarity = residuals(INFEASIBLE, result.w)
     final = [max(record.infeasibility, record.complementarity) for record in result.log]
     assert max(infeasibility, complementarity) == pytest.approx(min(final), rel=0.2)
+    assert result.status is Status.LOCALLY_INFEASIBLE
+
+
+def test_a_proof_spares_the_other_attempts():
+    result = ns.solve_mpcc(literature.case("infeasible").mpcc)
     assert result.status is Status.INFEASIBLE
+    assert prefixes(result) == ["elastic"]
+
+
+def test_the_feasible_branch_comes_second(monkeypatch):
+    """A homotopy that always fails: the linear programs still find (0, 1, 1) in the only branch that is not empty."""
+    w = ca.SX.sym("w", 3)
+    x, y, z = ca.vertsplit(w)
+    mpcc = MPCC.of_pairs(w=w, G=x, H=y, objective=(y - 2) ** 2 + z, g=ca.vertcat(y - 1, z - y), lbg=0.0, ubg=np.inf)
+    monkeypatch.setattr(Homotopy, "_verdict", lambda self, state: Status.NOT_COMPLEMENTARY)
+    ways = {"elastic": ns.Homotopy(finish="none", max_iterations=1, sigma_0=1.0, sigma_min=1.0)}
+    monkeypatch.setattr(
+        ns.Auto, "attempts", lambda self, mpcc: (Attempt("elastic", ActiveSet(homotopy=ways["elastic"])),)
+    )
+    result = ns.solve_mpcc(mpcc)
+    assert result.success
+    assert prefixes(result) == ["elastic", "feasible branch"]
+    np.testing.assert_allclose(result.w, [0.0, 1.5, 1.5], atol=1e-6)  # of (y - 2)^2 + y
 
 
 def test_only_a_restart_leaves_a_start_that_nothing_leaves(begun):

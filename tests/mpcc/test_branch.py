@@ -6,7 +6,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from nosnoc_py.mpcc.branch import Branch, BranchProgram, NewtonFinish, guess_branch
+import nosnoc_py as ns
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, NewtonFinish, dependent, guess_branch
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.nlp import Blocks
@@ -179,3 +180,75 @@ def test_switched_equations_are_met_after_the_finish(program):
     assert state.values.objective == pytest.approx(0.0, abs=1e-9)
     loose = Homotopy(finish="none").run(mpcc)
     assert loose.w[4] == pytest.approx(0.0, abs=1e-3)  # the negative control
+
+
+# Pairs that overlap --------------------------------------------------------------------------------------------------
+
+
+def shared(pairs, **fields):
+    """min |w - 1|^2 where at most one of three variables is positive: every variable is a side of two pairs."""
+    w = ca.SX.sym("w", 3)
+    G, H = (ca.vertcat(*side) for side in zip(*pairs(w), strict=True))
+    return ns.MPCC.of_pairs(w=w, G=G, H=H, objective=ca.sumsqr(w - 1), w0=[0.1, 0.2, 0.9], **fields)
+
+
+OVERLAPPING = {
+    "variables": lambda w: [(w[0], w[1]), (w[0], w[2]), (w[1], w[2])],
+    "multiples": lambda w: [(2 * w[0], w[1]), (w[0], w[2] / 3), (-3 * w[1] * -1, w[2])],
+    "sums": lambda w: [(w[0] + w[1], w[2]), (w[0], w[1] + w[2]), (w[0] + w[1], 2 * w[2]), (w[0] - w[1], 3 * w[2])],
+}
+
+
+@pytest.mark.parametrize("pairs", OVERLAPPING.values(), ids=OVERLAPPING)
+def test_pairs_that_overlap_leave_no_more_equations_than_variables(pairs):
+    """In the branch of the start two variables vanish, in four rows or more."""
+    result = ns.solve_mpcc(shared(pairs), ns.Homotopy(finish_threshold=1e-2))
+    finish = next(record for record in result.log if record.label == "finish")
+    assert finish.solver_status == "Solve_Succeeded"
+    assert result.success
+    assert result.complementarity == pytest.approx(0.0, abs=1e-15)
+    assert result.objective == pytest.approx(2.0, abs=1e-7)
+
+
+def test_a_fixed_variable_leaves_nothing_to_its_rows():
+    mpcc = shared(OVERLAPPING["variables"])
+    program = BranchProgram(Blocks(mpcc))
+    branch = Branch(np.array([True, True, True]), np.zeros(3, bool), np.zeros(0, bool))  # G: w_0 twice, and w_1
+    lbx, ubx, lbg, ubg = program.bounds(NONE, branch)
+    assert (lbx[:2] == ubx[:2]).all()
+    assert lbx[2] < ubx[2]
+    assert not (lbg == ubg).any()
+
+
+def test_rows_that_contradict_each_other_stay_equations():
+    """w_0 = 0 and w_0 = 1: the first fixes, the second is left for IPOPT to find wrong."""
+    w = ca.SX.sym("w", 2)
+    mpcc = ns.MPCC.of_pairs(w=w, G=ca.vertcat(w[0], 1 - w[0]), H=ca.vertcat(w[1], w[1]), objective=ca.sumsqr(w))
+    program = BranchProgram(Blocks(mpcc))
+    both = Branch(np.array([True, True]), np.zeros(2, bool), np.zeros(0, bool))
+    lbx, ubx, lbg, ubg = program.bounds(NONE, both)
+    assert (lbx[0], ubx[0]) == (0.0, 0.0)
+    assert int((lbg == ubg).sum()) == 1
+
+
+def test_dependent_rows():
+    """Of the rows a, b, a + b, 1e6 a, c one of the first four twice is too many; rows of zeros always are."""
+    a, b, c = np.eye(4)[:3]
+    rows = np.array([a, b, a + b, 1e6 * a, c, 0 * a])
+    mask = dependent(rows)
+    assert mask.sum() == 3
+    assert mask[5]
+    assert not mask[4]
+    assert np.linalg.matrix_rank(rows[~mask]) == 3
+    assert not dependent(rows[[0, 1, 4]]).any()
+
+
+def test_multipliers_of_a_variable_in_several_rows_are_counted_once():
+    """At (0, 0, 1): grad f = (-2, -2, 0) is balanced by one row each of w_0 and w_1."""
+    mpcc = shared(OVERLAPPING["multiples"])
+    state = Homotopy(finish_threshold=1e-2).run(mpcc)
+    jacobian = ca.Function("J", [mpcc.w], [ca.jacobian(mpcc.G, mpcc.w), ca.jacobian(mpcc.H, mpcc.w)])
+    G, H = (np.array(part) for part in jacobian(state.w))
+    gradient = 2 * (state.w - 1) + state.multipliers.w - G.T @ state.multipliers.G - H.T @ state.multipliers.H
+    assert state.finished
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-6)

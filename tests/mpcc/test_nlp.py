@@ -245,3 +245,21 @@ def test_solving_again_builds_nothing(built, solver):
     np.testing.assert_allclose(first.w, again.w, rtol=0, atol=1e-9)
     solver.run(mpcc)  # the negative control: parts of its own
     assert len(built) == 2 * count
+
+
+def test_an_nlp_that_ipopt_refuses_has_no_iterations(program):
+    """More equations than variables: CasADi then counts what nobody has set, also after a solve that counted."""
+    rows = [("first", lambda w: w[0]), ("second", lambda w: w[0] + w[1]), ("third", lambda w: w[0] - w[1])]
+    mpcc = program(
+        ["x", "y"],
+        lambda w: [(w[0], w[1])],
+        lambda w: (w[0] - 3) ** 4,
+        rows=lambda w: [(name, row(w), -9, 9) for name, row in rows],
+    )
+    ipopt = Ipopt(branch_nlp(Blocks(mpcc)), {})
+    x, p, ones = np.full(2, 0.5), np.zeros(1), np.ones(3)
+    for _ in range(2):
+        assert ipopt.solve(x, p).iterations > 3
+        refused = ipopt.solve(x, p, lbg=ones, ubg=ones)
+        assert refused.solver_status == "Not_Enough_Degrees_Of_Freedom"
+        assert refused.iterations == 0

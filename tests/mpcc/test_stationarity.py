@@ -294,3 +294,13 @@ def weaker_than_b(mpcc, n):
 
 def test_every_kind_of_status_is_in_the_literature():
     assert {point.kind for _, point in POINTS} == set(Stationarity)
+
+
+@pytest.mark.parametrize(("entry", "height", "stationary"), [(1e4, 2e-8, False), (1.0, 2e-8, True), (1e4, 1e-3, True)])
+def test_a_side_that_a_tiny_step_brings_to_zero_is_open(entry, height, stationary):
+    """min (y - y_0)^2 - x with 0 <= x, entry y >= 0 at (0, y_0): at y_0 = 2e-12 the side of x is not held by y."""
+    w, y = ca.SX.sym("w", 2), height / entry
+    mpcc = MPCC.of_pairs(w=w, G=w[0], H=entry * w[1], objective=(w[1] - y) ** 2 - w[0])
+    found = certificate(mpcc, [0.0, y])
+    assert found.b_stationary is stationary
+    assert (found.stationarity is S) is stationary

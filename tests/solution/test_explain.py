@@ -131,7 +131,7 @@ class Moving(Result):
 
 
 def moving(
-    push: float, *events: Event, status: Status = Status.INFEASIBLE, role: Role | None = Role.NORMAL_FORCE
+    push: float, *events: Event, status: Status = Status.LOCALLY_INFEASIBLE, role: Role | None = Role.NORMAL_FORCE
 ) -> str:
     roles = {"push": role, "q": Role.STATE}
     series = {name: Series(np.array([0.0, 1.0]), np.array([0.0, push]), role) for name, role in roles.items()}
@@ -147,7 +147,7 @@ def test_an_infeasible_iterate_without_contact_asks_for_a_guess_that_touches():
         moving(0.0, status=Status.TIME_LIMIT),
         moving(0.0, role=Role.TANGENTIAL_FORCE),
         moving(0.0, role=None),
-        explain(Moving(status=Status.INFEASIBLE)),
+        explain(Moving(status=Status.LOCALLY_INFEASIBLE)),
     )
     assert not any("No contact closes" in other for other in others)
 
@@ -159,10 +159,10 @@ def test_both_directions_of_sigma_0_are_said():
 
 def test_what_the_first_failure_says_is_not_said_again_in_general():
     log = (record(word="Infeasible_Problem_Detected"),)
-    assert Status.INFEASIBLE.remedy not in explain(failed(Status.INFEASIBLE, log=log))
+    assert Status.LOCALLY_INFEASIBLE.remedy not in explain(failed(Status.LOCALLY_INFEASIBLE, log=log))
     assert f"In general: {Status.NOT_COMPLEMENTARY.remedy}" in explain(failed(log=log))
     other = (record(word="Invalid_Number_Detected"),)
-    assert f"In general: {Status.INFEASIBLE.remedy}" in explain(failed(Status.INFEASIBLE, log=other))
+    assert f"In general: {Status.LOCALLY_INFEASIBLE.remedy}" in explain(failed(Status.LOCALLY_INFEASIBLE, log=other))
 
 
 def test_nothing_is_said_about_biactive_pairs_that_nobody_looked_for():
@@ -240,7 +240,7 @@ def test_a_stall_of_problems_that_fail_is_something_else():
 
 def test_an_infeasibility_that_stays_is_not_the_relaxations_fault():
     log = homotopy([1.0, 0.1, 0.01, 1e-3], infeasibility=0.3)
-    text = explain(failed(Status.INFEASIBLE, log=log, infeasibility=0.3))
+    text = explain(failed(Status.LOCALLY_INFEASIBLE, log=log, infeasibility=0.3))
     assert "Infeasibility stalled: 3.0e-01 -> 3.0e-01 while sigma fell 1.0e+00 -> 1.0e-03" in text
     assert "Complementarity stalled" not in text
 

@@ -125,8 +125,8 @@ def test_residual_says_where() -> None:
 
 def test_raise_for_status(trajectory: Trajectory) -> None:
     trajectory.raise_for_status()
-    failed = replace(trajectory, status=Status.INFEASIBLE, message="restoration failed")
-    with pytest.raises(SolverError, match=r"infeasible \(restoration failed\)\. The relaxed problem"):
+    failed = replace(trajectory, status=Status.LOCALLY_INFEASIBLE, message="restoration failed")
+    with pytest.raises(SolverError, match=r"locally infeasible \(restoration failed\)\. No point nearby"):
         failed.raise_for_status()
 
 
