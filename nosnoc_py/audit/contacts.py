@@ -129,7 +129,9 @@ def laws_of_impacts(
     late = _lateness(here, frames, new, rest)
     wrong = np.minimum(shocks, np.abs(late))
     slow = np.maximum(-late, 0.0)
-    held = np.where(distance <= TOUCHING * scales.length / scales.speed * slow, slow, 0.0)
+    at_once = TOUCHING * scales.length / scales.speed  # [s]; another jump within this time may be the impact
+    lasting = np.append(np.diff(t) > at_once, True)[:, None]
+    held = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
     found = [
         _measured(Law.CONTINUITY, t, system.names["q"], moved, moved / scales.length, "m"),

@@ -167,7 +167,7 @@ class Certificate:
 
     @property
     def confirmed(self) -> bool:
-        """Whether end state and objective are within the tolerance."""
+        """Whether the verdict is `confirmed`: on the whole simulated motion, between the nodes, too."""
         return self.verdict is Verdict.CONFIRMED
 
     @property
