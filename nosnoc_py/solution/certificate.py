@@ -63,6 +63,11 @@ class EventPair:
     found: Event | None
 
     @property
+    def lone(self) -> bool:
+        """Whether there is no partner."""
+        return self.claimed is None or self.found is None
+
+    @property
     def delay(self) -> float:
         """How much later it really happens [s]; NaN without a partner."""
         return np.nan if self.claimed is None or self.found is None else self.found.time - self.claimed.time

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.audit.records import Law
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
@@ -286,7 +287,8 @@ class Transcription:
         worst = None
         if status.success and isinstance(self.method, FESDJ):
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
-        status = status if worst is None else Status.BADLY_SCALED
+        if worst is not None:
+            status = Status.NO_ADMISSIBLE_IMPACT if worst.law is Law.ENERGY else Status.BADLY_SCALED
         held = self._held(state.w, fields["events"], readout.h, horizon) if status.success else ""
         told = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
         notes = (told, held, self.late(state.w))

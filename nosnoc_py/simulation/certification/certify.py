@@ -115,6 +115,7 @@ def certify(
         history=history,
         pieces=pieces,
         tolerance=tolerance,
+        error=EXPLAINED * _residual(solution),
         refuting=audited.refuting,
         explained=audited.explained,
         by_rounding=lambda window: neighbour_agrees(referee, solution, control, window, size, deadline),
