@@ -117,7 +117,7 @@ class PhaseRun:
             step, guards = self._read(self.t, self.solver.t, dense)
             crossing = self._crossing(step, guards, dense)
             if crossing is not None and crossing.lost:
-                return self._ended(failure=LOST.format(crossing.low), finite=False)
+                return self._lost(crossing)
             if crossing is not None:
                 return self._at(crossing, dense)
             self.steps.append(step)
@@ -142,6 +142,14 @@ class PhaseRun:
         self.steps += pieces
         self.t, self.x = t, x
         return self._ended(crossing=crossing, length=length)
+
+    def _lost(self, crossing: Crossing) -> Phase:
+        """The end of the phase where a guard ceases to be a number, with the motion up to there."""
+        x, pieces = self._steps_to(crossing.low)
+        if pieces and np.isfinite(x).all():
+            self.steps += [self._read(*piece)[0] for piece in pieces]
+            self.t, self.x = crossing.low, x
+        return self._ended(failure=LOST.format(crossing.low), finite=False)
 
     def _is_stuck(self, step: Step) -> bool:
         """Whether so many steps in a row would take forever to come to the end."""
