@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from models import falling_rod
 from nosnoc_py.audit.records import Law, Measured, worst_of
 from nosnoc_py.solution import Series
 from nosnoc_py.status import Verdict
@@ -188,3 +189,23 @@ def test_small_impacts_are_events() -> None:
     assert len(truth.impacts) == 3
     np.testing.assert_allclose([e.time for e in found.impacts], [e.time for e in truth.impacts], rtol=1e-8)
     assert max(event.impulse or 0.0 for event in found.impacts) < 1e-6
+
+
+def test_an_impact_that_raises_the_energy_is_no_solution_and_no_matter_of_units() -> None:
+    """Newton's restitution with friction on one end of a rod gains .711 J, in closed form; another spin loses."""
+    constants = falling_rod.Constants(frictions=(0.6, 0.6), restitutions=(1.0, 1.0))
+    system = falling_rod.build(constants)
+    for speed, gains in ((-1.0, True), (3.0, False)):
+        before = np.array([speed, -0.5, 6.0])
+        after = falling_rod.strike(0.8, before, "left", constants).v
+        gain = 0.5 * float(np.array(constants.masses) @ (after**2 - before**2))
+        assert (gain > 0.0) is gains
+        ocp = ns.OCP(system, horizon=0.01, x0=[*falling_rod.tilted(0.8, 0.0, constants)[:3], *before])
+        solution = ns.solve(ocp, ns.FESDJ(control_stages=1, finite_elements=2))
+        found = ns.certify(ocp, solution)
+        assert solution.status is (ns.Status.NO_ADMISSIBLE_IMPACT if gains else ns.Status.SOLVED)
+        assert found.verdict is (Verdict.REFUTED if gains else Verdict.CONFIRMED)
+        if gains:
+            (rise,) = [one for one in found.findings if one.law is Law.ENERGY]
+            assert rise.amount == pytest.approx(gain, rel=1e-6)
+            assert "kinetic energy rises at left" in solution.message

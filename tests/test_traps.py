@@ -223,7 +223,7 @@ def test_a_rebound_is_not_caught_by_a_long_element(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(enough.final_state, ball.exact([2.0], 0.9)[0], rtol=0, atol=1e-12)
     thrown: dict[str, Any] = {"x0": [0.0, 1.0], "duration": 1.0, "steps": 1}  # bounces several times
     assert ns.simulate(ball.build(0.9), **thrown, solver=SIMULATION_SOLVER).status is ns.Status.STEP_FAILED
-    monkeypatch.setattr(Checks, "catches", lambda *_: False)
+    monkeypatch.setattr(Checks, "catches", lambda *_: [])
     spurious = ns.simulate(ball.build(0.9), **thrown, solver=SIMULATION_SOLVER)
     assert spurious.success
     np.testing.assert_allclose(spurious.final_state, [0.0, 0.0], rtol=0, atol=1e-9)  # caught, and at rest

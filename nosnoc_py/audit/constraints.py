@@ -43,7 +43,8 @@ def excess(values: Array, lower: Array, upper: Array) -> Array:
 
 
 def _of_constraint(law: Law, constraint: Constraint, t: Array, values: Array) -> Measured:
-    names = (str(constraint.name),) * values.shape[1]
+    many = values.shape[1] > 1
+    names = tuple(f"{constraint.name}[{i}]" if many else str(constraint.name) for i in range(values.shape[1]))
     return _measured(law, names, (constraint.lower, constraint.upper), t, values)
 
 

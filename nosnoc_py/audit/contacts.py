@@ -53,7 +53,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         least, with controls or without, because they may hold each other.
     """
     n_q, frames = system.n_q, system.mechanics.frames
-    here = system.kinematics(samples.x, samples.u, p)
+    here = _look(system, samples.x, samples.u, p)
     free = _times(here.inverse, here.force)
     alone = _times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
@@ -82,7 +82,7 @@ def laws_of_motion(
     """
     if not len(samples.t):
         return []
-    here, frames = system.kinematics(samples.x, samples.u, p), system.mechanics.frames
+    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
     distance = distances(here)
     below = np.maximum(-distance, 0.0)
     found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
@@ -118,7 +118,7 @@ def laws_of_impacts(
         return []
     n_q, frames, t = system.n_q, system.mechanics.frames, jumps.t
     names, n_c = frames.names, frames.count
-    here = system.kinematics(jumps.x_before, 0.0, p)
+    here = _look(system, jumps.x_before, 0.0, p)
     distance, after = distances(here), jumps.x_after[:, n_q:]
     change, new = after - here.velocity, _times(here.jacobian, after)
     impulses = explained_impulses(system, jumps, scales, p, rest=rest).impulses
@@ -130,7 +130,9 @@ def laws_of_impacts(
     late = _lateness(here, frames, new, rest)
     wrong = np.minimum(shocks, np.abs(late))
     slow = np.maximum(-late, 0.0)
-    held = np.where(distance <= TOUCHING * scales.length / scales.speed * slow, slow, 0.0)
+    at_once = TOUCHING * scales.length / scales.speed  # [s]; another jump within this time may be the impact
+    lasting = np.append(np.diff(t) > at_once, True)[:, None]
+    held = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
     found = [
         _measured(Law.CONTINUITY, t, system.names["q"], moved, moved / scales.length, "m"),
@@ -148,7 +150,7 @@ def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Arr
     """Samples with the forces of closed contacts that explain their rates, unless they have forces already."""
     if samples.forces is not None or samples.rates is None:
         return samples
-    here, frames = system.kinematics(samples.x, samples.u, p), system.mechanics.frames
+    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
     shut = distances(here) <= CLOSED * scales.length
     needed = _times(here.mass, samples.rates[:, system.n_q :]) - here.force
     if samples.x_left is not None:
@@ -160,7 +162,7 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, r
     """Jumps with the impulses of closed contacts that explain them, unless they have impulses already."""
     if jumps.impulses is not None:
         return jumps
-    here, frames = system.kinematics(jumps.x_before, 0.0, p), system.mechanics.frames
+    here, frames = _look(system, jumps.x_before, 0.0, p), system.mechanics.frames
     after = jumps.x_after[:, system.n_q :]
     new = _times(here.jacobian, after)
     wanted = _times(here.mass, after - here.velocity)
@@ -297,6 +299,14 @@ def _explaining(
         else:
             forces[k, columns] = np.nan
     return forces
+
+
+def _look(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
+    """Kinematics at many states; where a mass matrix is singular, its pseudo-inverse answers for what has a mass."""
+    here = system.kinematics(x, u, p)
+    if np.isfinite(here.inverse).all() or not np.isfinite(here.mass).all():
+        return here
+    return replace(here, constant_inverse=np.linalg.pinv(here.mass, hermitian=True))
 
 
 def _times(matrix: Array, vector: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.indirect.forward import TANGENT
-from nosnoc_py.indirect.motion import Motion, Phase, lowest
+from nosnoc_py.indirect.motion import Motion, Phase, depths_at
 from nosnoc_py.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -57,16 +57,12 @@ def wrong_approach(problem: HybridProblem, arcs: Sequence[ArcSolution], jumps: S
 def penetrated(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | None:
     """A guard below zero inside a phase: at samples, and where a parabola through three of them is lowest."""
     fractions = np.linspace(0.0, 1.0, SAMPLES + 1)
-    count = sum(len(arc.stages) for arc in arcs) * fractions.size
-    x = np.vstack([arc.at(fractions).reshape(-1, 2 * problem.n_x)[:, : problem.n_x] for arc in arcs])
-    t = np.concatenate([arc.times(fractions).ravel() for arc in arcs])
-    found = buffered(ca.Function("guards", [problem.x], [problem.guards]).map(count))(x)[0]
-    values = found.reshape(len(found), -1, fractions.size)
-    depths = lowest(values) + PENETRATION * np.abs(values).max(axis=(1, 2))[:, None]
-    if depths.min() >= 0.0:
+    states = [arc.at(fractions).reshape(-1, fractions.size, 2 * problem.n_x)[..., : problem.n_x] for arc in arcs]
+    starts = [arc.times(fractions).reshape(-1, fractions.size)[:, 0] for arc in arcs]
+    worst = depths_at(problem, np.concatenate(starts), np.concatenate(states)).worst()
+    if worst is None or worst.share <= PENETRATION:
         return None
-    guard, element = np.unravel_index(np.argmin(depths), depths.shape)
-    return f"the guard {problem.names[guard]!r} is below zero near t = {t.reshape(-1, fractions.size)[element, 0]:.6g}"
+    return f"the guard {worst.subject!r} is below zero near t = {worst.time:.6g}"
 
 
 def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | None:

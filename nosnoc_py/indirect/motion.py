@@ -9,6 +9,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.guards import depths
+from nosnoc_py.audit.records import Law, Measured
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.roles import Role
@@ -69,30 +71,29 @@ class Motion:
         return np.array([phase.t[-1] for phase in self.phases[:-1]])
 
 
+def guard_depths(problem: HybridProblem, motion: Motion) -> Measured:
+    """How far guards are below zero on the intervals of all phases, at nodes and on the dense output between them."""
+    parts = [(phase.t[: len(states)], states) for phase in motion.phases for states in [_sampled(phase)]]
+    t, states = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    return depths_at(problem, t, states)
+
+
+def depths_at(problem: HybridProblem, t: Array, states: Array) -> Measured:
+    """The same for states (m, samples, n_x) at equidistant places of pieces that begin at t (m,)."""
+    points = states.reshape(-1, problem.n_x)
+    found = np.array(ca.Function("guards", [problem.x], [problem.guards]).map(len(points))(points.T)).T
+    return depths(Law.GAPS, problem.names, t, found.reshape(*states.shape[:2], -1))
+
+
 def penetration(problem: HybridProblem, motion: Motion) -> float:
-    """How far a guard is below zero at most, at nodes and on the dense output between them."""
-    x = [_sampled(phase) for phase in motion.phases]
-    points = np.vstack([part.reshape(-1, problem.n_x) for part in x])
-    guards = ca.Function("guards", [problem.x], [problem.guards])
-    found = np.array(guards.map(len(points))(points.T))
-    values = np.split(found, np.cumsum([part.shape[0] * part.shape[1] for part in x])[:-1], axis=1)
-    least = [lowest(one.reshape(len(one), *part.shape[:2])).min() for one, part in zip(values, x, strict=True)]
-    return float(max(0.0, -min(least)))
-
-
-def lowest(values: Array) -> Array:
-    """The least of equidistant samples (..., m) and of the parabolas through three of them."""
-    left, here, right = values[..., :-2], values[..., 1:-1], values[..., 2:]
-    bend = left - 2.0 * here + right
-    dip = (here < left) & (here < right)
-    between = here - np.divide((right - left) ** 2, 8.0 * bend, out=np.zeros_like(bend), where=dip)
-    return np.asarray(np.concatenate([values, between], axis=-1).min(axis=-1))
+    """How far a guard is below zero at most."""
+    return float(guard_depths(problem, motion).amounts.max(initial=0.0))
 
 
 def _sampled(phase: Phase) -> Array:
     """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
     if not len(phase.u):
-        return phase.x[None]
+        return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
     c, stages = np.ones(1), phase.x[1:, None]
     if phase.c is not None and phase.x_stages is not None:
         c, stages = phase.c, phase.x_stages

@@ -7,14 +7,11 @@ from collections.abc import Callable
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.indirect.motion import Motion, Phase
+from nosnoc_py.indirect.motion import Motion, guard_depths
 from nosnoc_py.indirect.problem import HybridProblem
-from nosnoc_py.solution.interpolant import lagrange_basis
 
 Array = np.ndarray
 
-# Penetration is looked for at this many points between two nodes of the dense output.
-LOOKS = 8
 # A phase counts as shrunk when it is longer than the shortest one that is allowed by less than this factor.
 SHRUNK = 1.01
 # A guard that is constrained counts as active below this.
@@ -47,10 +44,12 @@ def invalidity(
         if not rate * problem.horizon < -tolerance:
             name, when = problem.names[jump], f"at t = {phase.t[-1]:.6g} s"
             return f"{name!r} is reached {when} with the rate {rate:.2g}, which is no approach"
-    for phase in motion.phases:
-        depth, which, at = _deepest(look, phase)
-        if depth < -tolerance:
-            return f"{problem.names[which]!r} is penetrated by {-depth:.2g} at t = {at:.6g} s: a collision is missing"
+    found = guard_depths(problem, motion)
+    k, which = np.unravel_index(int(np.argmax(found.amounts)), found.amounts.shape)
+    depth = float(found.amounts[k, which])
+    if not depth <= tolerance:
+        at = f"t = {found.t[k]:.6g} s"
+        return f"{problem.names[which]!r} is penetrated by {depth:.2g} at {at}: a collision is missing"
     return _held(problem, motion, look) if constrained else ""
 
 
@@ -77,17 +76,3 @@ def _held(problem: HybridProblem, motion: Motion, look: Callable[[Array, Array],
             name, when = problem.names[int(which)], phase.t[1 + int(where)]
             return f"{name!r} holds the motion back at t = {when:.6g} s: another sequence of collisions would be better"
     return ""
-
-
-def _deepest(look: Callable[[Array, Array], tuple[Array, Array]], phase: Phase) -> tuple[float, int, float]:
-    """The smallest value of a guard on the dense output of a phase, which guard, and when."""
-    c = np.ones(1) if phase.c is None else phase.c
-    stages = phase.x[1:, None] if phase.x_stages is None else phase.x_stages
-    tau = np.linspace(0.0, 1.0, LOOKS * c.size + 1)
-    values = np.concatenate([phase.x[:-1, None], stages], axis=1)
-    states = np.einsum("mk,nkx->nmx", lagrange_basis(np.concatenate([[0.0], c]), tau), values)
-    guards = look(states.reshape(-1, phase.x.shape[1]), np.repeat(phase.u, tau.size, axis=0))[0]
-    which, where = np.unravel_index(int(np.argmin(guards)), guards.shape)
-    interval, at = divmod(int(where), tau.size)
-    when = phase.t[interval] + tau[at] * np.diff(phase.t)[interval]
-    return float(guards.min()), int(which), float(when)

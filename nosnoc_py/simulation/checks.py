@@ -5,6 +5,8 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit import guards
+from nosnoc_py.audit.records import Law, Measured, Violation
 from nosnoc_py.discretization.readout import Readout, dense_output, sides_of
 from nosnoc_py.transcription import Transcription
 
@@ -15,6 +17,8 @@ PENETRATION = 1e-6
 # A switching function that has the other sign by this share of its size between the stages is a missed event, too.
 MISSED = 1e-3
 SAMPLES = 12
+# What is allowed of every law, and as a share.
+ALLOWED = {Law.CATCH: (RESTING, 0.0), Law.GAPS: (PENETRATION, 0.0), Law.CROSSING: (PENETRATION, MISSED)}
 
 
 class Checks:
@@ -25,6 +29,7 @@ class Checks:
         pairs = [pair for pair in dcs.pairs if pair.left is None and pair.cross != "none" and pair.events is not None]
         names = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
         self._columns = [names.index((pair.name, i)) for pair in pairs for i in range(pair.a.numel())]
+        self._names = tuple(name for pair in pairs for name in (pair.components or pair.a_labels))
         self._jumps = dcs.jump is not None
         self._tableau, self._active = problem.tableau, problem.fesd.switch_detection
         sides = ca.vertcat(ca.SX(0, 1), *[pair.a for pair in pairs])
@@ -40,42 +45,45 @@ class Checks:
         """Which of the watched pairs are closed (E, pairs)."""
         return r.closed[:, self._columns].astype(bool)
 
-    def catches(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> bool:
-        """Whether a contact that was open closes although its bodies move: a force caught them, not an impact.
+    def violations(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> list[Violation]:
+        """What makes a step that satisfies every equation no motion; `before` (pairs,) was closed before the step."""
+        if not self._active:
+            return []  # with fixed steps a force is all that can catch a body, and events lie anywhere
+        every = [*self.catches(before, r, u, p), *self.penetrations(r, p), *self.crossings(r, p)]
+        found = [violation for measured in every for column in measured.columns() for violation in column.above(0.0)]
+        return [one for one in found if not (one.amount <= ALLOWED[one.law][0] or one.share <= ALLOWED[one.law][1])]
 
-        A very short element can carry a finite impulse by a huge force and so evade the restitution law, with
-        residuals of 1e-16. Slower than `RESTING` a body that bounces on may as well be at rest.
-        """
-        if not self._active or not self._jumps:
-            return False  # with fixed steps, or without impacts, a force is all that can catch a body
+    def catches(self, before: np.ndarray | None, r: Readout, u: np.ndarray, p: np.ndarray) -> list[Measured]:
+        """Contacts that were open and close although their bodies move; without impacts nothing else can close them."""
+        if not self._jumps:
+            return []
         closed = self.closed(r)
         earlier = np.vstack([np.zeros_like(closed[:1]) if before is None else before[None], closed[:-1]])
         rates = np.asarray(self._rates(r.x_left.T, u, p)).T
-        return bool((closed & ~earlier & (np.abs(rates) > RESTING)).any())
+        return [guards.catches(self._names, _starts(r), closed, earlier, rates)]
 
-    def penetrates(self, r: Readout, p: np.ndarray) -> bool:
-        """Whether bodies pass through each other between the stages, where the discretisation does not look.
+    def penetrations(self, r: Readout, p: np.ndarray) -> list[Measured]:
+        """Bodies that pass through each other between the stages, where the discretisation does not look.
 
         Samples every element; what is narrower than a twelfth of an element may escape.
         """
-        if not self._active:
-            return False
         gaps = self._between(self._gaps, r, p)
-        return bool(np.where(self.closed(r), 0.0, gaps.min(axis=1)).min(initial=0.0) < -PENETRATION)
+        return [guards.depths(Law.GAPS, self._names, _starts(r), gaps, watched=~self.closed(r))]
 
-    def misses(self, r: Readout, p: np.ndarray) -> bool:
-        """Whether a switching function has the other sign between the stages of an element that lies on one side."""
-        sides = [
-            side for s, side in zip(self._dcs.switches, sides_of(self._dcs, r), strict=True) if s.function is not None
-        ]
-        if not self._active or not sides:
-            return False
-        side = np.where(np.isnan(sides), 0.0, sides).T
+    def crossings(self, r: Readout, p: np.ndarray) -> list[Measured]:
+        """Switching functions that have the other sign between the stages of an element that lies on one side."""
+        switches = [s for s in self._dcs.switches if s.function is not None]
+        if not switches:
+            return []
+        every = zip(self._dcs.switches, sides_of(self._dcs, r), strict=True)
+        side = np.array([side for switch, side in every if switch.function is not None]).T
         at_stages = np.asarray(self._functions(r.x_stages.reshape(-1, r.x_stages.shape[-1]).T, p)).T
         size = np.abs(at_stages.reshape(*r.x_stages.shape[:2], -1)).max(axis=1)
-        least = (side[:, None] * self._between(self._functions, r, p)).min(axis=1)
+        values = np.nan_to_num(side)[:, None] * self._between(self._functions, r, p)
         # A function that is zero at all stages is zero in between, up to the error of the discretisation.
-        return bool(((size > PENETRATION) & (least < -np.maximum(PENETRATION, MISSED * size))).any())
+        watched = np.isfinite(side) & (size > PENETRATION)
+        names = tuple(switch.name for switch in switches)
+        return [guards.depths(Law.CROSSING, names, _starts(r), values, watched=watched, sizes=size)]
 
     def _between(self, function: ca.Function, r: Readout, p: np.ndarray) -> np.ndarray:
         """Values of a function of the state at samples of every element (E, SAMPLES, size)."""
@@ -83,3 +91,8 @@ class Checks:
         polynomial = dense_output(self._tableau, r, left)
         times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
         return np.asarray(function(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)
+
+
+def _starts(r: Readout) -> np.ndarray:
+    """When the elements begin, from the beginning of the step on [s]."""
+    return np.asarray(np.cumsum(r.h) - r.h)

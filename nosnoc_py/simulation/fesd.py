@@ -317,8 +317,7 @@ class Simulator:
         r = self.problem.read(found.w, found.p)
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self._slices["u"]]
-        checks = self._checks
-        if checks.catches(before, r, u, state.p) or checks.penetrates(r, state.p) or checks.misses(r, state.p):
+        if self._checks.violations(before, r, u, state.p):
             return True
         return self.problem.frozen is not None and self._contradicts(r, found)
 

@@ -63,6 +63,11 @@ class EventPair:
     found: Event | None
 
     @property
+    def lone(self) -> bool:
+        """Whether there is no partner."""
+        return self.claimed is None or self.found is None
+
+    @property
     def delay(self) -> float:
         """How much later it really happens [s]; NaN without a partner."""
         return np.nan if self.claimed is None or self.found is None else self.found.time - self.claimed.time
@@ -167,7 +172,7 @@ class Certificate:
 
     @property
     def confirmed(self) -> bool:
-        """Whether end state and objective are within the tolerance."""
+        """Whether the verdict is `confirmed`: on the whole simulated motion, between the nodes, too."""
         return self.verdict is Verdict.CONFIRMED
 
     @property

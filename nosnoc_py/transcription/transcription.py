@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.audit.records import Law
 from nosnoc_py.contacts.instants import gaining_contacts
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
@@ -300,7 +301,7 @@ class Transcription:
         if status.success and isinstance(self.method, FESDJ):
             gaining = gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
-        if gaining:
+        if gaining or (worst is not None and worst.law is Law.ENERGY):
             status = Status.ENERGY_GAIN
         elif worst is not None:
             status = Status.BADLY_SCALED

@@ -64,7 +64,7 @@ def certify(
     method : EventDriven, optional
         The referee. By default it goes on after grazing contacts, and impacts below 1e-5 m/s are inelastic.
     tolerance : float
-        Absolute and relative, for the end state and the objective.
+        Absolute and relative, for end states, the objective, and constraints on the simulated motion.
     window : float, optional
         Length of the windows [s]; default the control stages.
     time_limit : float, optional
@@ -73,10 +73,10 @@ def certify(
     Returns
     -------
     Certificate
-        `confirmed` where end state and objective are within the tolerance; `same events, inaccurate` where the events
-        agree, over the whole horizon or window by window: an error of discretisation; `refuted` where events differ, a
-        law is broken at the solution's own stages and nodes, or a statement of the solution is not true of it, with the
-        first place where it goes wrong; `undecided` where the simulation did not get to the end. Prints as a table.
+        With a verdict and its reason, see `Verdict`: `confirmed` where the simulated motion has the events, end state
+        and objective of the solution and keeps bounds and constraints, to the tolerance; where it does so in every
+        window only, or keeps constraints at the solution's nodes only, verdicts of their own. `refuted` names the first
+        place that is wrong by more than errors of discretisation and residuals explain. Prints as a table.
 
     Raises
     ------
@@ -115,6 +115,7 @@ def certify(
         history=history,
         pieces=pieces,
         tolerance=tolerance,
+        error=EXPLAINED * _residual(solution),
         refuting=audited.refuting,
         explained=audited.explained,
         by_rounding=lambda window: neighbour_agrees(referee, solution, control, window, size, deadline),

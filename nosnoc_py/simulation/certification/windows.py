@@ -32,10 +32,13 @@ AFTERWARDS = (1e-3, 1e-2, 5e-2)
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A window and what was simulated in it."""
+    """A window, what was simulated in it, the kinds of events that differ, and the largest impulse of an impact there
+    without partner [N s]."""
 
     window: Window
     history: History
+    odd: frozenset[str] = frozenset()
+    lone: float = 0.0
 
 
 def windows_of(
@@ -64,7 +67,12 @@ def _piece(
         drift=np.inf,
         deadline=deadline,
     )
-    return Piece(_window(solution, history, start, end), history)
+    inside = _inside(solution, history, start, end)
+    lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
+    impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
+    odd = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
+    kinds = frozenset(event.kind for pair in odd for event in (pair.claimed, pair.found) if event is not None)
+    return Piece(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
 
 
 def neighbour_agrees(
@@ -101,11 +109,11 @@ def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tu
     return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.frames.count))
 
 
-def _window(solution: Solution, history: History, start: float, end: float) -> Window:
+def _window(solution: Solution, history: History, start: float, end: float, inside: Sequence[EventPair]) -> Window:
     errors = [np.abs(history.x - state_at(solution, end, side)) for side in SIDES]
     error = min(errors, key=np.max)
     stopped = "" if history.status.success else f"the simulation stops at {history.t:.6g} s: {history.status}"
-    time, difference = (np.nan, "") if stopped else _difference(solution, history, start, end)
+    time, difference = (np.nan, "") if stopped else first_difference(inside, LATE * (end - start))
     return Window(
         start=start,
         end=end,
@@ -118,13 +126,12 @@ def _window(solution: Solution, history: History, start: float, end: float) -> W
     )
 
 
-def _difference(solution: Solution, history: History, start: float, end: float) -> tuple[float, str]:
-    """Time and words of the first event in a window that is not as claimed; what happens at its edges may be."""
+def _inside(solution: Solution, history: History, start: float, end: float) -> list[EventPair]:
+    """Events claimed and found in a window, but for those at its edges: they may as well be those of its neighbours."""
     claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
     pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)
     edge = EDGE * (end - start)
-    inside = [pair for pair in pairs if start + edge < time_of(pair) < end - edge]
-    return first_difference(inside, LATE * (end - start))
+    return [pair for pair in pairs if start + edge < time_of(pair) < end - edge]
 
 
 def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, str]:

@@ -119,7 +119,7 @@ class PhaseRun:
             step, guards = self._read(self.t, self.solver.t, dense)
             crossing = self._crossing(step, guards, dense)
             if crossing is not None and crossing.lost:
-                return self._ended(failure=LOST.format(crossing.low), finite=False)
+                return self._lost(crossing)
             if crossing is not None:
                 return self._at(crossing, dense)
             self.steps.append(step)
@@ -161,6 +161,14 @@ class PhaseRun:
             return float(sample.guards[guard]), float(sample.rates[guard]), float(acceleration)
 
         return soft_closing(crossing, motion, self.end)
+
+    def _lost(self, crossing: Crossing) -> Phase:
+        """The end of the phase where a guard ceases to be a number, with the motion up to there."""
+        x, pieces = self._steps_to(crossing.low)
+        if pieces and np.isfinite(x).all():
+            self.steps += [self._read(*piece)[0] for piece in pieces]
+            self.t, self.x = crossing.low, x
+        return self._ended(failure=LOST.format(crossing.low), finite=False)
 
     def _is_stuck(self, step: Step) -> bool:
         """Whether so many steps in a row would take forever to come to the end."""
