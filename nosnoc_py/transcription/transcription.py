@@ -299,8 +299,10 @@ class Transcription:
         fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
         worst, gaining = None, ""
         if status.success and isinstance(self.method, FESDJ):
-            gaining = gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
+            # A small gain is no residual of the solver, either; a law that is broken otherwise has no impacts to judge.
+            if worst is None:
+                gaining = gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
         if gaining or (worst is not None and worst.law is Law.ENERGY):
             status = Status.ENERGY_GAIN
         elif worst is not None:
