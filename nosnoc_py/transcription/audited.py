@@ -46,9 +46,9 @@ def breach(
         Controls of the control stages.
     """
     laws = measured(problem, read, series, p, u, infeasibility)
-    # An impact that raises the energy obeys every equation of Newton's law: units do not mend it.
-    energy = [one for one in laws if one.law is Law.ENERGY]
-    found = [worst for part in (energy, laws) if (worst := worst_of(part)) is not None and worst.share > TOLERANCE]
+    # An impact that raises the energy and obeys everything else has Newton's law to blame, and units do not mend it.
+    others, energy = ([one for one in laws if (one.law is Law.ENERGY) is is_energy] for is_energy in (False, True))
+    found = [worst for part in (others, energy) if (worst := worst_of(part)) is not None and worst.share > TOLERANCE]
     return found[0] if found else None
 
 
