@@ -141,7 +141,7 @@ def laws_of_impacts(
         _measured(Law.SEPARATION, t, names, held, held / scales.speed, "m/s"),
         _measured(Law.IMPULSE_DISTANCE, t, names, np.abs(normal), apart, "N s"),
         *_coulomb(here, frames, t, impulses, new, scales.speed, scales.speed, "N s"),
-        _energy(here, t, names, impulses, change, after, scales),
+        _energy(here, t, names, impulses, scales),
     ]
     return found if exact_friction else [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
 
@@ -243,17 +243,16 @@ def _rates(
     yield _measured(Law.POSITIONS, samples.t, system.names["q"], away, away / scales.speed, "m/s")
 
 
-def _energy(
-    here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, change: Array, after: Array, scales: Scales
-) -> Measured:
-    """Kinetic energy gained beyond rounding [J].
+def _energy(here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, scales: Scales) -> Measured:
+    """Kinetic energy gained by the impulses, beyond rounding [J].
 
     Its share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at the speed at work: an error dw
     of the velocity after an impact is then dw / speed, and the rounding of a contact at rest is no gain.
     """
+    change = _times(here.response, impulses)
     momentum = _times(here.mass, change)
-    gain = 0.5 * np.einsum("ki,ki->k", momentum, after + here.velocity)
     work = 0.5 * np.einsum("ki,ki->k", momentum, change)
+    gain = np.einsum("ki,ki->k", momentum, here.velocity) + work
     over = np.maximum(gain - ENERGY * work, 0.0)
     share = over / np.maximum(2.0 * work, TINY) * np.einsum("ki,ki->k", change, change) / scales.speed**2
     # The energy is that of all contacts together; it is told of the one with the largest impulse.

@@ -218,7 +218,7 @@ def test_one_hop_is_certified() -> None:
     (impact,) = solution.impacts
     assert model.joints(solution(impact.time))[2] == pytest.approx([1.0, 0.0], abs=1e-6)
     certificate = ns.certify(hopper_task.build(**arguments), solution, window=problem.WINDOW)
-    assert certificate.verdict in {ns.Verdict.CONFIRMED, ns.Verdict.INACCURATE}
+    assert certificate.verdict not in {ns.Verdict.REFUTED, ns.Verdict.UNDECIDED}
     assert len(certificate.windows) == 25
     assert all(window.events_agree and window.defect < 1e-3 for window in certificate.windows)
     assert not certificate.findings

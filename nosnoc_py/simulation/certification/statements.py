@@ -10,9 +10,10 @@ import numpy as np
 from nosnoc_py.audit import constraints
 from nosnoc_py.audit.records import Law, Measured, Violation
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.collocation import Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.measures import GAUSS, SHARES
 from nosnoc_py.simulation.certification.readings import controls_at_stages, controls_of, states_of
-from nosnoc_py.solution import Solution
+from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 
 Array = np.ndarray
@@ -33,8 +34,7 @@ def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation
     made = [*_numbers(solution), *_chosen(free), *_ends(solution), *_nodes(solution)]
     made += _own_complementarities(ocp, solution)
     elements = collocation_of(solution) if is_by_collocation(solution) else None
-    if elements is not None:
-        made += _objective(ocp, solution, elements)
+    made += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
     found = [one for measured in imposed(ocp, solution) for one in _first(measured)]
     return [*made, *found]
 
@@ -164,6 +164,30 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
             f"{sum(parts):.9g}: it solves another OCP, or was changed"
         )
         yield _statement(solution.duration, text, float(abs(away)), share)
+
+
+def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
+    """The objective where the quadrature is not known: no farther off than sums over the solution's own nodes are."""
+    s, own = ocp.system, solution.interpolant
+    if not isinstance(own, RungeKuttaInterpolant) or s.z.numel() or not np.isfinite(solution.objective):
+        return
+    stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
+    end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
+    points = np.concatenate([[EDGE], GAUSS, [1.0 - EDGE]])
+    t = (own.t_left[:, None] + own.h[:, None] * points).reshape(-1)
+    rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
+    values = own.h[:, None] * rates.reshape(-1, points.size)
+    left, exact, right = values[:, 0].sum(), float((values[:, 1:-1] @ SHARES).sum()), values[:, -1].sum()
+    last = float(end(solution.x[-1], solution.x0, solution.p))
+    away = abs(exact + last - solution.objective)
+    error = 2.0 * max(abs(left - exact), abs(right - exact))
+    size = abs(exact) + abs(last) + abs(solution.objective)
+    if not away <= error + SAME * size:
+        text = (
+            f"the objective is said to be {solution.objective:.9g}, along the solution's own motion it is "
+            f"{exact + last:.9g} by any sum over its nodes (+- {error:.2g}): it solves another OCP, or was changed"
+        )
+        yield _statement(solution.duration, text, away, away / max(size, 1e-300))
 
 
 def _controls(solution: Solution) -> tuple[Array, Array]:
