@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nosnoc_py.audit.elements import slopes_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 
 Array = np.ndarray
@@ -77,7 +78,7 @@ def collocation_of(solution: Solution) -> Collocation | None:
     own = solution.interpolant if solution.numerical is None else solution.numerical.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
         return None
-    slopes = _slopes(own)
+    slopes = slopes_of(own.c, own.x_left, own.x_stages)
     if solution.numerical is None:
         t = own.t_left[:, None] + own.h[:, None] * own.c
         return _made(own, np.arange(own.h.size), own.t_left, own.h, np.ones(t.shape), t, slopes)
@@ -86,13 +87,6 @@ def collocation_of(solution: Solution) -> Collocation | None:
     h = (right - left)[rows]
     clock = slopes[rows, :, -1] / h[:, None]
     return _made(own, rows, left[rows], h, clock, own.x_stages[rows, :, -1], slopes[..., :-1])
-
-
-def stage_controls(solution: Solution, elements: Collocation, e: int) -> Array:
-    """The control (n_s, n_u) at the stages of element e, by its limits inside of the element."""
-    inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
-    times = elements.t_left[e] + elements.h[e] * np.broadcast_to(inside, elements.c.shape)
-    return solution.control(times)
 
 
 def _made(
@@ -110,18 +104,3 @@ def _made(
         x=own.x_stages[rows][..., states],
         slopes=slopes[rows],
     )
-
-
-def _slopes(own: RungeKuttaInterpolant) -> Array:
-    """Derivatives (E, n_s, n_x) of the polynomials by the share of their element, at the stages."""
-    nodes = np.append(0.0, own.c[own.c != 0.0])
-    values = np.concatenate([own.x_left[:, None], own.x_stages[:, own.c != 0.0]], axis=1)
-    slopes = np.einsum("jk,ekx->ejx", differences(nodes), values)
-    return slopes if (own.c == 0.0).any() else slopes[:, 1:]
-
-
-def differences(nodes: Array) -> Array:
-    """Derivatives of the Lagrange polynomials of some nodes at these nodes."""
-    powers = np.arange(1, nodes.size)
-    slopes = np.column_stack([np.zeros(nodes.size), powers * nodes[:, None] ** (powers - 1)])
-    return np.asarray(slopes @ np.linalg.inv(np.vander(nodes, increasing=True)))

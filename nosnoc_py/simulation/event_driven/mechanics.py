@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
@@ -18,8 +19,6 @@ Array = np.ndarray
 STARTING = 1e-9
 # The direction of a slip in space is stiff until it is as fast as this [m/s].
 GROWN = 1e-4
-# Singular values below this share of the largest one are zero: contacts are then redundant.
-REDUNDANT = 1e-10
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,13 +159,6 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, loo
         direction=direction,
         redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0,
     )
-
-
-def null_space(matrix: Array) -> Array:
-    """Orthonormal columns that a matrix maps to zero."""
-    _, sizes, right = np.linalg.svd(matrix)
-    rank = int((sizes > REDUNDANT * sizes.max(initial=0.0)).sum())
-    return np.asarray(right[rank:].T)
 
 
 def _of(part: slice) -> range:

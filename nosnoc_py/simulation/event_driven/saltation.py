@@ -14,11 +14,12 @@ from itertools import product
 
 import numpy as np
 
+from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Regime
+from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.node import Node
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
 from nosnoc_py.simulation.event_driven.propagation import SLOW, between, state_at

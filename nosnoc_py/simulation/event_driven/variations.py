@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contacts.modes import masks_of
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.event_driven.mechanics import REDUNDANT, Array, null_space
+from nosnoc_py.simulation.event_driven.mechanics import Array
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import ContactFrames
 
