@@ -108,7 +108,7 @@ def caught(restitution: float, velocity: float, h: float, **method: Any) -> Iter
     Radau IIA with two stages: q = 0 at both stages means v = velocity (1 - 3 tau)(1 - tau).
     """
     it = Iterate(ball.build(restitution), [0.0, velocity], h, finite_elements=1, rk_stages=2, **method)
-    law = (1 + restitution) * velocity
+    law = velocity + restitution * min(velocity, 0.0)
     it.set("v_plus", 0, 0, value=velocity)
     it.set("Y_plus", 0, 0, value=max(law, 0.0))
     it.set("Y_minus", 0, 0, value=max(-law, 0.0))

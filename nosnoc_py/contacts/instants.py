@@ -44,9 +44,9 @@ def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
     It is for motions that a program computed: its residuals explain a share `ENERGY_SOLVED`.
     """
     shares = energy_shares(system, before, after, p)
-    worst = int(np.argmax(shares))
-    if not shares[worst] > ENERGY_SOLVED:
+    if not shares.max(initial=0.0) > ENERGY_SOLVED:
         return ""
+    worst = int(np.argmax(shares))
     gaps, _, steepness = system.mechanics.touching(before[worst], p)
     closed = gaps <= TOUCHING_SOLVED * steepness
     return ", ".join(contact.name for contact, touches in zip(system.contacts, closed, strict=True) if touches)

@@ -202,6 +202,13 @@ def _units(dcs: DCS) -> dict[str, str]:
     return {**dcs.units, **spread}
 
 
+def impact_rows(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:
+    """Return the elements, as indices, that begin with an impact: phantom impulses of relaxations are none."""
+    t_left = np.cumsum(r.h) - r.h
+    times = [event.time for event in find_events(dcs, r, t_left, p) if event.kind == "impact"]
+    return np.flatnonzero(np.isin(t_left, times))
+
+
 def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tuple[Event, ...]:
     """Impacts, the changes of the active sets of pairs that name events, slip and stick, in the order of time.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from nosnoc_py.contacts.instants import gaining_contacts, several_outcomes
 from nosnoc_py.discretization.options import FESD, FESDJ
-from nosnoc_py.discretization.readout import Readout
+from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import RESTING, Checks
@@ -22,7 +22,7 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
-from nosnoc_py.solution import Event, Sensitivity, Trajectory
+from nosnoc_py.solution import Sensitivity, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
@@ -310,7 +310,8 @@ class Simulator:
         """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
         if not isinstance(self.system, CLS) or self.problem.frozen is not None:
             return ""
-        return gaining_contacts(self.system, r.x_minus, r.x_left, p)
+        rows = impact_rows(self.problem.dcs, r, p)
+        return gaining_contacts(self.system, r.x_minus[rows], r.x_left[rows], p)
 
     def _is_wrong(self, state: SimulatorState, found: SolverState) -> bool:
         """Whether a step that satisfies every equation is none: a body caught by a force, or a missed event."""
@@ -535,19 +536,18 @@ def _trajectory(
     u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
     elements = Readout.join([step.readout for step in done if step.readout is not None])
     made = problem.fields_of(elements, state.p, u, u_grid, len(u))
-    several = _several(problem, elements, made["events"], state.p)
+    several = _several(problem, elements, state.p)
     return Trajectory(**made, **common, message=_told(notes, failed, more + not_unique_note(several)))
 
 
-def _several(problem: Transcription, r: Readout, events: Sequence[Event], p: np.ndarray) -> list[float]:
+def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
     """Times [s] of impacts that admit other outcomes."""
     system = problem.ocp.system
-    impacts = np.array(sorted({event.time for event in events if event.kind == "impact"}))
-    if not isinstance(system, CLS) or problem.frozen is not None or not impacts.size:
+    if not isinstance(system, CLS) or problem.frozen is not None:
         return []
-    t_left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
-    rows = np.array([int(np.argmin(np.abs(t_left - t))) for t in impacts])
+    rows = impact_rows(problem.dcs, r, p)
     looks = [system.mechanics.touching(x, p) for x in r.x_minus[rows]]
     closed = np.array([gaps <= TOUCHING_SOLVED * steepness for gaps, _, steepness in looks])
     rest = rest_velocity_of(problem.fesdj, simulation=True)
-    return impacts[several_outcomes(system, r.x_minus[rows], closed, p, rest)].tolist()
+    found = several_outcomes(system, r.x_minus[rows], closed, p, rest)
+    return (np.cumsum(r.h) - r.h)[rows[found]].tolist()

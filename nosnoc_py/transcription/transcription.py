@@ -20,7 +20,7 @@ from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
-from nosnoc_py.discretization.readout import Reader, Readout, trajectory_fields
+from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
@@ -302,7 +302,8 @@ class Transcription:
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
             # A small gain is no residual of the solver, either; a law that is broken otherwise has no impacts to judge.
             if worst is None:
-                gaining = gaining_contacts(self.ocp.system, readout.x_minus, readout.x_left, p)
+                rows = impact_rows(self.dcs, readout, p)
+                gaining = gaining_contacts(self.ocp.system, readout.x_minus[rows], readout.x_left[rows], p)
         if gaining or (worst is not None and worst.law is Law.ENERGY):
             status = Status.ENERGY_GAIN
         elif worst is not None:
