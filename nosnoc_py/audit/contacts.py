@@ -21,6 +21,8 @@ import numpy as np
 from nosnoc_py.audit.explanation import Press, explain
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales
 from nosnoc_py.contacts.law import rebound
+from nosnoc_py.systems.kinematics import times
+from nosnoc_py.tolerances import ENERGY
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -38,8 +40,6 @@ REST = 1.1e-3
 OPENING = 1e-5
 # Slip faster than this share of the speed has a direction, where forces are asked for.
 SLIPS = 1e-4
-# Rounding of the energy of an impact, as a share of the energy at work in it.
-ENERGY = 1e-9
 TINY = 1e-300
 
 
@@ -54,11 +54,11 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
     """
     n_q, frames = system.n_q, system.mechanics.frames
     here = _look(system, samples.x, samples.u, p)
-    free = _times(here.inverse, here.force)
-    alone = _times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
+    free = times(here.inverse, here.force)
+    alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
     speed = max(*(_largest(v) for v in velocities), max(_largest(free), _largest(alone)) * stage, AT_REST)
-    pushed = free if samples.forces is None else _times(here.response, samples.forces)
+    pushed = free if samples.forces is None else times(here.response, samples.forces)
     moved = free if samples.rates is None else samples.rates[:, n_q:]
     accelerations = [_largest(free), _largest(pushed), _largest(moved), speed / duration]
     response = _largest(here.response[..., : frames.count])
@@ -120,10 +120,10 @@ def laws_of_impacts(
     names, n_c = frames.names, frames.count
     here = _look(system, jumps.x_before, 0.0, p)
     distance, after = distances(here), jumps.x_after[:, n_q:]
-    change, new = after - here.velocity, _times(here.jacobian, after)
+    change, new = after - here.velocity, times(here.jacobian, after)
     impulses = explained_impulses(system, jumps, scales, p, rest=rest).impulses
     assert impulses is not None
-    left = np.abs(change - _times(here.response, impulses))
+    left = np.abs(change - times(here.response, impulses))
     moved = np.abs(jumps.x_after[:, :n_q] - jumps.x_before[:, :n_q])
     normal = impulses[:, :n_c]
     shocks = np.abs(normal) * _responses(here, frames)[0]
@@ -152,7 +152,7 @@ def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Arr
         return samples
     here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
     shut = distances(here) <= CLOSED * scales.length
-    needed = _times(here.mass, samples.rates[:, system.n_q :]) - here.force
+    needed = times(here.mass, samples.rates[:, system.n_q :]) - here.force
     if samples.x_left is not None:
         shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= CLOSED * scales.length
     return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
@@ -164,8 +164,8 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, r
         return jumps
     here, frames = _look(system, jumps.x_before, 0.0, p), system.mechanics.frames
     after = jumps.x_after[:, system.n_q :]
-    new = _times(here.jacobian, after)
-    wanted = _times(here.mass, after - here.velocity)
+    new = times(here.jacobian, after)
+    wanted = times(here.mass, after - here.velocity)
     closed = distances(here) <= CLOSED * scales.length
     opening = _lateness(here, frames, new, rest) > OPENING * scales.speed
     return replace(jumps, impulses=_explaining(here, frames, closed, wanted, new, scales.speed, opening))
@@ -232,7 +232,7 @@ def _rates(
     """Balance of forces, and q' = v; a gap rate may be stabilised by a drift along normals of closed contacts."""
     n_q, noise = system.n_q, 0.0 if samples.noise is None else samples.noise[:, None]
     assert samples.rates is not None
-    given = _times(here.inverse, here.force) + _times(here.response, forces)
+    given = times(here.inverse, here.force) + times(here.response, forces)
     left = np.maximum(np.abs(samples.rates[:, n_q:] - given) - noise, 0.0)
     yield _measured(Law.BALANCE, samples.t, system.names["v"], left, left / scales.acceleration, "m/s^2")
     drift = samples.rates[:, :n_q] - here.position_rate
@@ -249,8 +249,8 @@ def _energy(here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array,
     Its share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at the speed at work: an error dw
     of the velocity after an impact is then dw / speed, and the rounding of a contact at rest is no gain.
     """
-    change = _times(here.response, impulses)
-    momentum = _times(here.mass, change)
+    change = times(here.response, impulses)
+    momentum = times(here.mass, change)
     work = 0.5 * np.einsum("ki,ki->k", momentum, change)
     gain = np.einsum("ki,ki->k", momentum, here.velocity) + work
     over = np.maximum(gain - ENERGY * work, 0.0)
@@ -306,10 +306,6 @@ def _look(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
     if np.isfinite(here.inverse).all() or not np.isfinite(here.mass).all():
         return here
     return replace(here, constant_inverse=np.linalg.pinv(here.mass, hermitian=True))
-
-
-def _times(matrix: Array, vector: Array) -> Array:
-    return np.einsum("...ij,...j->...i", matrix, vector)
 
 
 def _largest(values: Array) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,17 +85,18 @@ def element_samples(
     )
 
 
-def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
-    """Forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt) that a solution lists under their names.
+def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -> Array | None:
+    """Values (count, names) that a solution lists under names; None unless it lists all of them, so many times each."""
+    if not all(name in series and len(series[name].values) == count for name in names):
+        return None
+    return np.array([series[name].values for name in names], dtype=float).reshape(len(names), count).T
 
-    None unless it lists all of them, so many times each.
-    """
+
+def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
+    """Forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt) that a solution lists; None unless it lists all."""
     names = [f"{kind}_normal[{name}]" for name in frames.names]
     for c, name in enumerate(frames.names):
         labels = ("",) if frames.width(c) == 1 else tuple(f"[{k}]" for k in range(frames.width(c)))
         names += [f"{kind}_tangent[{name}]{label}" for label in labels]
-    if not all(name in series and len(series[name].values) == count for name in names):
-        return None
-    found = np.array([series[name].values for name in names], dtype=float).reshape(len(names), count).T
-    found[:, frames.count :] /= frames.weights
-    return found
+    found = columns_of(series, names, count)
+    return None if found is None else found / np.append(np.ones(frames.count), frames.weights)

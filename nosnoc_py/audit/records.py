@@ -81,6 +81,12 @@ class Violation:
         return f"t = {self.time:.6g} s: {self.what}"
 
 
+def statement(time: float, text: str, amount: float, share: float) -> Violation:
+    """Return a statement of a solution that is not true, in words; what is no number is infinitely wrong."""
+    amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
+    return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MotionSamples:
     """A motion at m instants between its jumps.

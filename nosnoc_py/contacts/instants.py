@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nosnoc_py.contacts.law import energy_gain
 from nosnoc_py.contacts.problem import impact_problem
 from nosnoc_py.contacts.solver import ContactSolver
+from nosnoc_py.systems.kinematics import times
 from nosnoc_py.tolerances import ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
@@ -31,10 +33,9 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
         Zero where no velocity jumps by more than `IMPACT`: residuals of a program leave jumps of either sign.
     """
     at, n_q = system.kinematics(before, p=p), system.n_q
-    impulses = np.einsum("mij,mj->mi", at.mass, after[:, n_q:] - before[:, n_q:])
-    jumps = np.abs(after[:, n_q:] - before[:, n_q:]).max(axis=1, initial=0.0) > IMPACT
-    gain = 0.5 * np.sum(impulses * (after[:, n_q:] + before[:, n_q:]), axis=1)
-    exchanged = 0.5 * np.sum(np.abs(impulses) * (np.abs(after[:, n_q:]) + np.abs(before[:, n_q:])), axis=1)
+    old, new = before[:, n_q:], after[:, n_q:]
+    impulses, jumps = times(at.mass, new - old), np.abs(new - old).max(axis=1, initial=0.0) > IMPACT
+    gain, exchanged = energy_gain(impulses, old, new), energy_gain(np.abs(impulses), np.abs(old), np.abs(new))
     return np.asarray(np.divide(gain, exchanged, out=np.zeros_like(gain), where=jumps))
 
 

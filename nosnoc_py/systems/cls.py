@@ -279,23 +279,26 @@ class CLS(Described):
         """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
         state = finite(x, what, 2 * self.n_q)
         parameters = self.parameters(p)
-        values = self.kinematics(state, p=parameters).gaps
+        values = self.mechanics.gaps_at(state[: self.n_q], parameters)
         for contact, value in zip(self.contacts, values, strict=True):
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
                     "move the bodies apart."
                 )
-        self._check_frames(state, parameters)
+        self._check_frames(state[: self.n_q], parameters)
         return state
 
-    def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
+    def _check_frames(self, q: np.ndarray, p: np.ndarray) -> None:
         """Tangents that depend on q are independent of their normal at least where the motion starts."""
-        directions, frames = self.kinematics(x, p=p).jacobian, self.mechanics.frames
-        for k, contact in enumerate(self.contacts):
-            if contact.frictional:
-                rows = [k, *(frames.count + i for i in range(frames.tangents[k].start, frames.tangents[k].stop))]
-                _check_independent(directions[rows].T, contact.name)
+        rough = [contact for contact in self.contacts if contact.frictional]
+        columns = ca.horzcat(ca.SX(self.n_q, 0), *[ca.horzcat(self.normal(c), c.tangent) for c in rough])
+        frames = ca.horzsplit(  # sparse: a thousand contacts have few coordinates each
+            ca.Function("frames", [self.q, self.p], [columns])(q, p),
+            np.cumsum([0, *(1 + c.tangent.shape[1] for c in rough)]).tolist(),
+        )
+        for contact, frame in zip(rough, frames, strict=True):
+            _check_independent(np.array(frame), contact.name)
 
     def __repr__(self) -> str:
         contacts = [("contact", self._of(contact)) for contact in self.contacts]

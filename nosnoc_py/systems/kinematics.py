@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
+# What `ContactMechanics.function` gives, in this order, and which of it are vectors.
+QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "position_rate")
+VECTORS = ("gaps", "force", "curvature", "position_rate")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,7 +126,7 @@ class Kinematics:
     @cached_property
     def rates(self) -> Any:
         """Gap rates and slip velocities (n_c + n_tt,)."""
-        return _times(self.jacobian, self.velocity)
+        return times(self.jacobian, self.velocity)
 
     @cached_property
     def response(self) -> Any:
@@ -140,7 +143,7 @@ class Kinematics:
     @cached_property
     def free(self) -> Any:
         """Accelerations in the directions of the contacts without contact forces (n_c + n_tt,)."""
-        return _times(self.jacobian, _times(self.inverse, self.force)) + self.curvature
+        return times(self.jacobian, times(self.inverse, self.force)) + self.curvature
 
     @cached_property
     def steepness(self) -> Any:
@@ -158,21 +161,30 @@ class Kinematics:
 class ContactMechanics:
     """The description of a `CLS` that its kinematics are evaluated from; `CLS.mechanics` holds the only one.
 
-    Attributes
-    ----------
-    frames : ContactFrames
-    gaps, normals, tangents : SX
-        (n_c,), (n_q, n_c), and (n_q, n_tt) with weights.
+    Expressions are made when they are asked for: those of a thousand contacts as dense matrices take longer than many
+    steps of a method that needs none of them.
     """
 
     def __init__(self, system: CLS) -> None:
         self.system, self.frames = system, frames_of(system)
-        none = ca.SX(system.n_q, 0)
-        self.gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
-        self.normals = ca.densify(ca.horzcat(none, *[system.normal(contact) for contact in system.contacts]))
-        tangents = [contact.tangent for contact in system.contacts if contact.frictional]
-        weighted = ca.horzcat(none, *tangents) @ ca.SX(ca.diag(ca.DM(self.frames.weights)))
-        self.tangents = ca.densify(weighted)
+
+    @cached_property
+    def gaps(self) -> ca.SX:
+        """Gaps (n_c,)."""
+        return ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in self.system.contacts])
+
+    @cached_property
+    def normals(self) -> ca.SX:
+        """Normals (n_q, n_c)."""
+        s = self.system
+        return ca.densify(ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(contact) for contact in s.contacts]))
+
+    @cached_property
+    def tangents(self) -> ca.SX:
+        """Tangents (n_q, n_tt) with weights."""
+        tangents = [contact.tangent for contact in self.system.contacts if contact.frictional]
+        columns = ca.horzcat(ca.SX(self.system.n_q, 0), *tangents)
+        return ca.densify(columns @ ca.SX(ca.diag(ca.DM(self.frames.weights))))
 
     @cached_property
     def jacobian(self) -> ca.SX:
@@ -191,6 +203,12 @@ class ContactMechanics:
         s = self.system
         outputs = [self.gaps, self.jacobian, s.mass_matrix, s.force, self.curvature, s.position_rate]
         return ca.Function("kinematics", [s.x, s.u, s.p], outputs)
+
+    @cached_property
+    def gaps_at(self) -> Any:
+        """(q, p) -> gaps (n_c,)."""
+        function = buffered(ca.Function("gaps", [self.system.q, self.system.p], [self.gaps]))
+        return lambda q, p: function(q, p)[0][:, 0]
 
     @cached_property
     def touching(self) -> Any:
@@ -213,52 +231,23 @@ class ContactMechanics:
     def at(self, x: Any, u: Any, p: Any) -> Kinematics:
         """Evaluate at a state (2 n_q,), at states (m, 2 n_q), or at CasADi expressions."""
         if any(isinstance(value, ca.SX) for value in (x, u, p)):
-            return self._symbolic(x, u, p)
+            values = dict(zip(QUANTITIES, self.function(x, u, p), strict=True))
+            return Kinematics(**values, velocity=x[self.system.n_q :])
         x = np.asarray(x, dtype=float)
-        if x.ndim == 2:
-            return self._mapped(x, u, p)
-        gaps, jacobian, mass, force, curvature, rate = self._numbers(x, u, p)
-        return self._value(gaps[:, 0], jacobian, mass, force[:, 0], curvature[:, 0], x, rate[:, 0])
+        found = self._numbers(x, u, p) if x.ndim == 1 else self._at_many(x, u, p)
+        values = {
+            name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, found, strict=True)
+        }
+        return Kinematics(**values, velocity=x[..., self.system.n_q :], constant_inverse=self.constant_inverse)
 
-    def _symbolic(self, x: Any, u: Any, p: Any) -> Kinematics:
-        gaps, jacobian, mass, force, curvature, rate = self.function(x, u, p)
-        return Kinematics(
-            gaps=gaps,
-            jacobian=jacobian,
-            mass=mass,
-            force=force,
-            curvature=curvature,
-            velocity=x[self.system.n_q :],
-            position_rate=rate,
-        )
-
-    def _mapped(self, x: Array, u: Any, p: Any) -> Kinematics:
-        """All states in one call."""
-        count = len(x)
+    def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:
+        """The quantities at all states in one call."""
+        count, function = len(x), self.function
+        if not count:
+            return [np.zeros((0, *function.size_out(i))) for i in range(function.n_out())]
         controls = np.broadcast_to(np.asarray(u, dtype=float), (count, self.system.n_u))
         parameters = np.broadcast_to(np.asarray(p, dtype=float), (count, self.system.n_p))
-        outputs = self.function.map(max(count, 1))(x.T, controls.T, parameters.T) if count else None
-        shapes = [self.function.size_out(i) for i in range(self.function.n_out())]
-        made = [
-            np.zeros((0, *shape)) if outputs is None else matrices(np.asarray(ca.DM(outputs[i])), count)
-            for i, shape in enumerate(shapes)
-        ]
-        gaps, jacobian, mass, force, curvature, rate = made
-        return self._value(gaps[..., 0], jacobian, mass, force[..., 0], curvature[..., 0], x, rate[..., 0])
-
-    def _value(
-        self, gaps: Array, jacobian: Array, mass: Array, force: Array, curvature: Array, x: Array, rate: Array
-    ) -> Kinematics:
-        return Kinematics(
-            gaps=gaps,
-            jacobian=jacobian,
-            mass=mass,
-            force=force,
-            curvature=curvature,
-            velocity=x[..., self.system.n_q :],
-            position_rate=rate,
-            constant_inverse=self.constant_inverse,
-        )
+        return [matrices(np.asarray(ca.DM(out)), count) for out in function.map(count)(x.T, controls.T, parameters.T)]
 
 
 def matrices(side_by_side: Array, count: int) -> Array:
@@ -277,7 +266,7 @@ def inverse_of(matrix: Array) -> Array:
         return np.array([inverse_of(one) for one in matrix])
 
 
-def _times(matrix: Any, vector: Any) -> Any:
+def times(matrix: Any, vector: Any) -> Any:
     """Matrix times vector, for CasADi expressions, one instant or many."""
     if isinstance(vector, Array) and vector.ndim > 1:
         return np.einsum("...ij,...j->...i", matrix, vector)

@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.audit.records import Law, Violation, violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.collocation import collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.collocation import own_stages
 from nosnoc_py.simulation.certification.measures import balance
 from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, standing
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
@@ -245,7 +245,7 @@ def _laws(
     own = solution.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
         return None, None, [], TOLERANCE
-    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    elements = own_stages(solution)
     stopped = [] if elements is None else standing(solution, elements)
     if isinstance(system, PSS | Heaviside | PDS):
         if elements is None:

@@ -73,6 +73,11 @@ def is_by_collocation(solution: Solution) -> bool:
     return solution.discretization is not None and solution.discretization.collocation
 
 
+def own_stages(solution: Solution) -> Collocation | None:
+    """The elements of a solution whose stages are those of its scheme; None where nothing is known of it."""
+    return collocation_of(solution) if is_by_collocation(solution) else None
+
+
 def collocation_of(solution: Solution) -> Collocation | None:
     """The elements of a solution; None without polynomials."""
     own = solution.interpolant if solution.numerical is None else solution.numerical.interpolant

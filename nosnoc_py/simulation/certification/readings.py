@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from nosnoc_py.audit.contacts import CLOSED, explained_impulses, laws_of_impacts, laws_of_motion, scales_of
-from nosnoc_py.audit.elements import SHORT, element_samples, listed, noise_of
+from nosnoc_py.audit.elements import SHORT, columns_of, element_samples, listed, noise_of
 from nosnoc_py.audit.inclusions import Inclusions, inclusion_of
-from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation
+from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation, statement
 from nosnoc_py.audit.redundancy import null_space
-from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, own_stages
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import CLS
@@ -83,7 +83,7 @@ class ContactReading:
     @cached_property
     def elements(self) -> Collocation | None:
         """Elements whose stages are those of the scheme."""
-        return collocation_of(self.solution) if is_by_collocation(self.solution) else None
+        return own_stages(self.solution)
 
     @cached_property
     def samples(self) -> MotionSamples:
@@ -138,7 +138,7 @@ class ContactReading:
             if not share > TOLERANCE or (near and not self._is_unique(k)):
                 continue
             text = f"impact {event.name} is listed with {given:.4g} N s, the jump there has {true:.4g}"
-            made.append(_statement(event.time, text, abs(given - true), share))
+            made.append(statement(event.time, text, abs(given - true), share))
         return made
 
     def _is_unique(self, k: int) -> bool:
@@ -175,13 +175,6 @@ def _sizes(solution: Solution, elements: Collocation, samples: MotionSamples) ->
 
 def _multipliers(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> Array | None:
     """Multipliers and algebraic variables (E n_s, n_y + n_z) that the solution lists, if it does."""
-    own, count, series = system.algebraic, elements.t.size, solution.series
+    own = system.algebraic
     names = [*inclusion_of(system).labels, *(() if own is None else own.names or ())]
-    if not all(name in series and len(series[name]) == count for name in names):
-        return None
-    return np.array([series[name].values for name in names]).T.reshape(count, len(names))
-
-
-def _statement(time: float, text: str, amount: float, share: float) -> Violation:
-    amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
-    return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)
+    return columns_of(solution.series, names, elements.t.size)

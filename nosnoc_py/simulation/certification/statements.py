@@ -8,9 +8,10 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit import constraints
-from nosnoc_py.audit.records import Law, Measured, Violation
+from nosnoc_py.audit.elements import columns_of
+from nosnoc_py.audit.records import Law, Measured, Violation, statement
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, collocation_of, is_by_collocation
+from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, own_stages
 from nosnoc_py.simulation.certification.measures import GAUSS, SHARES
 from nosnoc_py.simulation.certification.readings import controls_at_stages, controls_of, states_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
@@ -33,7 +34,7 @@ def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation
     """Statements that are not true of the solution's own numbers; `free` is what its solver was free to choose."""
     made = [*_numbers(solution), *_chosen(free), *_ends(solution), *_nodes(solution)]
     made += _own_complementarities(ocp, solution)
-    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    elements = own_stages(solution)
     made += _sampled_objective(ocp, solution) if elements is None else _objective(ocp, solution, elements)
     found = [one for measured in imposed(ocp, solution) for one in _first(measured)]
     return [*made, *found]
@@ -41,7 +42,7 @@ def statements(ocp: OCP, solution: Solution, free: list[Free]) -> list[Violation
 
 def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
     """Bounds and constraints of the OCP where the solution's method imposes them, by the solution's own numbers."""
-    elements = collocation_of(solution) if is_by_collocation(solution) else None
+    elements = own_stages(solution)
     if elements is None:
         t, x = solution.t, solution.x
     else:
@@ -91,7 +92,7 @@ def _numbers(solution: Solution) -> Iterator[Violation]:
         if not all(np.isfinite(value) for value in numbers if value is not None):
             wrong.append(f"{event.kind} {event.name}")
     for name in wrong:
-        yield _statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
+        yield statement(0.0, f"what the solution lists as {name} is not a finite number", np.inf, np.inf)
 
 
 def chosen(ocp: OCP, solution: Solution) -> list[Free]:
@@ -116,11 +117,11 @@ def _ends(solution: Solution) -> Iterator[Violation]:
     away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
     share = away / (1.0 + float(np.abs(solution.x0).max()))
     if share > SAME:
-        yield _statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
+        yield statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
     short = abs(solution.duration - solution.horizon)
     if short > SAME * solution.horizon:
         text = f"the horizon is missed by {short:.3g} s"
-        yield _statement(solution.duration, text, short, short / solution.horizon)
+        yield statement(solution.duration, text, short, short / solution.horizon)
 
 
 def _nodes(solution: Solution) -> Iterator[Violation]:
@@ -131,16 +132,13 @@ def _nodes(solution: Solution) -> Iterator[Violation]:
     if wrong.size:
         k = wrong[0]
         text = f"a state is {away[k].max():.3g} away from the dense output"
-        yield _statement(float(solution.t[k] - solution.t0), text, float(away[k].max()), float(shares[k].max()))
+        yield statement(float(solution.t[k] - solution.t0), text, float(away[k].max()), float(shares[k].max()))
 
 
 def listed(ocp: OCP, solution: Solution, elements: Collocation) -> Array | None:
     """Algebraic variables of the user's (E n_s, n_z) that the solution lists at its stages; None if it does not."""
-    own, count = ocp.system.algebraic, elements.t.size
-    names = () if own is None else tuple(own.names or ())
-    if not all(name in solution.series and len(solution.series[name]) == count for name in names):
-        return None
-    return np.array([solution.series[name].values for name in names]).T.reshape(count, len(names))
+    own = ocp.system.algebraic
+    return columns_of(solution.series, () if own is None else tuple(own.names or ()), elements.t.size)
 
 
 def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Violation]:
@@ -163,7 +161,7 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
             f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
             f"{sum(parts):.9g}: it solves another OCP, or was changed"
         )
-        yield _statement(solution.duration, text, float(abs(away)), share)
+        yield statement(solution.duration, text, float(abs(away)), share)
 
 
 def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
@@ -187,7 +185,7 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
             f"the objective is said to be {solution.objective:.9g}, along the solution's own motion it is "
             f"{exact + last:.9g} by any sum over its nodes (+- {error:.2g}): it solves another OCP, or was changed"
         )
-        yield _statement(solution.duration, text, away, away / max(size, 1e-300))
+        yield statement(solution.duration, text, away, away / max(size, 1e-300))
 
 
 def _controls(solution: Solution) -> tuple[Array, Array]:
@@ -217,8 +215,3 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
 def _first(measured: Measured) -> list[Violation]:
     """The first violation of every component."""
     return [violation for column in measured.columns() for violation in column.above(SAME)[:1]]
-
-
-def _statement(time: float, text: str, amount: float, share: float) -> Violation:
-    amount, share = (size if np.isfinite(size) else np.inf for size in (amount, share))
-    return Violation(time=time, law=Law.STATEMENT, subject=text, amount=amount, share=share)

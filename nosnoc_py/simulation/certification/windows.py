@@ -16,10 +16,9 @@ from nosnoc_py.solution import Event, Solution
 from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 SIDES: tuple[Side, Side] = ("-", "+")
-# Gaps of a solution below this are closed (in the unit of the gap, as FESD-J's residuals are).
-CLOSED = 1e-6
 # Events this close to the end of a window, as a share of it, may as well happen on the other side.
 EDGE = 0.02
 # An event that comes later by this share of a window is another one.
@@ -102,11 +101,9 @@ def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tu
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(referee.model, Filippov):
-        return referee.model.modes(states, solution.p, CLOSED)
-    mechanics = referee.mechanics
-    u = np.zeros(mechanics.system.n_u)
-    gaps = np.array([mechanics.at(x, u, solution.p).gaps for x in states])
-    return tuple(STICK if (gaps[:, c] <= CLOSED).all() else FREE for c in range(mechanics.frames.count))
+        return referee.model.modes(states, solution.p, TOUCHING_SOLVED)
+    gaps = np.array([referee.mechanics.touching(x, solution.p)[0] for x in states])
+    return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())
 
 
 def _window(solution: Solution, history: History, start: float, end: float, inside: Sequence[EventPair]) -> Window:

@@ -106,17 +106,18 @@ class ContactModes:
             if isinstance(impact, Trouble):
                 return self._failed(x, impact, impact.value, closed)
             after, jump = impact
-        local = self._acceleration_problem(after, u, p, closed, hint)
+            at = self._at(after, u, p)
+        local = self._acceleration_problem(at, closed, hint)
         found = self._solver.solve(local, [] if hint is None else [hint])
         if found is None:
             return self._failed(x, Trouble.MODES, "no admissible acceleration", closed)
-        y = self._algebraic(after, u, p, found)
+        y = self._algebraic(at, found)
         return Node(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, detail=local)
 
     def guess(self, node: Node, modes: Sequence[int], u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Algebraic unknowns right after a node in other modes."""
         assert node.detail is not None
-        return self._algebraic(node.x_left, u, p, self._solver.in_modes(node.detail, modes))
+        return self._algebraic(self._at(node.x_left, u, p), self._solver.in_modes(node.detail, modes))
 
     def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
         """Modes to try when a guard is violated at once, the likeliest first."""
@@ -200,21 +201,17 @@ class ContactModes:
         """Tangential forces in the user's directions."""
         return np.asarray(self.frames.weights * forces[self.frames.count :])
 
-    def _acceleration_problem(
-        self, x: np.ndarray, u: np.ndarray, p: np.ndarray, closed: Mode, hint: Sequence[int] | None
-    ) -> ContactProblem:
-        frames, at = self.frames, self._at(x, u, p)
+    def _acceleration_problem(self, at: Kinematics, closed: Mode, hint: Sequence[int] | None) -> ContactProblem:
         slow = RESTING * at.steepness
         if not self.gap_rate and hint is not None:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
             drifting = np.asarray(hint) != FREE
             slow[drifting] = DRIFTING * at.steepness[drifting]
-        return acceleration_problem(frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
+        return acceleration_problem(self.frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
 
-    def _algebraic(self, x: np.ndarray, u: np.ndarray, p: np.ndarray, found: ContactSolution) -> np.ndarray:
+    def _algebraic(self, at: Kinematics, found: ContactSolution) -> np.ndarray:
         """Stage unknowns y from the solution of a contact problem."""
         frames, n_c = self.frames, self.frames.count
-        at = self._at(x, u, p)
         y = np.zeros(self.equations.y.shape[0])
         y[: found.unknowns.size] = found.unknowns
         slips = at.rates[n_c:]

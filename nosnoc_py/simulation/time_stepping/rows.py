@@ -31,14 +31,14 @@ class ContactRows:
     width : int
         Rows of a contact: the normal, and as many tangents as the contact with most of them has.
     friction, restitution : (n_c,)
+    gaps : function (q, p) -> (n_c,)
     """
 
     def __init__(self, system: CLS, frames: ContactFrames) -> None:
         self.count, self.n_q = frames.count, system.n_q
         self.friction, self.restitution = frames.friction, frames.restitution
         self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
-        gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.contacts])
-        self._gaps = evaluation("gaps", [system.q, system.p], gaps)
+        self.gaps = system.mechanics.gaps_at
         index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
         entries = [
             _entries(system, contact, index, frames.weights[part])
@@ -47,10 +47,6 @@ class ContactRows:
         self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_q)
         values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
         self._values = evaluation("rows", [system.q, system.p], values)
-
-    def gaps(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """All gaps (n_c,)."""
-        return self._gaps(q, p).copy()
 
     def directions(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Rows (n_c, width, K) of all contacts: normals first."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.contacts.colours import Colours
 from nosnoc_py.contacts.cones import projection_of
-from nosnoc_py.contacts.law import rebound
+from nosnoc_py.contacts.law import energy_gain, rebound
 from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.contacts.rows import RowProblem, RowSolution
 from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
@@ -256,7 +256,7 @@ class _Blow:
     ) -> _Blow:
         """With what a solution adds; `pushed` are changes of the normal rates that are not of the law of impacts."""
         after, free = problem.rates(solution.velocity), problem.rates(problem.free)
-        work = float(np.sum(solution.impulses * 0.5 * (after + free)))
+        work = float(np.sum(energy_gain(solution.impulses, free, after)))
         # The rebound is that of the rates before the step, but the impulses meet the rates that forces have changed
         # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
         missed = max(solution.residual, tolerance)
