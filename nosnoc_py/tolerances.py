@@ -3,6 +3,9 @@
 A length or a speed of a contact is its gap or gap rate divided by the norm of the gap's gradient, so that the unit of
 the gap does not matter. Tolerances of one algorithm (of a line search, of a root finder) stay beside it.
 
+Lengths and speeds are shares of those at work in the problem (`systems.scales`), which are fixed before the run; in
+programs, which have no initial state of their own, they are in the user's units.
+
 `TOUCHING` [length, or of a switching function], 1e-9
     Is a contact closed, a switching function zero? Event-driven simulation, Newton's method on finite elements.
 `TOUCHING_SOLVED` [length], 1e-6

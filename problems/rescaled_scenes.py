@@ -19,6 +19,7 @@ from rich.markup import escape
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
+from nosnoc_py.systems.rescaled import rescaled
 from problems.friction_cases import compared_events
 from problems.friction_closed_forms import BY_NAME, CASES
 from problems.friction_motion import Case
@@ -62,40 +63,24 @@ class Row:
         return self.status == "solved" and self.error < 1e-6 and not self.missing and not self.extra
 
 
-def rescaled(system: ns.CLS, length: float, mass: float) -> tuple[ns.CLS, np.ndarray]:
+def in_units(system: ns.CLS, length: float, mass: float) -> tuple[ns.CLS, np.ndarray]:
     """Return a system in other units of length and mass, and the factors (2 n_q,) of its states.
 
     Which coordinates are lengths, the units of the system say; seconds and angles stay.
     """
     names = (*system.names["q"], *system.names["v"])
     factors = np.array([length if system.units.get(name) in LENGTHS else 1.0 for name in names])
-    n_q = system.n_q
-    q, v = ca.DM(1.0 / factors[:n_q]) * system.q, ca.DM(1.0 / factors[n_q:]) * system.v
-    u = system.u / (mass * length)
-    energy = mass * length**2
-    old, new = [system.q, system.v, system.u], [q, v, u]
-
-    def written(expression: Any) -> ca.SX:
-        return ca.substitute([ca.SX(expression)], old, new)[0]
-
-    by = ca.diag(ca.DM(1.0 / factors[:n_q]))
-    contacts = [
-        replace(
-            contact,
-            gap=length * written(contact.gap),
-            normal=None if contact.normal is None else length * by @ written(contact.normal),
-            tangent=None if contact.tangent is None else length * by @ written(contact.tangent),
-        )
-        for contact in system.contacts
-    ]
-    matrix, force = energy * by @ written(system.mass_matrix) @ by, energy * by @ written(system.force)
-    return replace(system, mass_matrix=matrix, force=force, contacts=contacts, units={}, nominal={}, scene=()), factors
+    force = ca.substitute([ca.SX(system.force)], [system.u], [system.u / (mass * length)])[0]
+    made = rescaled(
+        replace(system, force=force), q=1.0 / factors[: system.n_q], gap=1.0 / length, time=1.0, mass=1.0 / mass
+    )
+    return made, factors
 
 
 def simulate(case: Case, units: str, method: str, steps: int = 7) -> Row:
     """Simulate one case in some units."""
     length, mass = UNITS[units]
-    system, factors = rescaled(case.system, length, mass)
+    system, factors = in_units(case.system, length, mass)
     chosen = METHODS[method]
     more: dict[str, Any] = {} if isinstance(chosen, ns.EventDriven) else {"steps": steps}
     trajectory = ns.simulate(

@@ -22,20 +22,22 @@ from nosnoc_py.audit.explanation import Press, explain
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.systems.kinematics import times
-from nosnoc_py.tolerances import ENERGY
+from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
+from nosnoc_py.tolerances import ENERGY, REST_VELOCITY
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
     from nosnoc_py.systems.kinematics import ContactFrames, Kinematics
 
 Array = np.ndarray
-# A body at rest has no scale of its own: speeds [m/s] count as this at least, a thousand times what residuals leave.
+# A body at rest has no scale of its own: speeds count as this share of those at work in the problem at least, a
+# thousand times what residuals leave.
 AT_REST = 1e-5
 # Distances below this share of the length are closed where forces are asked for. A jump has to be left where the
 # contact would be reached within this share of the time at work: a bounce of 1e-4 m/s is 1e-9 m high, and yet a flight.
 CLOSED, TOUCHING = 1e-6, 1e-7
-# Approaches slower than this [m/s] may bounce or not: solutions have rest velocities of their own.
-REST = 1.1e-3
+# Approaches up to this in default rest velocities may bounce or not: solutions have rest velocities of their own.
+RESTS = 1.1
 # A contact that leaves an impact faster than the law says, by this share of the speed, exerted nothing.
 OPENING = 1e-5
 # Slip faster than this share of the speed has a direction, where forces are asked for.
@@ -56,8 +58,11 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
     here = _look(system, samples.x, samples.u, p)
     free = times(here.inverse, here.force)
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
+    problem = _problem_scales(system, samples, p, duration)
     velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
-    speed = max(*(_largest(v) for v in velocities), max(_largest(free), _largest(alone)) * stage, AT_REST)
+    speed = max(
+        *(_largest(v) for v in velocities), max(_largest(free), _largest(alone)) * stage, AT_REST * problem.speed
+    )
     pushed = free if samples.forces is None else times(here.response, samples.forces)
     moved = free if samples.rates is None else samples.rates[:, n_q:]
     accelerations = [_largest(free), _largest(pushed), _largest(moved), speed / duration]
@@ -67,7 +72,19 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         speed=speed,
         acceleration=max(accelerations),
         response=max(response, TINY),
+        rest=RESTS * REST_VELOCITY * problem.speed / problem.steepness,
     )
+
+
+def _problem_scales(system: CLS, samples: MotionSamples, p: Array, duration: float) -> ProblemScales:
+    """The scales that a simulation from the first sample on, under the same control, has."""
+    if not len(samples.t):
+        return UNIT
+
+    def control(t: float, x: Array) -> Array:
+        return np.asarray(samples.u[np.searchsorted(samples.t[:-1] - samples.t[0], t)])
+
+    return problem_scales(system, x0=samples.x[0], control=control, p=p, duration=duration)
 
 
 def laws_of_motion(
@@ -107,12 +124,12 @@ def laws_of_motion(
 
 
 def laws_of_impacts(
-    system: CLS, jumps: Jumps, scales: Scales, p: Array, *, exact_friction: bool = True, rest: float = REST
+    system: CLS, jumps: Jumps, scales: Scales, p: Array, *, exact_friction: bool = True
 ) -> list[Measured]:
     """The law of impacts (Eq. 11), and that an impact raises no kinetic energy.
 
     0 <= Lambda, gamma+ + e min(gamma-, 0) >= 0, and one of them is zero: a contact that separates already gets no
-    rebound, but may be held. Where an approach is slower than `rest` [m/s], e may be 0.
+    rebound, but may be held. Where an approach is slower than `scales.rest`, e may be 0.
     """
     if not len(jumps.t):
         return []
@@ -121,13 +138,13 @@ def laws_of_impacts(
     here = _look(system, jumps.x_before, 0.0, p)
     distance, after = distances(here), jumps.x_after[:, n_q:]
     change, new = after - here.velocity, times(here.jacobian, after)
-    impulses = explained_impulses(system, jumps, scales, p, rest=rest).impulses
+    impulses = explained_impulses(system, jumps, scales, p).impulses
     assert impulses is not None
     left = np.abs(change - times(here.response, impulses))
     moved = np.abs(jumps.x_after[:, :n_q] - jumps.x_before[:, :n_q])
     normal = impulses[:, :n_c]
     shocks = np.abs(normal) * _responses(here, frames)[0]
-    late = _lateness(here, frames, new, rest)
+    late = _lateness(here, frames, new, scales.rest)
     wrong = np.minimum(shocks, np.abs(late))
     slow = np.maximum(-late, 0.0)
     at_once = TOUCHING * scales.length / scales.speed  # [s]; another jump within this time may be the impact
@@ -158,7 +175,7 @@ def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Arr
     return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
 
 
-def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, rest: float = REST) -> Jumps:
+def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array) -> Jumps:
     """Jumps with the impulses of closed contacts that explain them, unless they have impulses already."""
     if jumps.impulses is not None:
         return jumps
@@ -167,7 +184,7 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array, *, r
     new = times(here.jacobian, after)
     wanted = times(here.mass, after - here.velocity)
     closed = distances(here) <= CLOSED * scales.length
-    opening = _lateness(here, frames, new, rest) > OPENING * scales.speed
+    opening = _lateness(here, frames, new, scales.rest) > OPENING * scales.speed
     return replace(jumps, impulses=_explaining(here, frames, closed, wanted, new, scales.speed, opening))
 
 

@@ -8,6 +8,8 @@ from enum import Enum
 
 import numpy as np
 
+from nosnoc_py.tolerances import REST_VELOCITY
+
 Array = np.ndarray
 
 
@@ -150,12 +152,15 @@ class Scales:
         [m/s^2].
     response : float
         The largest change of a velocity by a unit impulse [1/kg].
+    rest : float
+        Approaches slower than this [m/s] may bounce or not.
     """
 
     length: float
     speed: float
     acceleration: float
     response: float
+    rest: float = REST_VELOCITY
 
     def of_residual(self, residual: float) -> float:
         """The share that a residual of a complementarity problem in gaps, rates, forces and impulses amounts to."""

@@ -27,8 +27,9 @@ from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.tolerances import TOUCHING_SOLVED
+from nosnoc_py.tolerances import REST_VELOCITY, TOUCHING_SOLVED
 from nosnoc_py.transcription import Method, Transcription, rest_velocity_of, transcribe_step
 
 # So often a step with more switches than elements is halved.
@@ -436,6 +437,11 @@ def run(
     method = default_method(system) if method is None else method
     control = control_of(u, system.n_u, seconds_of(duration))
     length, count = _steps(duration, steps, _rows(u), _intervals(control))
+    if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
+        parameters = system.parameters(p)
+        start = system.check_state(x0, parameters)
+        scales = problem_scales(system, x0=start, control=control, p=parameters, duration=float(duration))
+        method = method.replace(rest_velocity=REST_VELOCITY * scales.speed / scales.steepness)
     simulator = Simulator(system, method, step=length, solver=solver)
     return simulator.run(
         x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit, sensitivities=sensitivities

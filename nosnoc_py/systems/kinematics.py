@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
+from nosnoc_py.systems.scales import UNIT, ProblemScales
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -107,6 +108,8 @@ class Kinematics:
         q', the rate of the positions.
     constant_inverse : (n_q, n_q), optional
         M^-1 where M is constant; it is then inverted once.
+    scales : ProblemScales
+        What tolerances are relative to.
     """
 
     gaps: Any
@@ -117,6 +120,7 @@ class Kinematics:
     velocity: Any
     position_rate: Any
     constant_inverse: Any = None
+    scales: ProblemScales = UNIT
 
     @cached_property
     def inverse(self) -> Any:
@@ -152,6 +156,14 @@ class Kinematics:
             return ca.sqrt(ca.sum2(self.jacobian[: self.gaps.numel(), :] ** 2))
         normals = self.jacobian[..., : self.gaps.shape[-1], :]
         return np.sqrt(np.einsum("...ij,...ij->...i", normals, normals))
+
+    def short(self, share: Any) -> Any:
+        """The gaps (n_c,) that belong to a share of the length at work."""
+        return share * self.scales.length / self.scales.steepness * self.steepness
+
+    def slow(self, share: Any) -> Any:
+        """The gap rates (n_c,) that belong to a share of the speed at work."""
+        return share * self.scales.speed / self.scales.steepness * self.steepness
 
     def slowest(self, speed: float) -> Any:
         """The gap rates (n_c,) that belong to a speed; 0 for none."""
@@ -211,6 +223,15 @@ class ContactMechanics:
         return lambda q, p: function(q, p)[0][:, 0]
 
     @cached_property
+    def sparse(self) -> ca.Function:
+        """(x, u, p) -> gaps, directions of contacts as rows (n_c + n_tt, n_q), mass matrix and force, all sparse."""
+        s = self.system
+        columns = [s.normal(contact) for contact in s.contacts]
+        columns += [contact.tangent for contact in s.contacts if contact.frictional]
+        rows = ca.horzcat(ca.SX(s.n_q, 0), *columns).T
+        return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force])
+
+    @cached_property
     def touching(self) -> Any:
         """(x, p) -> gaps, gap rates and norms of the normals of all contacts: what the cheapest looks need."""
         s = self.system
@@ -228,7 +249,7 @@ class ContactMechanics:
     def _numbers(self) -> Any:
         return buffered(self.function)
 
-    def at(self, x: Any, u: Any, p: Any) -> Kinematics:
+    def at(self, x: Any, u: Any, p: Any, scales: ProblemScales = UNIT) -> Kinematics:
         """Evaluate at a state (2 n_q,), at states (m, 2 n_q), or at CasADi expressions."""
         if any(isinstance(value, ca.SX) for value in (x, u, p)):
             values = dict(zip(QUANTITIES, self.function(x, u, p), strict=True))
@@ -238,7 +259,9 @@ class ContactMechanics:
         values = {
             name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, found, strict=True)
         }
-        return Kinematics(**values, velocity=x[..., self.system.n_q :], constant_inverse=self.constant_inverse)
+        return Kinematics(
+            **values, velocity=x[..., self.system.n_q :], constant_inverse=self.constant_inverse, scales=scales
+        )
 
     def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:
         """The quantities at all states in one call."""

@@ -17,9 +17,8 @@ from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReadin
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
-from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.run import trajectory_of
+from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Verdict
@@ -29,7 +28,7 @@ from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
-REFEREE = EventDriven(grazing="continue", rest_velocity=1e-5)
+REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
 SAME = 1e-9  # of x0, p and the horizon, relative
 # Violations up to so many times what a residual amounts to are explained by it, up to this share; residuals count up to
 # this size: a solution that admits more is no solution.
@@ -62,7 +61,8 @@ def certify(
         Of this OCP; a failed one, too. Stages are looked at for FESD, FESD-J and time-freezing
         with Radau IIA and Gauss-Legendre.
     method : EventDriven, optional
-        The referee. By default it goes on after grazing contacts, and impacts below 1e-5 m/s are inelastic.
+        The referee. By default it goes on after grazing contacts; where it does not say otherwise, impacts below
+        1e-5 of the speed at work are inelastic.
     tolerance : float
         Absolute and relative, for end states, the objective, and constraints on the simulated motion.
     window : float, optional
@@ -102,8 +102,8 @@ def certify(
     edges = _edges(solution, window)
     started = time.monotonic()
     deadline = np.inf if time_limit is None else started + time_limit
-    referee = Referee(ocp.system, method)
     control = control_of(solution, ocp.system.n_u, ocp.horizon)
+    referee = referee_of(ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS)
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)

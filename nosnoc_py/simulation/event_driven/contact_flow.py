@@ -12,6 +12,7 @@ from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.protocol import INCREMENT
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import RESTING
 
 
@@ -26,12 +27,16 @@ class Flow:
         options: EventDriven,
         control: Callable[[float, np.ndarray], np.ndarray],
         p: np.ndarray,
+        scales: ProblemScales,
     ) -> None:
-        self.mechanics, self.options, self.control, self.p = mechanics, options, control, p
+        self.mechanics, self.options, self.control, self.p, self.scales = mechanics, options, control, p, scales
+        self.rest_velocity = options.rest_velocity or 0.0
+        self.sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
+        self.atol = options.atol * self.sizes
 
     def look(self, t: float, x: np.ndarray) -> Kinematics:
         """Numbers of the system."""
-        return self.mechanics.at(x, self.control(t, x), self.p)
+        return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
     def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
@@ -45,18 +50,21 @@ class Flow:
 
     def armed(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
-        sample, n_c = self.sample(regime, t, x), self.distances
-        armed = sample.guards > self.rounding(regime, sample.forces[None], self.inertia(regime, t, x))
-        armed[GAP * n_c : (GAP + 1) * n_c] |= sample.rates[:n_c] > RESTING
+        look, n_c = self.look(t, x), self.distances
+        found = sample(look, regime)
+        armed = found.guards > self.rounding(
+            regime, found.forces[None], regime.inertia(look) * self.scales.acceleration
+        )
+        armed[GAP * n_c : (GAP + 1) * n_c] |= found.rates[:n_c] > look.slow(RESTING)
         return armed
 
     def inertia(self, regime: Regime, t: float, x: np.ndarray) -> float:
-        """What forces are compared with [kg]."""
-        return regime.inertia(self.look(t, x))
+        """What forces are compared with [N]."""
+        return regime.inertia(self.look(t, x)) * self.scales.acceleration
 
     def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Violations of guards (5 n_c,) that are rounding."""
-        return rounding(regime, forces, inertia)
+        return rounding(regime, forces, inertia, self.scales)
 
     def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:
         """The same modes with the directions of slip of this instant."""
@@ -64,13 +72,14 @@ class Flow:
 
     def starts(self, regime: Regime, t: float, x: np.ndarray) -> bool:
         """Whether a slip in space is so slow that its direction is stiff."""
-        return regime.slowest(self.look(t, x).rates) < GROWN
+        return regime.slowest(self.look(t, x).rates) < GROWN * self.scales.speed
 
     def increments(self, regime: Regime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
         """Differences of states (n_x,) for a Jacobian."""
-        made = INCREMENT * np.maximum(1.0, np.abs(x))
+        n_q = self.mechanics.system.n_q
+        made = INCREMENT * np.maximum(self.sizes, np.abs(x))
         if starts:
-            made[self.mechanics.system.n_q :] = 1e-3 * regime.slowest(self.look(t, x).rates)
+            made[n_q:] = np.maximum(1e-3 * regime.slowest(self.look(t, x).rates), 4.0 * np.spacing(np.abs(x[n_q:])))
         return np.asarray(made)
 
     def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:

@@ -12,18 +12,19 @@ from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.node import Nodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.scales import ProblemScales
 
 
 class Contacts:
     """A `Model` of a contact system."""
 
-    def __init__(self, system: CLS) -> None:
-        self.mechanics = system.mechanics
+    def __init__(self, system: CLS, scales: ProblemScales) -> None:
+        self.mechanics, self.scales = system.mechanics, scales
         self.solver = ContactSolver(self.mechanics.frames)
 
     def flow(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Flow:
         """The motion under a control law."""
-        return Flow(self.mechanics, options, law, p)
+        return Flow(self.mechanics, options, law, p, self.scales)
 
     def crosser(self, flow: Flow) -> Nodes:
         """Impacts and changes of modes."""
@@ -31,4 +32,5 @@ class Contacts:
 
     def regime(self, modes: tuple[int, ...]) -> Regime:
         """Closed contacts have no direction of slip yet."""
-        return Regime(frames=self.mechanics.frames, modes=modes, direction=np.zeros(self.mechanics.frames.weights.size))
+        direction = np.zeros(self.mechanics.frames.weights.size)
+        return Regime(frames=self.mechanics.frames, modes=modes, direction=direction, speed=self.scales.speed)

@@ -8,13 +8,14 @@ from nosnoc_py.contacts.modes import FREE, STICK
 from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.systems.scales import ProblemScales
 
 GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
 normal force does against the approach of a slipping contact (not positive: the paradox of Painleve)."""
 KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
-# Violations below this are rounding: gaps [m] and speeds [m/s], absolute; forces relative to the largest one, and to
-# what accelerates the smallest mass by 1 m/s^2.
+# Violations below this are rounding: gaps and speeds as shares of those at work; forces relative to the largest one,
+# and to what gives the smallest mass the acceleration at work.
 ROUNDING = 1e-11
 FORCE_ROUNDING = 1e-9
 
@@ -37,7 +38,8 @@ def sample(look: Kinematics, regime: Regime) -> Sample:
     return Sample(guards=values.reshape(-1), forces=forces, rates=look.rates)
 
 
-def rounding(regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
+def rounding(regime: Regime, forces: np.ndarray, inertia: float, scales: ProblemScales) -> np.ndarray:
     """Violations of the guards (5 n_c,) that are rounding, for contact forces (samples, n_c + n_tt) on an inertia."""
     force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
-    return np.repeat([ROUNDING, force, ROUNDING, force, 0.0], regime.frames.count)
+    gap, speed = ROUNDING * scales.length, ROUNDING * scales.speed
+    return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)

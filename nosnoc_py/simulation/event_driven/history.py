@@ -24,10 +24,11 @@ from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.systems.scales import UNIT, ProblemScales
 from nosnoc_py.tolerances import RESTING
 
-# So many impacts within so many seconds, the last one a bounce slower than this [m/s], are the end of an infinite
-# sequence: lower bounces are lost in the rounding of the gap.
+# So many impacts within so many seconds, the last one a bounce slower than this share of the speed at work, are the end
+# of an infinite sequence: lower bounces are lost in the rounding of the gap.
 ACCUMULATED, ACCUMULATION, SLOW = 3, 1e-4, 1e-5
 # Events one after the other at one instant.
 MOST_AT_ONCE = 50
@@ -80,9 +81,9 @@ class History:
 class Referee:
     """Simulates one system; built once."""
 
-    def __init__(self, system: Described, options: EventDriven) -> None:
-        self.system, self.options = system, options
-        self.model: Model = _model_of(system)
+    def __init__(self, system: Described, options: EventDriven, scales: ProblemScales = UNIT) -> None:
+        self.system, self.options, self.scales = system, options, scales
+        self.model: Model = _model_of(system, scales)
 
     @property
     def mechanics(self) -> ContactMechanics:
@@ -109,8 +110,8 @@ class Referee:
         Parameters
         ----------
         modes : tuple of int, optional
-            Modes before the start. Of contacts: closed ones with gap rates up to `drift` [m/s] stay closed. Of Filippov
-            systems those of `filippov.laws`.
+            Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a share of the speed at work,
+            stay closed. Of Filippov systems those of `filippov.laws`.
         deadline : float
             On the clock of `time.monotonic`.
         """
@@ -119,9 +120,9 @@ class Referee:
         return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
 
 
-def _model_of(system: Described) -> Model:
+def _model_of(system: Described, scales: ProblemScales) -> Model:
     if isinstance(system, CLS):
-        return Contacts(system)
+        return Contacts(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
         return Filippov(system)
     raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
@@ -220,7 +221,11 @@ class _Loop:
             return Status.SOLVED, ""
         self.counted.append(node.t)
         limits = [(options.max_impacts, options.impact_window)]
-        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact is not None and node.impact.bounce < SLOW else []
+        limits += (
+            [(ACCUMULATED, ACCUMULATION)]
+            if node.impact is not None and node.impact.bounce < SLOW * self.referee.scales.speed
+            else []
+        )
         for count, window in limits:
             if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:
                 return Status.ZENO, f"{count} {'switches' if node.impact is None else 'impacts'} within {window:g} s"

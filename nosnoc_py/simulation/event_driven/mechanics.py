@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,10 +14,10 @@ from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray
-# A slip much slower than this [m/s] keeps its direction: where it starts that of the acceleration, where it ends the
-# last one.
-STARTING = 1e-9
-# The direction of a slip in space is stiff until it is as fast as this [m/s].
+# A slip much slower than this share of the speed at work keeps its direction: where it starts that of the acceleration,
+# where it ends the last one.
+STARTING = 1e-8
+# The direction of a slip in space is stiff until it is as fast as this share of the speed at work.
 GROWN = 1e-4
 
 
@@ -33,12 +33,15 @@ class Regime:
         Where a slipping contact slips, at the beginning of a step: +-1 in the plane, a unit vector in space.
     redundant : bool
         Whether closed contacts share their forces in many ways.
+    speed : float
+        The speed at work.
     """
 
     frames: ContactFrames
     modes: tuple[int, ...]
     direction: Array
     redundant: bool = False
+    speed: float = 1.0
 
     @cached_property
     def closed(self) -> Array:
@@ -64,16 +67,17 @@ class Regime:
         if part.stop - part.start == 1:
             return given
         slip = rates[self.frames.count :][part]
-        kept = STARTING / (1.0 + slip @ slip / STARTING**2)
+        starting = STARTING * self.speed
+        kept = starting / (1.0 + slip @ slip / starting**2)
         along = (slip if slip @ given >= 0 else -slip) + kept * given
         return np.asarray(along / np.linalg.norm(along))
 
     def slowest(self, rates: Array) -> float:
-        """Speed of the slowest slip in space, at least `STARTING`; infinite when there is none."""
+        """Speed of the slowest slip in space, at least that of a `STARTING` one; infinite when there is none."""
         slips = [
             rates[self.frames.count :][self.frames.tangents[c]] for c in self.slipping if self.frames.width(c) == 2
         ]
-        return max(STARTING, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
+        return max(STARTING * self.speed, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
 
     def stiffness(self, contact: int, look: Kinematics) -> float:
         """What a unit of normal force does against the approach of a slipping contact."""
@@ -89,7 +93,7 @@ class Regime:
         direction = self.direction.copy()
         for c in spatial:
             direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
-        return Regime(frames=self.frames, modes=self.modes, direction=direction, redundant=self.redundant)
+        return replace(self, direction=direction)
 
     def inertia(self, look: Kinematics) -> float:
         """The smallest mass [kg] that the normal force of a closed contact moves."""
@@ -150,15 +154,10 @@ class Regime:
 
 def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Kinematics) -> Regime:
     """A regime; looks whether the closed contacts are redundant at this state."""
-    made = Regime(frames=frames, modes=tuple(modes), direction=direction)
+    made = Regime(frames=frames, modes=tuple(modes), direction=direction, speed=look.scales.speed)
     if not made.rows.size:
         return made
-    return Regime(
-        frames=frames,
-        modes=made.modes,
-        direction=direction,
-        redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0,
-    )
+    return replace(made, redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0)
 
 
 def _of(part: slice) -> range:

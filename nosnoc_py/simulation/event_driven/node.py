@@ -23,7 +23,8 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
 
-# A slip in space that is faster than this [m/s] when its direction has turned by a right angle has not ended.
+# A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
+# not ended.
 TURNING = 1e-6
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
@@ -47,18 +48,18 @@ class Nodes:
         ended : Phase or None
             The phase that was ended by a crossing.
         drift : float
-            Gap rates [m/s] of contacts closed before that are zero all the same.
+            Gap rates of contacts closed before that are zero all the same, as a share of the speed at work.
         """
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
         look = self.flow.look(t, x)
         held = np.zeros(self.frames.count, bool) if before is None else np.array(before.modes, dtype=int) != FREE
-        closed = (look.gaps <= TOUCHING * look.steepness) | held
-        slow = np.where(held, drift, RESTING) * look.steepness
+        closed = (look.gaps <= look.short(TOUCHING)) | held
+        slow = look.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             closed[contact] = True
             if ended is not None and ended.crossing is not None and ended.crossing.soft:
-                slow[contact] = SOFT_RATE  # closed without impact, see `soft_closing`
+                slow[contact] = look.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         made = Node(t=t, before=x, after=x, trigger=trigger)
         if not all(np.isfinite(part).all() for part in (look.gaps, look.jacobian, look.mass, look.force)):
             return replace(
@@ -76,7 +77,7 @@ class Nodes:
 
     def _impact(self, node: Node, look: Kinematics, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count
-        rest = self.flow.options.rest_velocity
+        rest = self.flow.rest_velocity
         problem = impact_problem(frames, look, [int(c) for c in closed], rest)
         # Where one contact is hit alone its modes are few; several are left to the sweeps, as in the finite elements.
         first = [] if len(closed) > 1 else [_only(closed[0], mode, n_c) for mode in (STICK, SLIP, SLIP_BACK)]
@@ -121,11 +122,11 @@ class Nodes:
         return replace(made, grazing=self._grazes(made, look, before))
 
     def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
-        resting = np.full(self.frames.count, RESTING)
+        resting, speed = np.full(self.frames.count, RESTING * look.scales.speed), look.scales.speed
         if ended is not None and ended.crossing is not None:
             kind, contact = divmod(ended.crossing.guard, self.frames.count)
             if kind == SLIP_SPEED:
-                resting[contact] = np.inf if self.frames.width(contact) == 1 else TURNING
+                resting[contact] = np.inf if self.frames.width(contact) == 1 else TURNING * speed
         return acceleration_problem(self.frames, look, [int(c) for c in active], resting)
 
     def _solve(
@@ -184,12 +185,12 @@ class Nodes:
         frames, n_c, t = self.frames, self.frames.count, node.t
         assert node.regime is not None
         old = (FREE,) * n_c if before is None else before.modes
-        made = []
+        made, least = [], left.slow(IMPACT)
         for c, name in enumerate(self.names):
             impact, v = node.impact, left.rates[c]
-            if impact is None or old[c] != FREE or not v < -IMPACT:
+            if impact is None or old[c] != FREE or not v < -least[c]:
                 continue
-            if left.delassus[c, c] * impact.impulses[c] > IMPACT:
+            if left.delassus[c, c] * impact.impulses[c] > least[c]:
                 made.append(Event(t, name, "impact", impact.impulses[c], v, right.rates[c], impact.energy_gain))
         if before is None:
             return tuple(made)

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 
 from nosnoc_py.options import Options
-from nosnoc_py.tolerances import REST_VELOCITY
 
 
 class EventDriven(Options):
@@ -24,17 +23,22 @@ class EventDriven(Options):
     Parameters
     ----------
     rtol, atol : float
-        Relative and absolute tolerance of the integrator, per component of the state; a hundred times the rounding of
-        numbers is the least relative one that SciPy's integrators take.
+        Relative and absolute tolerance of the integrator, per component of the state, the latter in lengths and speeds
+        at work where there are contacts; a hundred times the rounding of numbers is the least relative one that SciPy's
+        integrators take.
     integrator : {"auto", "DOP853", "Radau"}
         "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase), and while a
         slip in space starts from rest.
     max_step : float, optional
         Longest step of the integrator [s]. Gaps and forces that vary quickly in a step are resolved without it; give it
         where a control or a gap changes only for a moment, so briefly that no sample of a step sees it.
-    rest_velocity : float
-        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 an infinite
-        sequence of impacts ends the simulation. The default is that of FESD-J in simulation.
+    rest_velocity : float, optional
+        Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 of the speed at
+        work an infinite sequence of impacts ends the simulation. By default 1e-3 of the speed at work.
+    speed_scale : float, optional
+        The speed at work [m/s], which the tolerances of contacts are relative to. By default the power of ten below
+        the speed with which contacts move at x0 or reach each other by the forces there. Give it where parts of one
+        motion are simulated one after the other and have to be its parts exactly.
     max_impacts : int
         More impacts, or switches, within `impact_window` [s] end the simulation.
     impact_window : float
@@ -48,7 +52,8 @@ class EventDriven(Options):
     atol: float = Field(default=1e-13, gt=0, le=1e-2)
     integrator: Literal["auto", "DOP853", "Radau"] = "auto"
     max_step: float | None = Field(default=None, gt=0)
-    rest_velocity: float = Field(default=REST_VELOCITY, ge=0)
+    rest_velocity: float | None = Field(default=None, ge=0)
+    speed_scale: float | None = Field(default=None, gt=0)
     max_impacts: int = Field(default=1000, ge=1)
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"

@@ -132,7 +132,7 @@ class PhaseRun:
     def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
         noise = self.flow.rounding(self.regime, step.forces, self.inertia)
         look = lambda s: self.flow.sample(self.regime, s, dense(s))  # noqa: E731
-        search = Search(noise=noise, look=look, distances=self.flow.distances)
+        search = Search(noise=noise, look=look, distances=self.flow.distances, length=self.flow.scales.length)
         return search.first(step.t, guards, step.rates, self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:
@@ -150,7 +150,7 @@ class PhaseRun:
 
     def _softly(self, crossing: Crossing, path: _Path) -> Crossing:
         """The crossing, or the soft closing that its gap begins."""
-        guard = crossing.guard
+        guard, scales = crossing.guard, self.flow.scales
         if guard >= self.flow.distances:
             return crossing
 
@@ -158,7 +158,8 @@ class PhaseRun:
             x = path(s)
             sample = self.flow.sample(self.regime, s, x)
             acceleration = self.flow.distance_accelerations(self.regime, s, x)[guard]
-            return float(sample.guards[guard]), float(sample.rates[guard]), float(acceleration)
+            gap, rate = sample.guards[guard] / scales.length, sample.rates[guard] / scales.speed
+            return float(gap), float(rate), float(acceleration)
 
         return soft_closing(crossing, motion, self.end)
 
@@ -210,7 +211,7 @@ class PhaseRun:
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.starts))
-        shared = {"rtol": options.rtol, "atol": options.atol, "max_step": limit, "first_step": first_step}
+        shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
         return DOP853(self._rate, t, x, end, **shared)

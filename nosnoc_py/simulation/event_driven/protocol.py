@@ -9,6 +9,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.systems.scales import ProblemScales
 
 # Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
 INCREMENT = 1e-8
@@ -27,6 +28,16 @@ class Flow(Protocol):
     options: EventDriven
     control: Callable[[float, np.ndarray], np.ndarray]
     p: np.ndarray
+
+    @property
+    def scales(self) -> ProblemScales:
+        """What tolerances are relative to."""
+        ...
+
+    @property
+    def atol(self) -> float | np.ndarray:
+        """Absolute tolerance of the integrator."""
+        ...
 
     @property
     def distances(self) -> int:

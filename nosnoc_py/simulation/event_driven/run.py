@@ -22,6 +22,8 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
+from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.tolerances import REST_VELOCITY
 
 # Rows of a control that is no constant between breaks, in the trajectory.
 CONTROL_ROWS = 200
@@ -52,13 +54,35 @@ def run(
     if sensitivities:
         check_control(control)
     deadline = np.inf if time_limit is None else time.monotonic() + time_limit
-    history = Referee(system, method).run(start, control, parameters, deadline=deadline, callback=callback)
+    history = referee_of(system, method, start, control, parameters).run(
+        start, control, parameters, deadline=deadline, callback=callback
+    )
     trajectory = trajectory_of(system, history, control)
     if not sensitivities:
         return trajectory
     if isinstance(system, CLS):
         return replace(trajectory, sensitivity=sensitivity_of(system, history, control))
     return replace(trajectory, sensitivity=filippov_sensitivity(system, history, control))
+
+
+def referee_of(
+    system: Described,
+    method: EventDriven,
+    x0: np.ndarray,
+    control: Control,
+    p: np.ndarray,
+    rests: float = REST_VELOCITY,
+) -> Referee:
+    """The referee of one motion, its tolerances relative to the sizes at work in it.
+
+    Approaches slower than the share `rests` of the speed at work do not bounce unless the method says otherwise.
+    """
+    if not isinstance(system, CLS):
+        return Referee(system, method)
+    duration = float(control.breaks[-1] - control.breaks[0])
+    scales = problem_scales(system, x0=x0, control=control, p=p, duration=duration, speed_scale=method.speed_scale)
+    rest = rests * scales.speed / scales.steepness if method.rest_velocity is None else method.rest_velocity
+    return Referee(system, method.replace(rest_velocity=rest), scales)
 
 
 def trajectory_of(system: Described, history: History, control: Control) -> Trajectory:

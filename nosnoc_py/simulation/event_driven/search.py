@@ -9,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import FINE, NODES, between, doubt, slope_error
 
-# A distance with a smallest value below this, and no crossing, is a touch without speed.
+# A distance with a smallest value below this share of the length at work, and no crossing, is a touch without speed.
 GRAZING = 1e-9
 # A step is halved, so often at most, where what its samples miss may hide a crossing and exceeds this share of a guard.
 UNRESOLVED = 1e-4
@@ -65,11 +65,14 @@ class Search:
     look : function of t
     distances : int
         So many guards, the first ones, are distances: their rates are known, and they may be touched without speed.
+    length : float
+        The length at work.
     """
 
     noise: np.ndarray
     look: Callable[[float], Sample]
     distances: int
+    length: float = 1.0
 
     def first(
         self, t: np.ndarray, guards: np.ndarray, rates: np.ndarray, armed: np.ndarray, halvings: int = HALVINGS
@@ -119,7 +122,7 @@ class Search:
 
     def _margin(self, guards: np.ndarray) -> np.ndarray:
         """Values of guards below which something happens."""
-        return np.where(guards < self.distances, GRAZING, -self.noise[guards])
+        return np.where(guards < self.distances, GRAZING * self.length, -self.noise[guards])
 
     def _halves(self, t: np.ndarray, armed: np.ndarray, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])

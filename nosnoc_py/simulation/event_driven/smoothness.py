@@ -94,7 +94,7 @@ class Passage:
         frames = flow.mechanics.frames
         before, after = (flow.look(self.node.t, x) for x in (self.node.before, self.node.after))
         left, right = before.rates, after.rates
-        rest = np.broadcast_to(before.slowest(flow.options.rest_velocity), frames.count)
+        rest = np.broadcast_to(before.slowest(flow.rest_velocity), frames.count)
         size = np.abs(impact.impulses).max()
         for c, name in enumerate(self._names):
             part, mode = frames.tangents[c], impact.modes[c]
@@ -120,7 +120,7 @@ class Passage:
         return [
             c
             for c in range(self._count)
-            if (look.gaps[c] <= TOUCHING * look.steepness[c] or self._old(c) != FREE or impact.modes[c] != FREE)
+            if (look.gaps[c] <= look.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
             and abs(impact.impulses[c]) <= SMALL * size
             and abs(rates[c] + impact.restitution[c] * look.rates[c]) <= SLOW
         ]
@@ -135,7 +135,7 @@ class Passage:
         gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.n_q :] + look.curvature
         for c, name in enumerate(self._names):
             mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
-            rests = mode == FREE and look.gaps[c] <= TOUCHING * look.steepness[c] and look.rates[c] <= SLOW
+            rests = mode == FREE and look.gaps[c] <= look.short(TOUCHING)[c] and look.rates[c] <= SLOW
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"
             if mode != FREE and self._value(FORCE, c, sample) <= small:

@@ -23,15 +23,15 @@ from nosnoc_py.simulation.event_driven.chebyshev import NODES
 from nosnoc_py.simulation.event_driven.search import GRAZING, Crossing
 from nosnoc_py.tolerances import IMPACT
 
-# Gaps [m] up to this, and gap rates [m/s] up to this, are zero where a contact closes softly. The gap is that of a
-# touch without speed, the rate that below which an impact is no event.
+# Gaps and gap rates up to these shares of the length and the speed at work are zero where a contact closes softly. The
+# gap is that of a touch without speed, the rate that below which an impact is no event.
 SOFT_GAP, SOFT_RATE = GRAZING, IMPACT
 # The acceleration at the touch is zero beside that where the gap leaves the band, if it is smaller by this factor.
 VANISHING = 0.5
 # The first look ahead, relative to what is left of the phase, and the growth from one look to the next.
 FIRST_LOOK, GROWTH = 1e-9, 1.25
 
-# Gap, gap rate and gap acceleration, as a function of time.
+# Gap and gap rate as shares of the length and the speed at work, and the gap acceleration, as a function of time.
 Motion = Callable[[float], tuple[float, float, float]]
 
 

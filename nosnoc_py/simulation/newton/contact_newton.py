@@ -100,8 +100,8 @@ class ContactNewton:
     ) -> None:
         self.system = system
         # Tolerances are relative to forces of order one: in units of the mass they are so for light bodies, too.
-        self._mass = _mass_of(system)
-        scaled = replace(system, mass_matrix=system.mass_matrix / self._mass, force=system.force / self._mass)
+        self.mass = _mass_of(system)
+        scaled = replace(system, mass_matrix=system.mass_matrix / self.mass, force=system.force / self.mass)
         self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
         self.engine = Engine(self.model, tableau, elements, tolerance)
         self._masks = remembered(self._stage_masks)
@@ -145,11 +145,11 @@ class ContactNewton:
             x_left=found.x_left,
             x_right=found.x_right,
             x_stages=found.x_stages,
-            lambda_normal=self._mass * normal,
-            lambda_tangent=self._mass * tangential,
+            lambda_normal=self.mass * normal,
+            lambda_tangent=self.mass * tangential,
             drift=drift,
-            Lambda_normal=self._mass * found.jump[:, :n_c],
-            Lambda_tangent=self._mass * found.jump[:, n_c:],
+            Lambda_normal=self.mass * found.jump[:, :n_c],
+            Lambda_tangent=self.mass * found.jump[:, n_c:],
             modes=np.array(found.modes, dtype=int).reshape(count, n_c),
             message=found.message,
             contact=found.place,

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
 from nosnoc_py.discretization.options import FESDJ
-from nosnoc_py.mpcc.residuals import Evaluator
+from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
-from nosnoc_py.simulation.newton.contact_newton import ContactNewton
+from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
 from nosnoc_py.simulation.newton.filippov_filling import FilippovFilling
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
 from nosnoc_py.simulation.newton.modes import Mode, Trouble
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of
+from nosnoc_py.systems.rescaled import rescaled
+from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
+from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
 
 SCHEMES: tuple[Literal["radau_iia"], Literal["gauss_legendre"]] = ("radau_iia", "gauss_legendre")
 # Largest residuals of a step that is believed, of the unrelaxed equations.
@@ -75,6 +78,55 @@ def misfit(problem: Transcription) -> str:
     return ""
 
 
+class _Program:
+    """The unrelaxed finite-element equations of a step of contacts, in some units.
+
+    Parameters
+    ----------
+    problem : Transcription
+        In the user's units.
+    scales : ProblemScales
+        The units of gaps and of their rates.
+    mass : float
+        The unit of masses.
+    """
+
+    def __init__(self, problem: Transcription, scales: ProblemScales = UNIT, mass: float = 1.0) -> None:
+        method, system = problem.fesdj, problem.ocp.system
+        rest, length, time = rest_velocity_of(method, simulation=True), scales.length, scales.length / scales.speed
+        position = length / scales.steepness
+        if scales != UNIT or mass != 1.0:
+            rest *= time / position
+            system = rescaled(system, q=position, gap=length, time=time, mass=mass)
+            problem = transcribe_step(system, method.replace(rest_velocity=rest))
+        n_q, force = system.n_q, mass * length / time**2
+        self.units: dict[str, Any] = {
+            "h": time,
+            **dict.fromkeys(("x_minus", "x_left", "x_right", "x_stages"), np.repeat([position, position / time], n_q)),
+            **dict.fromkeys(("lambda_normal", "lambda_tangent"), force),
+            **dict.fromkeys(("Lambda_normal", "Lambda_tangent"), force * time),
+            "drift": position**2 / (time * length),
+        }
+        layout = problem.mpcc.parameters
+        self._values = np.ones(problem.mpcc.p0.size)
+        self._values[layout["x0"]], self._values[layout["horizon"]] = self.units["x_left"], time
+        self._fill = Filling(system, problem, method.friction_cone, rest)
+        self.evaluator = _evaluator_of(problem)
+
+    def __call__(self, step: ContactStep, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """w and the parameters of a step in these units, from those of the user."""
+        own = replace(step, **{name: getattr(step, name) / unit for name, unit in self.units.items()})
+        return self._fill(own, values / self._values), values / self._values
+
+
+def _evaluator_of(problem: Transcription) -> Evaluator:
+    """Newton's method locates events and needs no smallest element, which is there for relaxations."""
+    mpcc = problem.mpcc
+    lower = mpcc.lbw.copy()
+    lower[[block.start for block in mpcc.variables.blocks(role=Role.STEP)]] = 0.0
+    return Evaluator(replace(mpcc, lbw=lower))
+
+
 class NewtonStepper:
     """The active-set Newton method on the steps of one transcription.
 
@@ -83,33 +135,29 @@ class NewtonStepper:
     """
 
     def __init__(self, problem: Transcription, tolerance: float = 1e-11) -> None:
-        mpcc, layout = problem.mpcc, problem.mpcc.parameters
+        layout = problem.mpcc.parameters
         self._slices = tuple(layout[name] for name in ("x0", "u", "p", "horizon"))
         system, self._elements = problem.ocp.system, len(problem.elements)
         count = self._elements
         self._endless = True
         self._step: Callable[..., Elements]
         self._fill: Callable[[Elements, np.ndarray], np.ndarray]
-        self._contacts: Callable[..., list[np.ndarray]] | None = None
+        self._newton: ContactNewton | None = None
         if isinstance(system, CLS):
             method, rest = problem.fesdj, rest_velocity_of(problem.fesdj, simulation=True)
             rate = gap_rate_of(method, system, simulation=True)
             newton = ContactNewton(
                 system, problem.tableau, count, gap_rate=rate, rest_velocity=rest, tolerance=tolerance
             )
-            filling = Filling(system, problem, method.friction_cone, rest)
+            program, self._newton = _Program(problem), newton
             self._endless = rest == 0.0  # otherwise slow impacts end every sequence of them
-            self._step, self._fill = newton.engine.step, lambda step, values: filling(newton.read(step), values)
-            self._contacts = system.mechanics.touching
+            self._step, self._fill = newton.engine.step, lambda step, values: program(newton.read(step), values)[0]
+            self._program = lru_cache(lambda scales, mass: _Program(problem, scales, mass))
         else:
             model = FilippovModes(problem.dcs)
             self._step = Engine(model, problem.tableau, count, tolerance).step
             self._fill = FilippovFilling(model, problem)
-        # Newton's method locates events and needs no smallest element, which is there for relaxations.
-        steps = [block.start for block in mpcc.variables.blocks(role=Role.STEP)]
-        lower = mpcc.lbw.copy()
-        lower[steps] = 0.0
-        self._evaluator = Evaluator(replace(mpcc, lbw=lower))
+        self._evaluator = _evaluator_of(problem)
 
     def __call__(self, values: np.ndarray, hint: Hint | None) -> NewtonResult:
         """One step at the parameters `values`, after the step that left the hint."""
@@ -120,23 +168,33 @@ class NewtonStepper:
             return NewtonResult(x=x, residuals={}, message=step.message, status=status, crowded=crowded)
         w = self._fill(step, values)
         at = self._evaluator(w, values)
-        residuals = {
-            "complementarity": self._evaluator.complementarity(at),
-            "infeasibility": self._evaluator.infeasibility(at),
-        }
-        if not self._is_believed(residuals, x, p):
+        residuals = _residuals(self._evaluator, at)
+        if not self._is_believed(residuals, x, p) and not self._is_believed_in_units(step, values):
             worst = self._evaluator.worst(at, 1)
             said = f"not certified: {worst[0] if worst else residuals}"
             return NewtonResult(x=x, residuals=residuals, message=said)
         return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint(u, p))
 
-    def _is_believed(self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray) -> bool:
+    def _is_believed(self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray, length: float = 1.0) -> bool:
         """Whether the residuals are rounding; an initial state may penetrate by a little, which no step mends."""
         limits = {"complementarity": COMPLEMENTARITY, "infeasibility": INFEASIBILITY}
         if all(residuals[name] <= limit for name, limit in limits.items()):
             return True
-        deep = 0.0 if self._contacts is None else max(0.0, -float(self._contacts(x, p)[0].min(initial=0.0)))
+        if self._newton is None:
+            return False
+        gaps = self._newton.system.mechanics.gaps_at(x[: self._newton.system.n_q], p)
+        deep = max(0.0, -float(gaps.min(initial=0.0))) / length
         return all(residuals[name] <= limit + deep for name, limit in limits.items())
+
+    def _is_believed_in_units(self, step: Elements, values: np.ndarray) -> bool:
+        """The same in units of the motion's own size: in those of the user rounding may be of any size."""
+        if self._newton is None:
+            return False
+        system, (x, u, p, horizon) = self._newton.system, (values[rows] for rows in self._slices)
+        scales = problem_scales(system, x0=x, control=lambda t, x: u, p=p, duration=float(horizon[0]))
+        program = self._program(scales, self._newton.mass / scales.steepness**2)
+        residuals = _residuals(program.evaluator, program.evaluator(*program(self._newton.read(step), values)))
+        return self._is_believed(residuals, x, p, scales.length)
 
     def counted(self, values: np.ndarray, found: NewtonResult) -> NewtonResult:
         """Follow a crowded step event by event: how many switches it has, and whether they end (else: Zeno)."""
@@ -162,6 +220,10 @@ class NewtonStepper:
             return replace(found, message=f"{message}; take more steps")
         more = "more than " if events >= MOST_EVENTS else ""
         return replace(found, message=f"{message}; it has {more}{events} switches")
+
+
+def _residuals(evaluator: Evaluator, at: Values) -> dict[str, float]:
+    return {"complementarity": evaluator.complementarity(at), "infeasibility": evaluator.infeasibility(at)}
 
 
 def _accumulates(times: np.ndarray, length: float) -> bool:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from nosnoc_py.options import Options
+from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import REST_VELOCITY
 
 THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
+
+
+# Shares of the speed at work: what sweeps over contacts may leave, and the slowest approach that is an impact.
+SWEPT, STRIKES = 1e-6, 2e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Speeds [m/s] that options of `TimeStepping` with these names are about."""
+
+    tolerance: float
+    rest_velocity: float
+    impact_velocity: float
 
 
 class TimeStepping(Options):
@@ -54,15 +69,17 @@ class TimeStepping(Options):
     solver : {"newton", "projected_gauss_seidel"}
         Sweeps over contacts, those without a common body at once, accelerated by conjugate directions. "newton" puts
         steps of Newton's method between them where thirty sweeps were not enough; not with a pyramid in space.
-    tolerance : float
-        Residual of the contact law [m/s] up to which it sweeps.
+    tolerance : float, optional
+        Residual of the contact law [m/s] up to which it sweeps; by default 1e-6 of the speed at work.
     max_sweeps : int
         Steps that still miss the tolerance are counted in the message of the trajectory, and go on.
-    rest_velocity : float
-        Impacts slower than this [m/s] are inelastic.
-    impact_velocity : float
+    rest_velocity : float, optional
+        Impacts slower than this [m/s] are inelastic; by default 1e-3 of the speed at work.
+    impact_velocity : float, optional
         A contact that closes faster than this [m/s] is an event of the kind "impact"; one that closes more slowly and
-        stays is a "contact" only.
+        stays is a "contact" only. By default 2e-2 of the speed at work.
+    speed_scale : float, optional
+        The speed at work [m/s]; by default as with `EventDriven`.
     """
 
     scheme: Literal["moreau_jean", "stewart_trinkle"] = "moreau_jean"
@@ -72,10 +89,11 @@ class TimeStepping(Options):
     friction: Literal["conic", "polyhedral"] = "conic"
     directions: int = Field(default=8, ge=3)
     solver: Literal["newton", "projected_gauss_seidel"] = "newton"
-    tolerance: float = Field(default=1e-6, gt=0)
+    tolerance: float | None = Field(default=None, gt=0)
     max_sweeps: int = Field(default=1000, ge=1)
-    rest_velocity: float = Field(default=REST_VELOCITY, ge=0)
-    impact_velocity: float = Field(default=2e-2, gt=0)
+    rest_velocity: float | None = Field(default=None, ge=0)
+    impact_velocity: float | None = Field(default=None, gt=0)
+    speed_scale: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _check(self) -> TimeStepping:
@@ -87,3 +105,12 @@ class TimeStepping(Options):
     def weight(self) -> float:
         """The theta in use."""
         return THETA[self.scheme] if self.theta is None else self.theta
+
+    def limits(self, scales: ProblemScales) -> Limits:
+        """The limits of speeds that are given, or else follow from those at work."""
+        speed = scales.speed / scales.steepness
+        return Limits(
+            tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
+            rest_velocity=REST_VELOCITY * speed if self.rest_velocity is None else self.rest_velocity,
+            impact_velocity=STRIKES * scales.speed if self.impact_velocity is None else self.impact_velocity,
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.time_stepping.options import Limits
 from nosnoc_py.simulation.time_stepping.scheme import StepResult
 from nosnoc_py.solution import Event, Series
 from nosnoc_py.systems.kinematics import ContactFrames
@@ -31,8 +31,8 @@ class _Impact:
 class Record:
     """Collects impulses step by step; changed in place."""
 
-    def __init__(self, frames: ContactFrames, options: TimeStepping) -> None:
-        self.frames, self.options = frames, options
+    def __init__(self, frames: ContactFrames, limits: Limits) -> None:
+        self.frames, self.limits = frames, limits
         count = frames.count
         self._carried = np.zeros(count, dtype=bool)  # in the last step
         self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -61,7 +61,7 @@ class Record:
     def _hits(self, when: float, step: StepResult, loaded: np.ndarray) -> None:
         """Impacts of this step; one whose contact did not close all the way in the last step goes on in this one."""
         still: dict[int, _Impact] = {}
-        fast = step.approach[loaded] < -self.options.impact_velocity
+        fast = step.approach[loaded] < -self.limits.impact_velocity
         for k in loaded[fast & ~self._touching[step.contacts[loaded]]].tolist():
             contact, after = int(step.contacts[k]), float(step.after[k, 0])
             impact = self._open.get(contact)
@@ -78,7 +78,7 @@ class Record:
             else:
                 impact.impulse = impact.impulse + step.impulses[k]
                 impact.after, impact.energy_gain = after, impact.energy_gain + step.work
-            if after < -self.options.impact_velocity:
+            if after < -self.limits.impact_velocity:
                 still[contact] = impact
         self._open = still
 
@@ -87,7 +87,7 @@ class Record:
         carried = np.zeros_like(self._carried)
         carried[contacts] = True
         slipping = np.zeros_like(carried)
-        slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.options.rest_velocity
+        slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.limits.rest_velocity
         both = carried & self._carried
         for contact in np.flatnonzero(both & ~self._touching).tolist():
             self._note(self._last, contact, "contact")

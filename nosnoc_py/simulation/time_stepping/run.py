@@ -13,13 +13,14 @@ import numpy as np
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.common import StepState, equal_steps, not_unique_note, seconds_of
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.scales import problem_scales
 
 # Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
 FEW, FEW_CONTACTS = 6, 50
@@ -71,7 +72,11 @@ def run(
     start = system.check_state(x0, parameters)
     control = control_of(u, system.n_u, seconds)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    return _Loop(system, method, control, parameters, callback, deadline).run(start, seconds, count)
+    scales = problem_scales(
+        system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
+    )
+    loop = _Loop(system, method, method.limits(scales), control, parameters, callback, deadline)
+    return loop.run(start, seconds, count)
 
 
 class _Loop:
@@ -81,12 +86,13 @@ class _Loop:
         self,
         system: CLS,
         method: TimeStepping,
+        limits: Limits,
         control: Control,
         p: np.ndarray,
         callback: Callable[[Any], Any] | None,
         deadline: float,
     ) -> None:
-        self.system, self.method, self.control, self.p = system, method, control, p
+        self.system, self.method, self.limits, self.control, self.p = system, method, limits, control, p
         self.callback, self.deadline = callback, deadline
         self.frames = system.mechanics.frames
 
@@ -95,10 +101,10 @@ class _Loop:
         system, n, h = self.system, self.system.n_q, seconds / count
         grid = np.linspace(0.0, seconds, count + 1)
         x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
-        x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method)
+        x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method, self.limits)
         refused: list[str] = []
         struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
-        stepper, record = Stepper(system, self.method), Record(self.frames, self.method)
+        stepper, record = Stepper(system, self.method, self.limits), Record(self.frames, self.limits)
         while done < count and status is Status.SOLVED:
             if time.monotonic() > self.deadline:
                 status = Status.TIME_LIMIT
@@ -113,7 +119,7 @@ class _Loop:
                 status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
                 refused = [f"t = {grid[done]:.9g}: at {', '.join(self.frames.names[c] for c in struck)}"]
                 break
-            if (step.approach < -self.method.impact_velocity).any() and len(step.contacts) <= FEW:
+            if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
                 struck_at.append((float(grid[done]), x[done].copy(), step.contacts))
             applied[done] = u
             x[done + 1, :n], x[done + 1, n:] = step.q, step.v
@@ -138,7 +144,7 @@ class _Loop:
         for k, (_, _, contacts) in enumerate(impacts):
             closed[k, contacts] = True
         states = np.array([x for _, x, _ in impacts])
-        found = several_outcomes(self.system, states, closed, self.p, self.method.rest_velocity)
+        found = several_outcomes(self.system, states, closed, self.p, self.limits.rest_velocity)
         return [t for (t, _, _), several in zip(impacts, found, strict=True) if several]
 
     def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:
@@ -180,8 +186,9 @@ class _Loop:
 class _Missed:
     """Counts the steps whose contact problem was not solved to the tolerance."""
 
-    def __init__(self, method: TimeStepping) -> None:
-        self.method, self.count, self.steps, self.worst, self.when = method, 0, 0, 0.0, 0.0
+    def __init__(self, method: TimeStepping, limits: Limits) -> None:
+        self.method, self.limits = method, limits
+        self.count, self.steps, self.worst, self.when = 0, 0, 0.0, 0.0
         self.fastest = self.push = 0.0
 
     def add(self, t: float, step: StepResult) -> None:
@@ -189,7 +196,7 @@ class _Missed:
         self.steps += 1
         self.fastest = max(self.fastest, float(np.abs(step.approach).max(initial=0.0)))
         self.push = max(self.push, step.push)
-        if step.residual > self.method.tolerance:
+        if step.residual > self.limits.tolerance:
             self.count += 1
             if step.residual > self.worst:
                 self.worst, self.when = step.residual, float(t)
@@ -206,6 +213,6 @@ class _Missed:
         if not self.count:
             return []
         return [
-            f"{self.count} of {self.steps} steps miss the tolerance {self.method.tolerance:g} m/s of the contact law "
+            f"{self.count} of {self.steps} steps miss the tolerance {self.limits.tolerance:g} m/s of the contact law "
             f"after {self.method.max_sweeps} sweeps, the worst by {self.worst:.2g} m/s at t = {self.when:.6g}"
         ]

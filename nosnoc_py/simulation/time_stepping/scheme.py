@@ -12,7 +12,7 @@ from nosnoc_py.contacts.law import energy_gain, rebound
 from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.contacts.rows import RowProblem, RowSolution
 from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.rows import ContactRows
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tolerances import ENERGY
@@ -74,16 +74,16 @@ class StepResult:
 class Stepper:
     """Steps of one system; keeps the impulses of the last step as a guess for the next one."""
 
-    def __init__(self, system: CLS, options: TimeStepping) -> None:
+    def __init__(self, system: CLS, options: TimeStepping, limits: Limits) -> None:
         frames = system.mechanics.frames
-        self.options, self.rows = options, ContactRows(system, frames)
+        self.options, self.limits, self.rows = options, limits, ContactRows(system, frames)
         self.dynamics = Dynamics(system, options.weight)
         self._colours = Colours(self.rows.dofs, system.n_q, coupled=not self.dynamics.diagonal)
         directions = options.directions if options.friction == "polyhedral" else None
         projection = projection_of(self.rows.width - 1, directions)
         coulomb = directions is None or self.rows.width < 3
         newton = options.solver == "newton" and coulomb
-        self._solver = Solver(projection, options.tolerance, options.max_sweeps, newton)
+        self._solver = Solver(projection, limits.tolerance, options.max_sweeps, newton)
         self._last = np.zeros((self.rows.count, self.rows.width))
         self._begun = False
 
@@ -149,7 +149,7 @@ class Stepper:
             expected=expected,
             guess=self._last[near],
             reach=reach,
-            slowest=self.options.rest_velocity * np.sqrt(np.einsum("mk,mk->m", normals[near], normals[near])),
+            slowest=self.limits.rest_velocity * np.sqrt(np.einsum("mk,mk->m", normals[near], normals[near])),
         )
 
     def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray) -> _Blow:
@@ -160,7 +160,7 @@ class Stepper:
         """
         blow = _Blow.none(near, free)
         before = near.before
-        may_bounce = (near.restitution > 0.0) & (near.gaps > self.options.impact_velocity * near.reach)
+        may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
         may_bounce &= self.options.activation == "ahead"
         for number in range(ROUNDS):
             least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach, near.slowest)
@@ -169,7 +169,7 @@ class Stepper:
                 near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before), before
             )
             before = blow.normal_rates(near)
-            if not (waiting & (before < -near.gaps / near.reach - self.options.tolerance)).any():
+            if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
                 break
             near = replace(near, guess=np.zeros_like(near.guess))
         return blow
@@ -193,14 +193,14 @@ class Stepper:
             sweeps += solution.sweeps
             impulses = np.zeros_like(impulses)
             impulses[k] = solution.impulses
-            missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.options.tolerance)
+            missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.limits.tolerance)
             if self.options.activation == "midpoint" or not missed.any():
                 break
             chosen = chosen | missed
         pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
         if self.options.scheme == "stewart_trinkle":  # which takes penetrations back at the price of a speed
             pushed += np.maximum(-near.gaps[k] / near.reach, 0.0)
-        return blow.then(problem, solution, impulses, chosen, sweeps, pushed, self.options.tolerance)
+        return blow.then(problem, solution, impulses, chosen, sweeps, pushed, self.limits.tolerance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,6 +12,7 @@ from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, RE
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.protocol import INCREMENT
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.systems.scales import UNIT
 
 Array = np.ndarray
 DISTANCE, LOW, HIGH = range(3)
@@ -128,9 +129,11 @@ class Flow:
     """The motion of a Filippov system under one control law, in any regime: what a `PhaseRun` asks for."""
 
     not_finite = "the flow, a multiplier or an algebraic variable has no finite value"
+    scales = UNIT
 
     def __init__(self, laws: Laws, options: EventDriven, control: Callable[[float, Array], Array], p: Array) -> None:
         self.laws, self.options, self.control, self.p = laws, options, control, p
+        self.atol = options.atol
 
     @property
     def distances(self) -> int:

@@ -1,0 +1,43 @@
+"""The same contact system in other units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.systems.cls import CLS
+
+
+def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CLS:
+    """Return a contact system in other units; its controls and parameters stay.
+
+    With the units Q = diag(q) of the positions, L of gaps, tau of time and m of mass, the same motion is q = Q q^,
+    v = Q v^ / tau, t = tau t^, and a force lambda = m L / tau^2 lambda^.
+
+    Parameters
+    ----------
+    q : float or (n_q,)
+        Units of the positions.
+    gap, time, mass : float
+    """
+    units = np.broadcast_to(np.asarray(q, dtype=float), system.n_q)
+    old, new = [system.q, system.v], [ca.DM(units) * system.q, ca.DM(units / time) * system.v]
+    by, energy = ca.diag(ca.DM(units)), mass * gap**2 / time**2
+
+    def written(expression: Any) -> ca.SX:
+        return ca.substitute([ca.SX(expression)], old, new)[0]
+
+    contacts = [
+        replace(
+            contact,
+            gap=written(contact.gap) / gap,
+            normal=None if contact.normal is None else by @ written(contact.normal) / gap,
+            tangent=None if contact.tangent is None else by @ written(contact.tangent) / gap,
+        )
+        for contact in system.contacts
+    ]
+    matrix, force = by @ written(system.mass_matrix) @ by / (mass * gap**2), by @ written(system.force) / energy
+    return replace(system, mass_matrix=matrix, force=force, contacts=contacts, units={}, nominal={}, scene=())

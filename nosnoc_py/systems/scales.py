@@ -1,0 +1,151 @@
+"""Sizes at work in a contact problem, known before it is solved: what its tolerances are relative to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+# The control is looked at at so many instants.
+INSTANTS = 16
+# A body at rest on what it touches counts as moved by the forces at work for this share of the time.
+MOVED = 0.1
+# Speeds below this share of others are none.
+NOISE = 1e-6
+# Sizes closer than this to a power of ten, relative, count as it, so that rounding does not choose the power.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemScales:
+    """Powers of ten in the user's units.
+
+    With powers of ten the tolerances of most problems in metres and seconds are those of the table as they stand, and
+    two halves of a motion have the same ones unless its speeds change by more than that.
+
+    Attributes
+    ----------
+    length, speed : float
+        In the unit of the gaps, and of their rates.
+    steepness : float
+        Norm of the steepest gradient of a gap: gaps of other units are compared by their norms.
+    """
+
+    length: float = 1.0
+    speed: float = 1.0
+    steepness: float = 1.0
+
+    @property
+    def acceleration(self) -> float:
+        """What makes the speed within the length."""
+        return self.speed**2 / self.length
+
+
+UNIT = ProblemScales()
+
+
+def problem_scales(
+    system: CLS,
+    *,
+    x0: Array,
+    control: Callable[[float, Array], Array],
+    p: Array,
+    duration: float,
+    speed_scale: float | None = None,
+) -> ProblemScales:
+    """Return the sizes at work in a contact system.
+
+    The speed is that with which contacts move at x0, or reach each other by the forces at x0; the length is the way in
+    the time that it takes these forces to make that speed, or in the duration if that is shorter.
+
+    Parameters
+    ----------
+    x0 : (2 n_q,)
+    control : function of (t, x)
+        Its values at `INSTANTS` instants are forces at work.
+    p : (n_p,)
+    duration : float
+        Seconds.
+    speed_scale : float, optional
+        The speed, instead of the one found here.
+    """
+    instants = (np.arange(INSTANTS) + 0.5) * duration / INSTANTS
+    controls = np.array([np.asarray(control(t, x0), dtype=float).reshape(-1) for t in instants])
+    looks = [_Look.at(system, x0, u, p) for u in np.unique(controls, axis=0)]
+    steepness = looks[0].steepness or 1.0
+    moving = max(look.moving(duration) for look in looks)
+    pushed = MOVED * duration * max(look.pushed for look in looks)
+    free = max(look.free for look in looks) * steepness
+    others = MOVED * duration * free + _largest(x0[system.n_q :]) * steepness
+    # Bodies at rest on what they touch move by what rounding leaves of gaps and of balanced forces.
+    speeds = [moving if moving > NOISE * pushed else 0.0, pushed]
+    speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
+    strongest = pushed / (MOVED * duration) if pushed > NOISE * others else free
+    length = speed * (min(duration, speed / strongest) if strongest else duration)
+    return ProblemScales(
+        length=_power(length), speed=_power(speed) if speed_scale is None else speed_scale, steepness=steepness
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """Gaps (n_c,), rates and accelerations without contact forces (n_c + n_tt,), and what is largest at one state.
+
+    Attributes
+    ----------
+    steepness, free : float
+        Norm of the steepest gradient of a gap, and the largest acceleration of a coordinate.
+    """
+
+    gaps: Array
+    rates: Array
+    accelerations: Array
+    steepness: float
+    free: float
+
+    @staticmethod
+    def at(system: CLS, x: Array, u: Array, p: Array) -> _Look:
+        gaps, directions, mass, force = system.mechanics.sparse(x, u, p)
+        rows, n_c = directions.sparse(), gaps.numel()
+        with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
+            free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
+            norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
+            return _Look(np.asarray(gaps)[:, 0], rows @ x[system.n_q :], rows @ free, _largest(norms), _largest(free))
+
+    @property
+    def pushed(self) -> float:
+        """The largest acceleration in a direction of a contact."""
+        return _largest(self.accelerations)
+
+    def moving(self, duration: float) -> float:
+        """The largest speed of a contact, now or when it closes."""
+        pull = np.abs(self.accelerations[: self.gaps.size])
+        with np.errstate(all="ignore"):
+            fall = np.minimum(np.sqrt(2.0 * pull * np.maximum(self.gaps, 0.0)), pull * duration)
+        return _largest(self.rates, fall)
+
+
+def _solved(matrix: Array, right: Array) -> Array:
+    """M^-1 right; NaN where M is singular."""
+    try:
+        return np.asarray(np.linalg.solve(matrix, right))
+    except np.linalg.LinAlgError:
+        return np.full(right.size, np.nan)
+
+
+def _largest(*values: Array) -> float:
+    """The largest finite entry, 0 without one."""
+    return max(float(part.max(initial=0.0, where=np.isfinite(part))) for part in map(np.abs, values))
+
+
+def _power(size: float) -> float:
+    """The power of ten at or below a size; 1 where there is none."""
+    if not 0.0 < size < np.inf:
+        return 1.0
+    return float(10.0 ** np.floor(np.log10(size) + ROUNDING))
