@@ -164,14 +164,11 @@ class Implicit:
 
     def _active(self, G: Array, H: Array) -> Active:
         zero_G, zero_H = np.abs(G) <= ZERO * self._scales[0], np.abs(H) <= ZERO * self._scales[1]
-        held_G, held_H = np.zeros(G.size, bool), np.zeros(H.size, bool)
-        for group in self.mpcc.groups:
-            left, right = not zero_G[group.left].all(), not zero_H[group.right].all()
-            if left and right:  # not a solution to the tolerance: the smaller side is meant
-                left = np.abs(G[group.left]).max() >= np.abs(H[group.right]).max()
-                right = not left
-            held_H[group.right] |= left
-            held_G[group.left] |= right
+        in_G, in_H = self.mpcc.members
+        left, right = ~in_G.all(zero_G), ~in_H.all(zero_H)
+        larger = in_G.largest(np.abs(G)) >= in_H.largest(np.abs(H))
+        unsolved = left & right  # not a solution to the tolerance: the smaller side is meant
+        held_G, held_H = self.mpcc.side(right & ~(unsolved & larger), left & ~(unsolved & ~larger))
         return Active(held_G=held_G, held_H=held_H, zero_G=zero_G, zero_H=zero_H)
 
     @cached_property
@@ -196,7 +193,7 @@ class Implicit:
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
-        free_G, free_H = open_G & ~self._split_G, open_H & ~self._split_H
+        free_G, free_H = (rows & (other < 0) for rows, other in zip((open_G, open_H), self._splits, strict=True))
         above, below = parts[0].take(low), parts[0].take(high)
         watched = _stack([parts[1].take(free_G), parts[2].take(free_H), above, Rows(J=-below.J, K=-below.K)])
         stuck = _stuck(np.hstack([rows.J, rows.K]), np.hstack([watched.J, watched.K]))
@@ -209,14 +206,6 @@ class Implicit:
         unit = Rows(J=np.eye(linear.free.size)[still], K=np.zeros((still.size, self.scale.size)))
         made = Active(held_G=held_G, held_H=held_H, zero_G=active.zero_G, zero_H=active.zero_H)
         return _stack([rows, parts[1].take(new_G), parts[2].take(new_H), unit]).telling(), made
-
-    @cached_property
-    def _split_G(self) -> Array:
-        return self._splits[0] >= 0
-
-    @cached_property
-    def _split_H(self) -> Array:
-        return self._splits[1] >= 0
 
     @cached_property
     def _splits(self) -> tuple[Array, Array]:
@@ -238,15 +227,10 @@ class Implicit:
         """
         m, found = self.mpcc, [rows]
         base = _Basis(rows)
-        for part, zero, held, kind in (
-            (linear.parts[1], active.zero_G, active.held_G, "left"),
-            (linear.parts[2], active.zero_H, active.held_H, "right"),
-        ):
-            members = np.zeros(zero.size, bool)
-            for group in m.groups:
-                both = active.zero_G[group.left].all() and active.zero_H[group.right].all()
-                members[getattr(group, kind)] |= both and (kind == "right" or not group.split)
-            chosen = [k for k in np.flatnonzero(members & zero & ~held) if base.add(part.J[k], part.K[k])]
+        both = m.members[0].all(active.zero_G) & m.members[1].all(active.zero_H)
+        open_ = (active.zero_G & ~active.held_G, active.zero_H & ~active.held_H)
+        for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), open_, strict=True):
+            chosen = [k for k in np.flatnonzero(members & loose) if base.add(part.J[k], part.K[k])]
             found.append(part.take(np.array(chosen, int)))
         return _stack(found)
 

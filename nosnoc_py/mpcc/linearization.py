@@ -31,7 +31,7 @@ class Linearization:
     rows : ndarray (n_g + n_G + n_H + n_r,)
         g, G, H and r below each other; each is also there by its own name.
     jacobian : csr_array (n_g + n_G + n_H + n_r, n_w)
-        Its blocks are `jac_g`, `jac_G`, `jac_H`, `jac_r`.
+        Its rows in the same order, see `block`.
     offsets : tuple of int
         Where g, G, H, r begin, and the number of rows.
     """
@@ -67,34 +67,9 @@ class Linearization:
         return self.rows[self.block(3)]
 
     @property
-    def jac_g(self) -> Any:
-        """Jacobian of g, (n_g, n_w)."""
-        return self.jacobian[self.block(0)]
-
-    @property
-    def jac_G(self) -> Any:
-        """Jacobian of G, (n_G, n_w)."""
-        return self.jacobian[self.block(1)]
-
-    @property
-    def jac_H(self) -> Any:
-        """Jacobian of H, (n_H, n_w)."""
-        return self.jacobian[self.block(2)]
-
-    @property
-    def jac_r(self) -> Any:
-        """Jacobian of r, (n_r, n_w)."""
-        return self.jacobian[self.block(3)]
-
-    @property
     def finite(self) -> bool:
         """No NaN and no infinity anywhere."""
-        return bool(np.isfinite(self.f) and all(np.isfinite(a).all() for a in (self.grad, self.rows, self.data)))
-
-    @property
-    def data(self) -> np.ndarray:
-        """Nonzeros of the Jacobian."""
-        return np.asarray(self.jacobian.data)
+        return all(np.isfinite(numbers).all() for numbers in (self.f, self.grad, self.rows, self.jacobian.data))
 
 
 class Linearizer:
@@ -222,7 +197,7 @@ def local_program(
     return LocalProgram(
         cost=at.grad * scale,
         matrix=matrix,
-        exact=_scaled_columns(at.jacobian, scale),
+        exact=scaled_columns(at.jacobian, scale),
         lower=np.where(lower < lowest, -np.inf, lower),
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,
@@ -244,15 +219,16 @@ def row_maxima(matrix: Any) -> np.ndarray:
 
 def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
     """The Jacobian in scaled variables, without entries that are tiny in their row."""
-    matrix = _scaled_columns(jacobian, scale)
+    matrix = scaled_columns(jacobian, scale)
     limit = np.repeat(NOISE * row_maxima(matrix), np.diff(matrix.indptr))
     matrix.data[np.abs(matrix.data) <= limit] = 0.0
     matrix.eliminate_zeros()
     return matrix
 
 
-def _scaled_columns(jacobian: Any, scale: np.ndarray) -> Any:
-    matrix = jacobian.copy()
+def scaled_columns(matrix: Any, scale: np.ndarray) -> Any:
+    """The columns of a matrix times these numbers."""
+    matrix = matrix.copy()
     matrix.data = matrix.data * scale[matrix.indices]
     return matrix
 

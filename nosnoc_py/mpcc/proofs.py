@@ -27,8 +27,15 @@ import numpy as np
 
 from nosnoc_py.mpcc.branch import shortest_step
 from nosnoc_py.mpcc.layout import Layout
-from nosnoc_py.mpcc.linearization import Linearizer, LocalProgram, row_maxima, seconds_left, solve_linear
-from nosnoc_py.mpcc.lpec import Groups
+from nosnoc_py.mpcc.linearization import (
+    Linearizer,
+    LocalProgram,
+    row_maxima,
+    scaled_columns,
+    seconds_left,
+    solve_linear,
+)
+from nosnoc_py.mpcc.lpec import Groups, Node, divided_node
 from nosnoc_py.mpcc.program import MPCC
 
 # Linear programs of one search: fewer where each takes longer.
@@ -69,7 +76,7 @@ class AffineProgram:
     @cached_property
     def norm(self) -> np.ndarray:
         """Largest entry of every row in scaled columns."""
-        return row_maxima(_times_columns(self.matrix, self.columns))
+        return row_maxima(scaled_columns(self.matrix, self.columns))
 
     @property
     def nodes(self) -> int:
@@ -85,7 +92,7 @@ class AffineProgram:
         below, above = np.isfinite(upper), np.isfinite(self.lower)
         rows = sparse.vstack([self.matrix[below], -self.matrix[above]], format="csr")
         limit = np.concatenate([upper[below], -self.lower[above]])
-        size = row_maxima(_times_columns(rows, self.columns))
+        size = row_maxima(scaled_columns(rows, self.columns))
         scaled = sparse.diags_array(1.0 / size) @ rows @ sparse.diags_array(self.columns)
         matrix = sparse.hstack([scaled, sparse.csr_array(-1.0 / size[:, None])], format="csc")
         box = np.column_stack([self.box_lower / self.columns, self.box_upper / self.columns])
@@ -125,7 +132,7 @@ class AffineProgram:
         extra = np.zeros(flat.shape[0])
         lower = np.concatenate([np.where(np.isfinite(self.lower), 0.0, -np.inf), extra])
         upper = np.concatenate([np.where(np.isfinite(self.upper), 0.0, np.inf), extra])
-        scaled = _times_columns(matrix, self.columns)
+        scaled = scaled_columns(matrix, self.columns)
         nothing = np.zeros(lower.size)
         cost = cost * self.columns
         return LocalProgram(
@@ -146,7 +153,7 @@ class AffineProgram:
     def sides(self, *sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The largest entry on the left and on the right of every group; rows that are not known count as zero."""
         most = np.where(self.known, np.maximum.reduce([np.abs(size) for size in sizes]), 0.0)
-        return self.groups.largest(self.groups.left, most), self.groups.largest(self.groups.right, most)
+        return self.groups.left.largest(most), self.groups.right.largest(most)
 
     def away(self, w: np.ndarray) -> np.ndarray:
         """How far rows are from their lower limit, over the largest entry of each."""
@@ -252,18 +259,13 @@ def search_ray(
     return None, complete
 
 
-def _divided(
-    program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]] | None:
+def _divided(program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray) -> list[Node] | None:
     """The two children of a node, the more promising one last; None where every group has a side that is zero."""
     on_left, on_right = program.sides(*sizes)
-    both = np.where(left | right, 0.0, np.minimum(on_left, on_right))
-    if both.max(initial=0.0) <= ZERO:
+    open_ = ~(left | right)
+    if np.minimum(on_left, on_right)[open_].max(initial=0.0) <= ZERO:
         return None
-    worst = np.zeros(both.size, bool)
-    worst[np.argmax(both)] = True
-    children = [(left | worst, right), (left, right | worst)]
-    return children if on_left[worst] > on_right[worst] else children[::-1]
+    return divided_node((left, right), on_left, on_right, open_)
 
 
 def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
@@ -449,12 +451,6 @@ def _steps(mpcc: MPCC, d: np.ndarray, order: np.ndarray) -> Iterator[str]:
 def _named(layout: Layout, row: int) -> str:
     name, place = layout.label(row)
     return name + (f" ({place})" if place != "whole horizon" else "")
-
-
-def _times_columns(matrix: Any, columns: np.ndarray) -> Any:
-    scaled = matrix.copy()
-    scaled.data = scaled.data * columns[scaled.indices]
-    return scaled
 
 
 def _column_scale(matrix: Any, hessian: Any = None, cost: np.ndarray | None = None) -> np.ndarray:

@@ -201,11 +201,8 @@ def biactive_groups(mpcc: MPCC, values: Values, tolerance: float) -> tuple[int, 
 
 def _positive_sides(mpcc: MPCC, values: Values, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Groups with a positive row (or one that is no number) on the left, and on the right."""
-    left, right = (
-        np.bincount(group[~(value[row] <= tolerance)], minlength=len(mpcc.groups)) > 0
-        for (row, group), value in zip(mpcc.members, (values.G, values.H), strict=True)
-    )
-    return left, right
+    left, right = mpcc.members
+    return ~left.all(tolerance >= values.G), ~right.all(tolerance >= values.H)
 
 
 def _check_sizes(mpcc: MPCC, w: np.ndarray, held: np.ndarray | None, multipliers: Multipliers | None) -> None:
@@ -301,7 +298,7 @@ class _Proof:
 
     def members(self, group: int, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows on the left and on the right of an open group whose multipliers the kinds differ in."""
-        left, right = ((row[of == group]) for row, of in self.choice.groups.sides)
+        left, right = (side.row[side.group == group] for side in self.choice.groups.sides)
         return left[free[left]], right[free[right]]
 
     def certificate(

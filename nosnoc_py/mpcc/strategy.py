@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
-from nosnoc_py.mpcc.branch import Branch, Finish
+from nosnoc_py.mpcc.branch import Branch, Finish, Outcome
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
@@ -186,13 +186,21 @@ class Strategy(Options):
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> Any:
         """The state before the first step, from the fields that every state begins with (see `start`)."""
 
-    @abstractmethod
     def step(self, state: Any, *, deadline: float = np.inf) -> Any:
         """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp."""
+        try:
+            return self.advance(state, deadline)
+        except KeyboardInterrupt:  # outside of IPOPT
+            return replace(state, status=Status.INTERRUPTED)
 
     @abstractmethod
+    def advance(self, state: Any, deadline: float) -> Any:
+        """What `step` does, but for a Ctrl-C."""
+
     def terminate(self, state: Any) -> Status | None:
         """None while there is something left to do, else why it ends."""
+        status: Status | None = state.status
+        return status
 
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:
@@ -348,6 +356,18 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
         "complementarity_min": evaluator.complementarity_min(values),
         "infeasibility": evaluator.infeasibility(values),
     }
+
+
+def landed(state: Any, outcome: Outcome) -> Any:
+    """The state at the point of a branch; its certificate was of another point."""
+    return replace(
+        state,
+        w=outcome.w,
+        branch=outcome.branch,
+        multipliers=outcome.multipliers or state.multipliers,
+        certificate=None,
+        **measure(state.solvers.evaluator, outcome.w, state.p),
+    )
 
 
 def common(state: SolverState, *without: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.reformulation.dcs import Equation
+from nosnoc_py.reformulation.dcs import Equation, of_each
 from nosnoc_py.reformulation.friction import weights
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
@@ -232,7 +232,7 @@ def _normal_force(system: CLS, contact: Contact, spring: _Spring) -> _Force:
     return _Force(
         push=system.normal(contact) * spring.force,
         condition=Condition(a=contact.gap, b=spring.force, labels=(f"gap[{contact.name}] * {label}",)),
-        outputs=(Equation(name=label, expression=spring.force, components=(label,), role=Role.NORMAL_FORCE),),
+        outputs=(Equation.of(label, Role.NORMAL_FORCE, spring.force),),
     )
 
 
@@ -247,16 +247,10 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
         push=contact.tangent @ force,
         condition=Condition(a=_length(slip), b=slack, labels=(label,)),
         outputs=(
-            _output(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
-            _output(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
+            Equation.of(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
+            Equation.of(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
         ),
     )
-
-
-def _output(name: str, role: Role, expression: ca.SX) -> Equation:
-    count = expression.numel()
-    labels = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
-    return Equation(name=name, expression=expression, components=labels, role=role)
 
 
 def _length(vector: ca.SX) -> ca.SX:
@@ -268,8 +262,7 @@ def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, Algebraic | None]:
     if system.mass_matrix.is_constant():
         return ca.solve(system.mass_matrix, force), None
     a = ca.SX.sym("acceleration", system.n_q)
-    labels = tuple(f"acceleration[{name}]" for name in system.names["v"])
-    return a, Algebraic(a, system.mass_matrix @ a - force, names=labels)
+    return a, Algebraic(a, system.mass_matrix @ a - force, names=of_each("acceleration", system.names["v"]))
 
 
 # --- switches ---
@@ -282,10 +275,8 @@ def _regions(system: PSS) -> Smoothed:
         by_signs = modes.functions is not None
         theta = (_weights_by_signs if by_signs else _weights_by_indicators)(system, modes, sigma)
         flow += ca.horzcat(*modes.flows) @ theta
-        names, others = (tuple(f"{of}[{modes.name}][{i}]" for i in range(modes.count)) for of in ("theta", "lambda"))
-        outputs.append(
-            Equation(name=f"theta[{modes.name}]", expression=theta, components=names, role=Role.CONVEX_MULTIPLIER)
-        )
+        names, others = (of_each(f"{of}[{modes.name}]", range(modes.count)) for of in ("theta", "lambda"))
+        outputs.append(Equation.of(f"theta[{modes.name}]", Role.CONVEX_MULTIPLIER, theta, names))
         labels = tuple(f"{one} * {other}" for one, other in zip(others, names, strict=True))
         conditions.append(Condition(a=modes.indicators - ca.mmin(modes.indicators), b=theta, labels=labels))
     return _smoothed(system, _smooth_system(system, sigma, flow, system.algebraic), conditions, outputs)
@@ -325,8 +316,7 @@ def _steps(system: Heaviside) -> Smoothed:
         Condition(a=ca.fmax(-c, 0), b=alpha, labels=tuple(f"lambda_n[{n}] * alpha[{n}]" for n in names)),
         Condition(a=ca.fmax(c, 0), b=rest, labels=tuple(f"lambda_p[{n}] * (1 - alpha[{n}])" for n in names)),
     ]
-    labels = tuple(f"alpha[{name}]" for name in names)
-    output = Equation(name="alpha", expression=alpha, components=labels, role=Role.STEP_FUNCTION)
+    output = Equation.of("alpha", Role.STEP_FUNCTION, alpha, of_each("alpha", names))
     return _smoothed(system, _smooth_system(system, sigma, flow, own), conditions, [output])
 
 
@@ -359,17 +349,10 @@ def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Alge
         names={
             "x": system.state_names,
             "u": system.control_names,
-            "p": (*system.parameter_names, _unused(SMOOTHING, system)),
+            "p": (*system.parameter_names, system.unused(SMOOTHING)),
         },
         units=dict(system.units),
         nominal={"x": system.x_nominal, "u": system.u_nominal},
         p_default=np.append(system.p_or_zeros, 1.0),
         original=system,
     )
-
-
-def _unused(name: str, system: Described) -> str:
-    """The name, with a mark where the system has a quantity of this name."""
-    while name in (*system.state_names, *system.control_names, *system.parameter_names):
-        name += "'"
-    return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import casadi as ca
@@ -20,8 +20,9 @@ from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
-from nosnoc_py.reformulation.dcs import DCS, Pair
+from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
+from nosnoc_py.reformulation.impact import ContactOptions
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
@@ -162,18 +163,10 @@ def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool)
     """The DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
-        dcs = contact_dcs(
-            system,
-            running_cost=cost,
-            impulse_form=method.impulse_form,
-            friction_cone=method.friction_cone,
-            polyhedral_directions=method.polyhedral_directions,
-            gap_rate=gap_rate_of(method, system, simulation=simulation),
-            isolate_forces=method.isolate_forces,
-            rest_velocity=rest_velocity_of(method, simulation=simulation),
-            lift_acceleration=method.lift_acceleration,
-            epsilon_c=method.epsilon_c,
-        )
+        given = {field.name: getattr(method, field.name) for field in fields(ContactOptions)}
+        given["gap_rate"] = gap_rate_of(method, system, simulation=simulation)
+        given["rest_velocity"] = rest_velocity_of(method, simulation=simulation)
+        dcs = contact_dcs(system, ContactOptions(**given), running_cost=cost)
     elif frozen is not None:
         assert isinstance(method, TimeFreezing)
         dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
@@ -183,18 +176,9 @@ def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool)
 
 
 def _own_pair(pair: Complementarity) -> Pair:
-    def labels(side: str) -> tuple[str, ...]:
-        return tuple(f"{pair.name} {side}[{i}]" for i in range(pair.a.numel()))
-
-    return Pair(
-        name=f"own {pair.name}",
-        a=pair.a,
-        b=pair.b,
-        a_labels=labels("a"),
-        b_labels=labels("b"),
-        role=Role.COMPLEMENTARITY,
-        cross="none",
-    )
+    rows = range(pair.a.numel())
+    sides = (of_each(f"{pair.name} a", rows), pair.a), (of_each(f"{pair.name} b", rows), pair.b)
+    return Pair.of(f"own {pair.name}", Role.COMPLEMENTARITY, *sides, cross="none")
 
 
 def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
@@ -320,5 +304,5 @@ def _add_costs_and_constraints(
 
 
 def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:
-    labels = [str(c.name)] if value.numel() == 1 else [f"{c.name}[{i}]" for i in range(value.numel())]
+    labels = indexed(str(c.name), value.numel())
     builder.constraint(block_name(c), at, value, labels, c.lower, c.upper, role=Role.CONSTRAINT)

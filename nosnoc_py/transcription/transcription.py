@@ -26,7 +26,7 @@ from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.solve import biactive_pairs, biactive_roles
+from nosnoc_py.mpcc.solve import numbers_of
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
@@ -288,7 +288,6 @@ class Transcription:
         """Return the solution that a state of a strategy stands for, whatever its status."""
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)
         readout = self.read(state.w, state.p)
-        evaluator = state.solvers.evaluator
         status = state.status or Status.STOPPED
         certificate = final_certificate(state)
         seconds = sum(record.wall_seconds for record in state.records)
@@ -317,20 +316,11 @@ class Transcription:
             message="; ".join(note for note in notes if note),
             parameters=dict(zip(self.dcs.p_names, p, strict=True)),
             status=status,
-            objective=state.values.objective,
-            penalty=state.values.penalty,
+            **numbers_of(state, certificate),
             stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
-            biactive=biactive_pairs(self.mpcc, state.values, certificate),
-            biactive_roles=biactive_roles(self.mpcc, state.values, certificate),
-            complementarity=state.complementarity,
-            complementarity_min=state.complementarity_min,
-            infeasibility=state.infeasibility,
             iterations=sum(record.iterations for record in state.records),
             wall_seconds=seconds if wall_seconds is None else wall_seconds,
-            log=state.records,
             multipliers=self._multipliers(state, horizon, readout.h, self._clock(readout)),
-            worst=evaluator.worst(state.values),
-            w=state.w,
             layout_key=self.layout_key,
             x0=readout.x_minus[0][: len(self.ocp.system.state_names)],
             p=p,

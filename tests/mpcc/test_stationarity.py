@@ -27,7 +27,7 @@ def certificate(mpcc, w, **options):
 def lagrangian_gradient(mpcc, w, y):
     """grad f + J_g'lambda_g + lambda_w - J_G'nu_G - J_H'nu_H + J_r'lambda_r."""
     at = Linearizer(mpcc)(np.array(w, float), mpcc.p0)
-    return at.grad + at.jac_g.T @ y.g + y.w - at.jac_G.T @ y.G - at.jac_H.T @ y.H + at.jac_r.T @ y.r
+    return at.grad + y.w + at.jacobian.T @ np.concatenate([y.g, -y.G, -y.H, y.r])
 
 
 @pytest.mark.parametrize(("case", "point"), POINTS, ids=str)
