@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ import numpy as np
 from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Trajectory
 
@@ -165,7 +165,7 @@ def fill(
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
     hitting = [(places.nearest(event.time), event.name) for event in impacts]
-    at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
+    at_boundary, offsets = boundary_estimate(dcs), rows_of(dcs.jump.variables if dcs.jump is not None else ())
     at_stage = stage_estimates(dcs)
     for block in mpcc.variables.blocks():
         if (block.name, block.at) in known:
@@ -209,16 +209,6 @@ def stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
             function = ca.Function("estimate", [dcs.x, dcs.p], [v.estimate])
             found |= {v.name + suffix: function for suffix in ("", *SUFFIX.values())}
     return found
-
-
-def boundary_rows(dcs: DCS) -> Mapping[str, slice]:
-    """Where every boundary variable stands among all of them."""
-    offsets: dict[str, slice] = {}
-    start = 0
-    for variable in dcs.jump.variables if dcs.jump is not None else ():
-        offsets[variable.name] = slice(start, start + len(variable.components))
-        start += len(variable.components)
-    return offsets
 
 
 def _fill_named(

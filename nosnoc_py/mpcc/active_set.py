@@ -18,7 +18,7 @@ from nosnoc_py.mpcc.branch import complete
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, landed, record
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, landed, logged
 from nosnoc_py.status import Status
 
 # A branch is worth a switch when it lowers the objective by more than this, relatively.
@@ -90,8 +90,7 @@ class ActiveSet(Strategy):
 
     @property
     def _homotopy(self) -> Homotopy:
-        tolerances = ("complementarity_tolerance", "infeasibility_tolerance")
-        return self.homotopy.replace(**{name: getattr(self, name) for name in tolerances})
+        return self.homotopy.replace(**self.tolerances)
 
     def _relax(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
         homotopy = self._homotopy
@@ -108,7 +107,8 @@ class ActiveSet(Strategy):
             state, radius=self.radius, biactive_tolerance=self.biactive_tolerance, time_limit=left
         )
         done = replace(state, certificate=certificate, status=Status.SOLVED)
-        done = self._logged(done, f"certificate {certificate.stationarity.value}", started, "optimal")
+        log: dict[str, Any] = {"seconds": time.monotonic() - started, "word": "optimal"}
+        done = logged(done, f"certificate {certificate.stationarity.value}", **log)
         if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= self.max_switches:
             return done
         return self._switch(state, done, certificate.lpec, deadline)
@@ -120,15 +120,9 @@ class ActiveSet(Strategy):
         branch = complete(solvers.mpcc, lpec.zero_G, lpec.zero_H)
         outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
         new = replace(landed(state, outcome), switches=state.switches + 1, records=done.records)
-        new = self._logged(new, "branch", started, outcome.solver_status, outcome.iterations)
+        log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
+        new = logged(new, "branch", seconds=time.monotonic() - started, **log)
         gain = state.values.objective - new.values.objective
         if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
             return new
         return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)
-
-    def _logged(
-        self, state: ActiveSetState, label: str, started: float, word: str, iterations: int = 0
-    ) -> ActiveSetState:
-        seconds = time.monotonic() - started
-        line = record(state, label, seconds=seconds, word=word, iterations=iterations)
-        return replace(state, records=(*state.records, line))

@@ -116,8 +116,7 @@ class Auto(Strategy):
             "stepwise": Homotopy(rises=3, **stepwise),
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
-        tolerances = {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
-        first = [Attempt(name, ActiveSet(homotopy=way, **tolerances)) for name, way in ways.items()]
+        first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
         again = [replace(first[k % len(ways)], perturbation=self.perturbation) for k in range(self.restarts)]
         return (*first, *again)
 

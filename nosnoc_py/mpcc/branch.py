@@ -58,12 +58,8 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
 
 
 def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
-    """The branch with the switched equations that follow from it.
-
-    The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
-    """
-    eta = np.asarray(mpcc.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1)
-    return Branch(zero_G, zero_H, eta > 0)
+    """The branch with the switched equations that follow from it."""
+    return Branch(zero_G, zero_H, mpcc.switched_on(zero_G, zero_H))
 
 
 def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:

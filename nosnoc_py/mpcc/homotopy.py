@@ -21,9 +21,9 @@ from nosnoc_py.mpcc.strategy import (
     Strategy,
     certificate_of,
     landed,
+    logged,
     measure,
     nlp_multipliers,
-    record,
     runs_away,
 )
 from nosnoc_py.status import Stationarity, Status
@@ -250,8 +250,7 @@ class Homotopy(Strategy):
         new = replace(new, converged=new.converged and not cusp)
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
         log["word"] = CUSP if cusp else result.solver_status
-        new = replace(new, records=(*state.records, record(new, "homotopy", sigma, **log)))
-        new = self._after(new, sigma)
+        new = self._after(logged(new, "homotopy", sigma, **log), sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
@@ -311,7 +310,7 @@ class Homotopy(Strategy):
         done = replace(landed(state, outcome), converged=outcome.converged, finish_due=())
         seconds = time.monotonic() - started
         log: dict[str, Any] = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
-        records = (*state.records, record(done, "finish", **log))
+        records = logged(done, "finish", **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):

@@ -20,6 +20,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import floors
 
@@ -182,7 +183,7 @@ class Implicit:
 
     def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
         """The switched equations that hold, and those that do not although they should (two masks)."""
-        eta = np.asarray(self.mpcc.indicator(1.0 - active.zero_G, 1.0 - active.zero_H)).reshape(-1) > 0
+        eta = self.mpcc.switched_on(active.zero_G, active.zero_H)
         met = np.abs(residuals) <= ZERO
         return eta & met, eta & ~met
 
@@ -237,7 +238,7 @@ class Implicit:
     def _solve(self, rows: Rows, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
         wanted = linear.wanted
         U, s, Vt = np.linalg.svd(rows.J)
-        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        rank = _rank(s)
         given, kept, lost = self._corrected(U[:, rank:].T @ rows.K)
         by_w = -(Vt[:rank].T / s[:rank]) @ (U[:, :rank].T @ (rows.K @ given))
         made = (wanted.J @ by_w + wanted.K @ given) / self.scale
@@ -296,7 +297,7 @@ class _Basis:
 
     def __init__(self, rows: Rows) -> None:
         U, s, Vt = np.linalg.svd(rows.J, full_matrices=False)
-        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        rank = _rank(s)
         self._Q, self._K = Vt[:rank], (U[:, :rank].T @ rows.K) / s[:rank, None]
 
     def add(self, J: Array, K: Array) -> bool:
@@ -333,28 +334,19 @@ def _stack(rows: Sequence[Rows]) -> Rows:
 
 def _stuck(equations: Array, rows: Array) -> Array:
     """Mask of the rows that cannot become positive while equations @ d = 0 and rows @ d >= 0."""
-    from scipy.optimize import linprog  # not paid for by an import of the library
-
     count = len(rows)
     if count == 0:
         return np.zeros(0, bool)
-    null = _null_space(equations)
-    moving = rows @ null
-    found = linprog(
-        np.concatenate([np.zeros(null.shape[1]), -np.ones(count)]),
-        A_ub=np.hstack([-moving, np.eye(count)]),
-        b_ub=np.zeros(count),
-        bounds=[(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count,
-        method="highs",
-    )
-    if found.x is None:
-        return np.zeros(count, bool)
-    return np.asarray(found.x[null.shape[1] :] < FREE)
+    _, s, Vt = np.linalg.svd(equations)
+    null = Vt[_rank(s) :].T
+    cost = np.concatenate([np.zeros(null.shape[1]), -np.ones(count)])
+    box = np.array([(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count)
+    found = linear_program(cost, box, (np.hstack([-(rows @ null), np.eye(count)]), np.zeros(count)))
+    return np.zeros(count, bool) if found.x is None else np.asarray(found.x[null.shape[1] :] < FREE)
 
 
-def _null_space(matrix: Array) -> Array:
-    _, s, Vt = np.linalg.svd(matrix)
-    return np.asarray(Vt[int((s > RANK * s.max(initial=0.0)).sum()) :].T)
+def _rank(singular_values: Array) -> int:
+    return int((singular_values > RANK * singular_values.max(initial=0.0)).sum())
 
 
 def _place(label: tuple[str, str]) -> str:

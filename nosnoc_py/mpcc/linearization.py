@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
@@ -29,7 +30,9 @@ class Linearization:
     f : float
     grad : ndarray (n_w,)
     rows : ndarray (n_g + n_G + n_H + n_r,)
-        g, G, H and r below each other; each is also there by its own name.
+        g, G, H and r below each other.
+    g, G, H, r : ndarray
+        The same one by one.
     jacobian : csr_array (n_g + n_G + n_H + n_r, n_w)
         Its rows in the same order, see `block`.
     offsets : tuple of int
@@ -39,32 +42,16 @@ class Linearization:
     f: float
     grad: np.ndarray
     rows: np.ndarray
+    g: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    r: np.ndarray
     jacobian: Any
     offsets: tuple[int, int, int, int, int]
 
     def block(self, k: int) -> slice:
         """Rows of the k-th of g, G, H, r."""
         return slice(self.offsets[k], self.offsets[k + 1])
-
-    @property
-    def g(self) -> np.ndarray:
-        """Values of the constraints."""
-        return self.rows[self.block(0)]
-
-    @property
-    def G(self) -> np.ndarray:
-        """Values of the left quantities."""
-        return self.rows[self.block(1)]
-
-    @property
-    def H(self) -> np.ndarray:
-        """Values of the right quantities."""
-        return self.rows[self.block(2)]
-
-    @property
-    def r(self) -> np.ndarray:
-        """Residuals of the switched equations."""
-        return self.rows[self.block(3)]
 
     @property
     def finite(self) -> bool:
@@ -100,6 +87,7 @@ class Linearizer:
             f=float(f[0]),
             grad=grad,
             rows=rows,
+            **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
             jacobian=sparse.csr_array(parts, shape=self._shape),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
@@ -138,10 +126,10 @@ class LocalProgram:
     box_lower: np.ndarray
     box_upper: np.ndarray
     slack: np.ndarray
-    near: np.ndarray
-    lowest: np.ndarray
-    highest: np.ndarray
     w_scale: np.ndarray
+    near: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    lowest: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    highest: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def clean(self) -> bool:
@@ -276,14 +264,14 @@ def solve_linear(program: LocalProgram, deadline: float = np.inf) -> LinearAnswe
     lower, upper = program.lower / norm, program.upper / norm
     equal = np.isfinite(lower) & (lower == upper)
     above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
-    answer = _linprog(
+    rows = sparse.vstack([matrix[below], -matrix[above]], format="csc")
+    answer = linear_program(
         program.cost / program.scale,
-        matrix_ub=sparse.vstack([matrix[below], -matrix[above]], format="csc"),
-        limit=np.concatenate([upper[below], -lower[above]]),
-        matrix_eq=matrix[equal].tocsc(),
-        target=lower[equal],
-        box=np.column_stack([program.box_lower, program.box_upper]),
+        np.column_stack([program.box_lower, program.box_upper]),
+        (rows, np.concatenate([upper[below], -lower[above]])),
+        (matrix[equal].tocsc(), lower[equal]),
         deadline=deadline,
+        tolerances=TOLERANCES,
     )
     dual = np.zeros(norm.size)
     if answer.x is None or answer.status != 0:
@@ -319,20 +307,25 @@ def weak_duality(program: LocalProgram, dual: np.ndarray) -> tuple[np.ndarray, f
     return dual, float(box.sum() - dual @ limit), gradient
 
 
-def _linprog(
+# A badly scaled linear program may fail with the first and not with the second.
+TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+TOLERANCES: tuple[dict[str, Any], ...] = (TIGHT, {})
+
+
+def linear_program(
     cost: np.ndarray,
-    *,
-    matrix_ub: Any,
-    limit: np.ndarray,
-    matrix_eq: Any,
-    target: np.ndarray,
     box: np.ndarray,
-    deadline: float,
+    above: tuple[Any, np.ndarray],
+    equal: tuple[Any, np.ndarray] = (None, np.zeros(0)),
+    *,
+    deadline: float = np.inf,
+    tolerances: Sequence[dict[str, Any]] = ({},),
 ) -> Any:
+    """Minimise cost'x in a box (n, 2) with matrix x <= limit for `above` = (matrix, limit), = for `equal`; by HiGHS."""
     from scipy.optimize import linprog  # heavy: only those who certify pay for it
 
-    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    for tolerances in (tight, {}):  # a badly scaled LP may fail with the first and not with the second
+    matrix_ub, limit, matrix_eq, target = (*above, *equal)
+    for options in tolerances:
         answer = linprog(
             cost,
             A_ub=matrix_ub if limit.size else None,
@@ -341,7 +334,7 @@ def _linprog(
             b_eq=target if target.size else None,
             bounds=box,
             method="highs",
-            options={**tolerances, "time_limit": seconds_left(deadline)},
+            options={**options, "time_limit": seconds_left(deadline)},
         )
         if answer.status in (0, 1, 2):
             break

@@ -114,12 +114,18 @@ def solve_lpec(
         return _result(at, Answer(value=np.nan, e=still, zero=groups.smaller_side(at), status="failed"), still, 0.0)
     held = held_rows(mpcc, at, tolerance) if held is None else held
     program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
-    choice, limit = choose(groups, program, at), -descent * program.scale
+    return local_lpec(at, program, choose(groups, program, at), radius, -descent * program.scale, deadline)
+
+
+def local_lpec(
+    at: Linearization, program: LocalProgram, choice: Choice, radius: float, limit: float, deadline: float
+) -> LPECResult:
+    """Solve the LPEC of a local program; slopes below `limit` count as descent."""
     if at.grad.any():
         answer = solve_local(program.holding(choice.forced), choice, limit, deadline)
     else:
         dual = np.zeros(at.rows.size) if choice.complementary else None
-        answer = Answer(value=0.0, e=still, zero=choice.zero, status="optimal", dual=dual)
+        answer = Answer(value=0.0, e=np.zeros(at.grad.size), zero=choice.zero, status="optimal", dual=dual)
     return _result(at, answer, answer.e * radius * program.w_scale, limit)
 
 
@@ -131,8 +137,7 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
     """
     if not mpcc.enforced.any():
         return np.zeros(at.r.size, bool)
-    eta = mpcc.indicator((tolerance < at.G).astype(float), (tolerance < at.H).astype(float))
-    return mpcc.enforced & (np.asarray(eta).reshape(-1) > 0)
+    return mpcc.enforced & mpcc.switched_on(tolerance >= at.G, tolerance >= at.H)
 
 
 def _result(at: Linearization, answer: Answer, d: np.ndarray, limit: float) -> LPECResult:

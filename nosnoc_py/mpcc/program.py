@@ -188,6 +188,13 @@ class MPCC:
         in_G, in_H = self.members
         return in_G.rows(left, self.G.numel()), in_H.rows(~left if right is None else right, self.H.numel())
 
+    def switched_on(self, zero_G: np.ndarray, zero_H: np.ndarray) -> np.ndarray:
+        """Mask of the switched equations that hold where these rows of G and H vanish and the others do not.
+
+        The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
+        """
+        return np.asarray(self.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1) > 0
+
     @property
     def relaxed(self) -> np.ndarray:
         """Mask of the switched equations that relaxed NLPs impose.
@@ -245,30 +252,26 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
             raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
     sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
     numbers = {name: _numbers(given[name], name, size) for name, size in sizes.items()}
-    for what, names in (("w", _labels(w)), ("g", [f"g[{i}]" for i in range(n_g)])):
+    rows = {"g": n_g, "G": n_c, "H": n_c}
+    labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
+    for what in ("w", "g"):
         lower, upper = numbers[f"lb{what}"], numbers[f"ub{what}"]
         wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
         if wrong.size:
             i = int(wrong[0])
             raise ModelError(
-                f"lb{what} and ub{what}, row {i} ({names[i]}): expected lower <= upper and at least one finite "
+                f"lb{what} and ub{what}, row {i} ({labels[what][i]}): expected lower <= upper and at least one finite "
                 f"number between, given [{lower[i]:g}, {upper[i]:g}]."
             )
     for name in ("w0", "p0"):
         if not np.isfinite(numbers[name]).all():
             raise ModelError(f"{name}: expected finite numbers, given {numbers[name][~np.isfinite(numbers[name])][0]}.")
     sides = ca.SX.sym("G", n_c), ca.SX.sym("H", n_c)
-    layouts = {
-        "variables": ("w", _labels(w)),
-        "parameters": ("p", _labels(p)),
-        "constraints": ("g", [f"g[{i}]" for i in range(n_g)]),
-        "left": ("G", [f"G[{i}]" for i in range(n_c)]),
-        "right": ("H", [f"H[{i}]" for i in range(n_c)]),
-    }
+    layouts = {"variables": "w", "parameters": "p", "constraints": "g", "left": "G", "right": "H"}
     return {
         **fields,
         **numbers,
-        **{key: _layout(*names) for key, names in layouts.items()},
+        **{key: _layout(name, labels[name]) for key, name in layouts.items()},
         "w": w,
         "p": p,
         "r": ca.SX(0, 1),

@@ -100,5 +100,4 @@ def numbers_of(state: SolverState, certificate: Certificate | None) -> dict[str,
 
 
 def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:
-    (a, _), (b, place) = mpcc.left.label(int(left[0])), mpcc.right.label(int(right[0]))
-    return f"{a} * {b}" + (f" ({place})" if place != "whole horizon" else "")
+    return f"{mpcc.left.label(int(left[0]))[0]} * {mpcc.right.named(int(right[0]))}"

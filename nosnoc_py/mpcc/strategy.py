@@ -162,6 +162,11 @@ class Strategy(Options):
     infeasibility_tolerance: float = Field(default=1e-8, gt=0)
     time_limit: float | None = Field(default=None, gt=0)
 
+    @property
+    def tolerances(self) -> dict[str, Any]:
+        """On the residuals of the unrelaxed problem, by name."""
+        return {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
+
     def init(
         self,
         mpcc: MPCC,
@@ -381,6 +386,11 @@ def runs_away(state: SolverState) -> bool:
     return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
 
 
+def logged(state: Any, label: str, sigma: float = 0.0, **said: Any) -> Any:
+    """The state with one more line in its log, see `record`."""
+    return replace(state, records=(*state.records, record(state, label, sigma, **said)))
+
+
 def record(
     state: SolverState,
     label: str,
@@ -407,14 +417,8 @@ def record(
 
 def nlp_multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
     """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
-    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
-    return Multipliers(
-        w=result.lam_x[:n_w] / mpcc.w_scale,
-        g=result.lam_g[:n_g] / mpcc.g_scale,
-        G=np.zeros(mpcc.G.numel()),
-        H=np.zeros(mpcc.H.numel()),
-        r=np.zeros(mpcc.r.numel()),
-    )
+    w, g = result.lam_x[: mpcc.w0.size] / mpcc.w_scale, result.lam_g[: mpcc.lbg.size] / mpcc.g_scale
+    return replace(Multipliers.zeros(mpcc), w=w, g=g)
 
 
 def certificate_of(state: SolverState, **options: Any) -> Certificate:
@@ -423,15 +427,8 @@ def certificate_of(state: SolverState, **options: Any) -> Certificate:
     if mpcc.objective.is_constant():
         return trivial(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
     at = state.solvers.linearizer(state.w, state.p)
-    exact = state.branch is not None
-    return certify(
-        mpcc,
-        at,
-        state.w,
-        multipliers=state.multipliers if exact else None,
-        held=state.branch.r if state.branch is not None else None,
-        **options,
-    )
+    exact: dict[str, Any] = {} if state.branch is None else {"multipliers": state.multipliers, "held": state.branch.r}
+    return certify(mpcc, at, state.w, **exact, **options)
 
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:

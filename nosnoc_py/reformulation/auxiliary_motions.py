@@ -60,13 +60,13 @@ class FrozenContact:
     """
 
     name: str
-    weight: ca.SX
     push: ca.SX
-    rub: ca.SX
     approach: ca.SX
-    slip: ca.SX
-    reserve: ca.SX
     strength: float
+    weight: ca.SX = field(default_factory=lambda: ca.SX(1))
+    rub: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    slip: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    reserve: ca.SX = field(default_factory=lambda: ca.SX(1))
     half_period: float = 0.0
     functions: Mapping[Role, int] = field(default_factory=dict)
 
@@ -123,14 +123,7 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
         weight=(1 - alpha[0]) * (1 - alpha[1]),
         move=ca.SX(system.n_q, 1),
         contact=FrozenContact(
-            name=contact.name,
-            weight=ca.SX(1),
-            push=ca.SX(a_n),
-            rub=rub,
-            approach=approach,
-            slip=slip,
-            reserve=reserve,
-            strength=a_n,
+            name=contact.name, push=ca.SX(a_n), rub=rub, approach=approach, slip=slip, reserve=reserve, strength=a_n
         ),
     )
 
@@ -192,12 +185,8 @@ def _bounce(
         move=move,
         contact=FrozenContact(
             name=contact.name,
-            weight=ca.SX(1),
             push=force(alpha, mass) - mass * bend,
-            rub=ca.SX(0, 1),
             approach=approach,
-            slip=ca.SX(0, 1),
-            reserve=ca.SX(1),
             strength=strength,
             half_period=half_period,
         ),

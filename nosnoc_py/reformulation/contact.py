@@ -44,11 +44,7 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
     options = ContactOptions() if options is None else options
     contacts = stack_contacts(system)
     normal_force = Variable.made(
-        "lambda_normal",
-        contacts.labels("lambda_normal"),
-        Role.NORMAL_FORCE,
-        lower=0.0,
-        scale=system.nominal["force"],
+        "lambda_normal", contacts.labels("lambda_normal"), Role.NORMAL_FORCE, lower=0.0, scale=system.nominal["force"]
     )
     force = normal_force.symbol
     laws = friction_laws(
@@ -112,11 +108,7 @@ def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
 def _friction_pairs(laws: tuple[Law, ...], node_laws: tuple[Law, ...]) -> tuple[Pair, ...]:
     """Slip velocities against cone slacks; at the left boundary they are those after the jump (Eqs. 21, 22)."""
     return tuple(
-        replace(
-            pair,
-            left=None if pair.cross == "none" else left.a,
-            b_left=left.b if pair.cross == "both" else None,
-        )
+        replace(pair, left=None if pair.cross == "none" else left.a, b_left=left.b if pair.cross == "both" else None)
         for law, node in zip(laws, node_laws, strict=True)
         for pair, left in zip(law.products, node.products, strict=True)
     )

@@ -88,6 +88,16 @@ class Variable:
         return f"Variable {self.name}: {', '.join(self.components)}"
 
 
+def rows_of(variables: Iterable[Variable]) -> dict[str, slice]:
+    """Where every variable stands among these, by its name."""
+    found: dict[str, slice] = {}
+    start = 0
+    for variable in variables:
+        found[variable.name] = slice(start, start + len(variable.components))
+        start = found[variable.name].stop
+    return found
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Equation:
     """0 = expression (or expression >= 0, where it is listed as an inequality), with a label per row.

@@ -211,10 +211,7 @@ def paper(slip: Slip) -> Law:
             equation,
             slip.equation("stationarity", Role.MAXIMAL_DISSIPATION, slip.velocity + 2 * gamma.symbol * weighted),
         ),
-        products=(
-            slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("beta", slack)),
-            parts,
-        ),
+        products=(slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("beta", slack)), parts),
         speed=ca.sum1(plus.symbol + minus.symbol),
         slack=slack,
     )

@@ -22,8 +22,10 @@ regions are products of them, or, told by Stewart's indicators, have weights tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import casadi as ca
@@ -198,14 +200,9 @@ def _contacts(system: CLS) -> Smoothed:
         if contact.restitution > 0.0:
             durations.append(spring.duration)
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
-    return Smoothed(
-        original=system,
-        system=_smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted),
-        conditions=tuple(force.condition for force in forces),
-        outputs=tuple(output for force in forces for output in force.outputs),
-        units=units,
-        durations=ca.vertcat(ca.SX(0, 1), *durations),
-    )
+    smooth_system = _smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted)
+    outputs = [output for force in forces for output in force.outputs]
+    return _smoothed(system, smooth_system, [force.condition for force in forces], outputs, durations, units)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -285,13 +282,8 @@ def _regions(system: PSS) -> Smoothed:
 def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
     """Products of the smooth steps of all switching functions, or of what they leave to one; their sum is one."""
     above, below = (_smooth_steps(c, system, sigma) for c in (modes.functions, -modes.functions))
-    products = []
-    for signs in modes.signs:
-        product = ca.SX(1)
-        for j, sign in enumerate(signs):
-            product *= above[j] if sign > 0 else below[j]
-        products.append(product)
-    return ca.vertcat(*products)
+    factors = ([above[j] if sign > 0 else below[j] for j, sign in enumerate(signs)] for signs in modes.signs)
+    return ca.vertcat(*[reduce(mul, own, ca.SX(1)) for own in factors])
 
 
 def _weights_by_indicators(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
@@ -321,15 +313,20 @@ def _steps(system: Heaviside) -> Smoothed:
 
 
 def _smoothed(
-    system: Described, smooth_system: SmoothSystem, conditions: list[Condition], outputs: list[Equation]
+    system: Described,
+    smooth_system: SmoothSystem,
+    conditions: list[Condition],
+    outputs: list[Equation],
+    durations: Sequence[ca.SX] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Smoothed:
     return Smoothed(
         original=system,
         system=smooth_system,
         conditions=tuple(conditions),
         outputs=tuple(outputs),
-        units=dict(system.units),
-        durations=ca.SX(0, 1),
+        units=dict(system.units if units is None else units),
+        durations=ca.vertcat(ca.SX(0, 1), *durations),
     )
 
 

@@ -16,6 +16,11 @@ from nosnoc_py.status import Stationarity
 __all__ = ["Residual", "Solution", "StepRecord"]
 
 
+# Numbers and words that a summary takes as they are.
+REPORTED = (
+    *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
+    *("iterations", "wall_seconds", "horizon", "method", "solver"),
+)
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -98,14 +103,8 @@ class Solution(Trajectory):
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
-        assign(
-            self,
-            log=tuple(self.log),
-            worst=tuple(self.worst),
-            biactive=tuple(self.biactive),
-            biactive_roles=tuple(self.biactive_roles),
-            multipliers=dict(self.multipliers),
-        )
+        lists = ("log", "worst", "biactive", "biactive_roles")
+        assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
@@ -123,18 +122,9 @@ class Solution(Trajectory):
 
     def _summary_fields(self) -> dict[str, Any]:
         return {
-            "objective": self.objective,
-            "penalty": self.penalty,
-            "complementarity": self.complementarity,
-            "complementarity_min": self.complementarity_min,
-            "infeasibility": self.infeasibility,
+            **{name: getattr(self, name) for name in REPORTED},
             "stationarity": self.stationarity.value,
-            "iterations": self.iterations,
-            "wall_seconds": self.wall_seconds,
             "homotopy_steps": len(self.log),
-            "horizon": self.horizon,
-            "method": self.method,
-            "solver": self.solver,
             "worst": [str(residual) for residual in self.worst],
             **super()._summary_fields(),
         }

@@ -44,12 +44,7 @@ _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
-_DIMENSIONS = {
-    "t": ("node",),
-    "x": ("node", "state"),
-    "u_grid": ("control_edge",),
-    "u": ("control_stage", "control"),
-}
+_DIMENSIONS = {"t": ("node",), "x": ("node", "state"), "u_grid": ("control_edge",), "u": ("control_stage", "control")}
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:

@@ -18,7 +18,7 @@ from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Trajectory
@@ -83,13 +83,9 @@ def frozen_guess(
 
 def _columns(dcs: DCS) -> dict[str, slice]:
     """Where every step function stands among all of them, and the algebraic variables of the frozen system, by name."""
-    found: dict[str, slice] = {}
-    for role in (Role.STEP_FUNCTION, Role.ALGEBRAIC):
-        start = 0
-        for variable in (v for v in dcs.variables if v.role is role):
-            found[variable.name] = slice(start, start + len(variable.components))
-            start = found[variable.name].stop
-    return found
+    roles = (Role.STEP_FUNCTION, Role.ALGEBRAIC)
+    found = [rows_of(variable for variable in dcs.variables if variable.role is role) for role in roles]
+    return found[0] | found[1]
 
 
 def _share(block: Block, c: np.ndarray) -> float:

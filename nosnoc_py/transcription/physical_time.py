@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
-from nosnoc_py.discretization.readout import SLIPPING, Readout, trajectory_fields
+from nosnoc_py.discretization.readout import SLIPPING, Readout, change_of_slip, evaluate, trajectory_fields
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
@@ -99,9 +99,8 @@ class _Values:
         count, stages = r.x_stages.shape[:2]
 
         def at_stages(expression: ca.SX) -> np.ndarray:
-            function = ca.Function("values", [dcs.x, dcs.z, dcs.p], [expression])
-            x, z = (values.reshape(count * stages, -1).T for values in (r.x_stages, r.z_stages))
-            return np.asarray(function(x, z, p).full()).T.reshape(count, stages, -1)
+            x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
+            return evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, expression.numel())
 
         approach = ca.vertcat(*[c.approach for c in contacts])
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
@@ -217,12 +216,9 @@ def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event
         if before[i] != after[i]:
             found.append(Event(time, contact.name, "contact" if after[i] else "release"))
         elif after[i] and contact.slip.numel():
-            slips = pieces.slips(i)
             velocity = pieces.values.slip[i][pieces.rows[k - 1 : k + 1]].mean(axis=1)
-            if slips[k - 1] != slips[k]:
-                found.append(Event(time, contact.name, "slip" if slips[k] else "stick"))
-            elif slips[k] and velocity[0] @ velocity[1] < 0:
-                found.append(Event(time, contact.name, "reversal"))
+            kind = change_of_slip(pieces.slips(i)[k - 1 : k + 1], velocity)
+            found += [] if kind is None else [Event(time, contact.name, kind)]
     return found
 
 

@@ -30,7 +30,7 @@ from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.tolerances import REST_VELOCITY
-from nosnoc_py.transcription.guesses import FREE
+from nosnoc_py.transcription.guesses import FREE, start_of
 from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of
 
 OCP_GAMMA = 0.9
@@ -203,13 +203,10 @@ class _Symbols:
 
     @classmethod
     def make(cls, builder: ProgramBuilder, ocp: OCP, stages: int, *, simulation: bool) -> _Symbols:
-        p = _parameters(builder, ocp)
-        horizon = _horizon(builder, ocp)
-        x_initial = _initial_state(builder, ocp, is_parameter=simulation or ocp.x0 is not None)
         return cls(
-            p=p,
-            horizon=horizon,
-            x_initial=x_initial,
+            p=_parameters(builder, ocp),
+            horizon=_horizon(builder, ocp),
+            x_initial=_initial_state(builder, ocp, is_parameter=simulation or ocp.x0 is not None),
             controls=_controls(builder, ocp, stages, is_parameter=simulation),
         )
 
@@ -249,7 +246,7 @@ def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
 
 def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
     lower, upper = ocp.x_bounds
-    start = np.clip(np.zeros(lower.size) if ocp.x0 is None else ocp.x0, lower, upper)
+    start = np.clip(start_of(ocp), lower, upper)
     if frozen is not None:
         lower, upper, start = np.append(lower, -np.inf), np.append(upper, np.inf), np.append(start, 0.0)
     return StateBounds(lower=lower, upper=upper, initial=start)
@@ -258,7 +255,7 @@ def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
 def _initial_state(builder: ProgramBuilder, ocp: OCP, *, is_parameter: bool) -> ca.SX:
     s = ocp.system
     lower, upper = ocp.x_bounds
-    value = np.clip(np.zeros(lower.size), lower, upper) if ocp.x0 is None else ocp.x0
+    value = start_of(ocp)
     if is_parameter:
         return builder.parameter("x0", s.state_names, value, role=Role.STATE)
     return builder.variable("x_initial", At(), s.state_names, lower, upper, value, s.x_nominal, role=Role.STATE)

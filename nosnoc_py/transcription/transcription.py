@@ -193,25 +193,23 @@ class Transcription:
         Where that fails it belongs to another branch, and a large sigma forgets it in any case: the default start is
         as good as without it.
         """
+
+        def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
+            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+            how = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
+            found: SolverState = strategy.run(self.mpcc, start, values, **how)
+            return found
+
         records: tuple[StepRecord, ...] = ()
         if warm:
             first, sigma = solver.warm(self.mpcc)
-            state = self._once(first, w, values, deadline, callback, sigma)
+            state = once(first, w, sigma)
             if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
             records, w = state.records, self.initial_guess(None, values)
-        state = self._once(solver, w, values, deadline, callback, None)
+        state = once(solver, w)
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))
-
-    def _once(
-        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, sigma: float | None
-    ) -> SolverState:
-        left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-        found: SolverState = solver.run(
-            self.mpcc, w, values, sigma=sigma, callback=callback, time_limit=left, solvers=self.solvers
-        )
-        return found
 
     def generate(
         self,
