@@ -8,7 +8,7 @@ Nothing in here knows what a contact is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -421,14 +421,10 @@ class FiniteElements:
         return self.builder.variable(name, at, self.dcs.x_names, *numbers, role=Role.STATE, edge=edge)
 
 
-def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:
+def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, ca.SX, Element]]:
     """Where a path constraint is imposed: (place, state there, element)."""
     if at == "control_grid":
-        return [(At(e.at.stage), lambda e: e.x_minus, e) for e in elements if e.at.element == 0]
+        return [(At(e.at.stage), e.x_minus, e) for e in elements if e.at.element == 0]
     if at == "element_ends":
-        return [(e.at, lambda e: e.x_right, e) for e in elements]
-    found: list[tuple[At, Callable[[Element], ca.SX], Element]] = []
-    for e in elements:
-        for j in range(len(e.x_stages)):
-            found.append((At(e.at.stage, e.at.element, j), lambda e, j=j: e.x_stages[j], e))  # type: ignore[misc]
-    return found
+        return [(e.at, e.x_right, e) for e in elements]
+    return [(At(e.at.stage, e.at.element, j), x, e) for e in elements for j, x in enumerate(e.x_stages)]

@@ -57,12 +57,9 @@ class Readout:
 
     def later(self, time: float) -> Readout:
         """The same with a clock, the last state, that has been started earlier [s]."""
-        moved = {
-            name: np.array(getattr(self, name)) for name in ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
-        }
-        for values in moved.values():
-            values[..., -1] += time
-        return replace(self, **moved)
+        clock = np.append(np.zeros(self.x_left.shape[1] - 1), time)
+        states = ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
+        return replace(self, **{name: getattr(self, name) + clock for name in states})
 
     @classmethod
     def join(cls, parts: Sequence[Readout]) -> Readout:

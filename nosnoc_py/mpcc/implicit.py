@@ -79,12 +79,15 @@ class Linear:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Active:
-    """Rows at a solution: masks over G and H of what vanishes for certain, and of what is zero all the same."""
+    """Rows at a solution: masks over G and over H of what vanishes for certain, and of what is zero all the same."""
 
-    held_G: Array
-    held_H: Array
-    zero_G: Array
-    zero_H: Array
+    held: tuple[Array, Array]
+    zero: tuple[Array, Array]
+
+    @property
+    def open(self) -> tuple[Array, Array]:
+        """Zero, but not held there."""
+        return self.zero[0] & ~self.held[0], self.zero[1] & ~self.held[1]
 
 
 class Implicit:
@@ -123,10 +126,10 @@ class Implicit:
         values = np.split(np.asarray(self._values(w, p)).reshape(-1), self._ends)
         active = self._active(values[1], values[2])
         near = self._beside_poles(w, active)
-        free = ~self._still(active.held_G, active.held_H, p) & (self.mpcc.lbw < self.mpcc.ubw)
+        free = ~self._still(active.held, p) & (self.mpcc.lbw < self.mpcc.ubw)
         linear = self._linear(near, p, np.flatnonzero(free))
         switched, missed = self._switched(active, values[3])
-        held = (self._equations, active.held_G, active.held_H, switched)
+        held = (self._equations, *active.held, switched)
         parts = [part.take(mask) for part, mask in zip(linear.parts, held, strict=True)]
         rows = _stack([*parts, _first_stays(linear.parts[3].take(missed))]).telling()
         wrong = np.flatnonzero(missed & self.mpcc.enforced)
@@ -156,11 +159,11 @@ class Implicit:
                 near[moved] = POLE * scale[moved]
         return near
 
-    def _still(self, held_G: Array, held_H: Array, p: Array) -> Array:
+    def _still(self, held: Sequence[Array], p: Array) -> Array:
         """Mask of the variables that stay where they are: every one of a sum that is as small as their bounds allow."""
         still = np.zeros(self.mpcc.w0.size, bool)
-        for held, floor in zip((held_G, held_H), self._floors, strict=True):
-            still[floor.members(held & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
+        for rows, floor in zip(held, self._floors, strict=True):
+            still[floor.members(rows & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
         return still
 
     def _active(self, G: Array, H: Array) -> Active:
@@ -169,8 +172,8 @@ class Implicit:
         left, right = ~in_G.all(zero_G), ~in_H.all(zero_H)
         larger = in_G.largest(np.abs(G)) >= in_H.largest(np.abs(H))
         unsolved = left & right  # not a solution to the tolerance: the smaller side is meant
-        held_G, held_H = self.mpcc.side(right & ~(unsolved & larger), left & ~(unsolved & ~larger))
-        return Active(held_G=held_G, held_H=held_H, zero_G=zero_G, zero_H=zero_H)
+        held = self.mpcc.side(right & ~(unsolved & larger), left & ~(unsolved & ~larger))
+        return Active(held=held, zero=(zero_G, zero_H))
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
@@ -183,29 +186,26 @@ class Implicit:
 
     def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
         """The switched equations that hold, and those that do not although they should (two masks)."""
-        eta = self.mpcc.switched_on(active.zero_G, active.zero_H)
+        eta = self.mpcc.switched_on(*active.zero)
         met = np.abs(residuals) <= ZERO
         return eta & met, eta & ~met
 
     def _implied(self, rows: Rows, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Rows, Active]:
         """Add nonnegative rows that are zero and cannot leave it while all others stay nonnegative."""
-        open_G, open_H = active.zero_G & ~active.held_G, active.zero_H & ~active.held_H
-        if not (open_G.any() or open_H.any()):
+        if not any(open_.any() for open_ in active.open):
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
-        free_G, free_H = (rows & (other < 0) for rows, other in zip((open_G, open_H), self._splits, strict=True))
+        new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         above, below = parts[0].take(low), parts[0].take(high)
-        watched = _stack([parts[1].take(free_G), parts[2].take(free_H), above, Rows(J=-below.J, K=-below.K)])
+        watched = _stack([parts[1].take(new_G), parts[2].take(new_H), above, Rows(J=-below.J, K=-below.K)])
         stuck = _stuck(np.hstack([rows.J, rows.K]), np.hstack([watched.J, watched.K]))
-        count = int(free_G.sum())
-        held_G, held_H = active.held_G.copy(), active.held_H.copy()
-        held_G[np.flatnonzero(free_G)[stuck[:count]]] = True
-        held_H[np.flatnonzero(free_H)[stuck[count : count + int(free_H.sum())]]] = True
-        new_G, new_H = held_G & ~active.held_G, held_H & ~active.held_H
-        still = np.flatnonzero(self._still(new_G, new_H, p)[linear.free])
+        count = int(new_G.sum())
+        new_G[np.flatnonzero(new_G)] = stuck[:count]
+        new_H[np.flatnonzero(new_H)] = stuck[count : count + int(new_H.sum())]
+        still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
         unit = Rows(J=np.eye(linear.free.size)[still], K=np.zeros((still.size, self.scale.size)))
-        made = Active(held_G=held_G, held_H=held_H, zero_G=active.zero_G, zero_H=active.zero_H)
+        made = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
         return _stack([rows, parts[1].take(new_G), parts[2].take(new_H), unit]).telling(), made
 
     @cached_property
@@ -228,9 +228,8 @@ class Implicit:
         """
         m, found = self.mpcc, [rows]
         base = _Basis(rows)
-        both = m.members[0].all(active.zero_G) & m.members[1].all(active.zero_H)
-        open_ = (active.zero_G & ~active.held_G, active.zero_H & ~active.held_H)
-        for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), open_, strict=True):
+        both = m.members[0].all(active.zero[0]) & m.members[1].all(active.zero[1])
+        for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), active.open, strict=True):
             chosen = [k for k in np.flatnonzero(members & loose) if base.add(part.J[k], part.K[k])]
             found.append(part.take(np.array(chosen, int)))
         return _stack(found)
@@ -269,8 +268,8 @@ class Implicit:
         m = self.mpcc
         size = max(1.0, float(np.abs(by_w).max(initial=0.0)))
         sides = (
-            (linear.parts[1], active.zero_G & ~active.held_G, m.left, self._splits[0], m.G_variable),
-            (linear.parts[2], active.zero_H & ~active.held_H, m.right, self._splits[1], m.H_variable),
+            (linear.parts[1], active.open[0], m.left, self._splits[0], m.G_variable),
+            (linear.parts[2], active.open[1], m.right, self._splits[1], m.H_variable),
         )
         fixed = self._held_variables(active)
         for part, loose, layout, other, plain in sides:
@@ -287,7 +286,7 @@ class Implicit:
         """Mask of the variables that rows hold at zero."""
         m = self.mpcc
         fixed = np.zeros(m.w0.size, bool)
-        for plain, held in ((m.G_variable, active.held_G), (m.H_variable, active.held_H)):
+        for plain, held in zip((m.G_variable, m.H_variable), active.held, strict=True):
             fixed[plain[held & (plain >= 0)]] = True
         return fixed
 

@@ -64,14 +64,14 @@ class Evaluator:
 
     def worst(self, at: Values, count: int = 5) -> tuple[Residual, ...]:
         """The largest residuals, by name and place."""
-        found = []
-        for kind, layout, violation in self._violations(at):
-            for row in np.argsort(-violation)[:count]:
-                found.append(Residual(float(violation[row]), kind, *layout.label(int(row))))
-        products = self._products(at)
+        found = [
+            Residual(float(violation[row]), kind, *layout.label(int(row)))
+            for kind, layout, violation in self._violations(at)
+            for row in np.argsort(-violation)[:count]
+        ]
+        products, (i, j) = self._products(at), self._pairs
         for k in np.argsort(-products)[:count]:
-            left = self.mpcc.left.label(int(self._pairs[0][k]))
-            right = self.mpcc.right.label(int(self._pairs[1][k]))
+            left, right = self.mpcc.left.label(int(i[k])), self.mpcc.right.label(int(j[k]))
             found.append(Residual(float(products[k]), "complementarity", f"{left[0]} * {right[0]}", right[1]))
         found.sort(key=lambda item: -item.value)
         return tuple(item for item in found[:count] if item.value > 0.0)

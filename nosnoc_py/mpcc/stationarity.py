@@ -271,7 +271,10 @@ class _Proof:
 
     def search(self, kind: Stationarity, free: np.ndarray) -> np.ndarray | None:
         """Multipliers that are M or C: free signs first, then branch on a group that is neither."""
-        sides = [self.members(int(k), free) for k in np.flatnonzero(self.choice.open)]
+        sides = [  # rows on the left and on the right of an open group whose multipliers the kinds differ in
+            [side.row[(side.group == k) & free[side.row]] for side in self.choice.groups.sides]
+            for k in np.flatnonzero(self.choice.open)
+        ]
         stack, nodes = [_Signs(free, free)], 0
         while stack and nodes < _NODES and time.monotonic() < self.deadline:
             signs, nodes = stack.pop(), nodes + 1
@@ -283,11 +286,6 @@ class _Proof:
                 return dual
             stack += [signs.also(*mode) for mode in _modes(kind, *wrong)]
         return None
-
-    def members(self, group: int, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows on the left and on the right of an open group whose multipliers the kinds differ in."""
-        left, right = (side.row[side.group == group] for side in self.choice.groups.sides)
-        return left[free[left]], right[free[right]]
 
     def certificate(
         self,

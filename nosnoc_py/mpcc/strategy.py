@@ -245,13 +245,37 @@ class Strategy(Options):
     def _is_lost(self, state: SolverState, deadline: float) -> bool:
         """Iterates that run away in a program that is proved to be unbounded will not come back."""
         diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
-        if not diverging and _size(state) < SUSPICIOUS * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0)):
+        if not (diverging or _is_far(state, SUSPICIOUS)):
             return False
         return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
 
     def conclude(self, state: Any, deadline: float = np.inf) -> Any:
-        """The state with the status that can be proved, or with a message that says what is not."""
-        return concluded(state, self.infeasibility_tolerance, deadline)
+        """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
+
+        Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that
+        IPOPT took for converged, because its tolerances are relative to large numbers.
+        """
+        proofs, status, tolerance = state.solvers.proofs, state.status, self.infeasibility_tolerance
+        if status in UNPROVED:
+            found = proofs.feasibility(state.p, tolerance, deadline)
+            if found.violation > 0.0:
+                return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
+        if status in UNPROVED or status is Status.SOLVED:
+            ray, complete = proofs.ray(state.p, tolerance, deadline)
+            if ray is not None:
+                local = status is Status.SOLVED and certificate_of(state).b_stationary is True
+                said = "; the point is a local solution" if local else ""
+                message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
+                return replace(state, status=Status.UNBOUNDED, message=message)
+            if status is Status.SOLVED and not complete and _escapes(state):
+                return replace(state, status=Status.UNBOUNDED, message=_far(state))
+            if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
+                return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
+            if status is Status.UNBOUNDED:
+                return replace(state, message=_far(state))
+        if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):
+            return replace(state, message=_largest(state))
+        return state
 
     def certify(self, state: SolverState, **options: Any) -> Certificate:
         """What kind of stationary point a state's iterate is, also on the way.
@@ -278,45 +302,16 @@ class Strategy(Options):
         )
 
 
-def concluded(state: Any, tolerance: float, deadline: float = np.inf) -> Any:
-    """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
-
-    Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that IPOPT
-    took for converged, because its tolerances are relative to large numbers.
-    """
-    proofs, status = state.solvers.proofs, state.status
-    if status in UNPROVED:
-        found = proofs.feasibility(state.p, tolerance, deadline)
-        if found.violation > 0.0:
-            return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
-    if status in UNPROVED or status is Status.SOLVED:
-        ray, complete = proofs.ray(state.p, tolerance, deadline)
-        if ray is not None:
-            said = "; the point is a local solution" if status is Status.SOLVED and _local(state) else ""
-            message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
-            return replace(state, status=Status.UNBOUNDED, message=message)
-        if status is Status.SOLVED and not complete and _escapes(state):
-            return replace(state, status=Status.UNBOUNDED, message=_far(state))
-        if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
-            return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
-        if status is Status.UNBOUNDED:
-            return replace(state, message=_far(state))
-    if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):
-        return replace(state, message=_largest(state))
-    return state
-
-
-def _local(state: SolverState) -> bool:
-    """The point of a solved state is certified."""
-    return certificate_of(state).b_stationary is True
-
-
 def _escapes(state: SolverState) -> bool:
     """The point is far away beside where the work began, and the objective still descends."""
-    mpcc = state.solvers.mpcc
-    if mpcc.objective.is_constant() or _size(state) < FAR * max(1.0, np.abs(mpcc.w0).max(initial=0.0)):
+    if state.solvers.mpcc.objective.is_constant() or not _is_far(state, FAR):
         return False
     return certificate_of(state).b_stationary is False
+
+
+def _is_far(state: SolverState, factor: float) -> bool:
+    """Beyond so many sizes of the start, or not a number."""
+    return not _size(state) < factor * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0))
 
 
 def _size(state: SolverState) -> float:

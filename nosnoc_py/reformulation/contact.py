@@ -151,10 +151,8 @@ def _slips(system: CLS, contacts: Contacts) -> tuple[Equation, ...]:
 
 def _units(contacts: Contacts) -> dict[str, str]:
     units = {"lambda_normal": "N", "Lambda_normal": "N s"}
-    for _, contact in contacts.frictional:
-        units |= {f"lambda_tangent[{contact.name}]": "N", f"Lambda_tangent[{contact.name}]": "N s"}
-        units[f"slip[{contact.name}]"] = "m/s"
-    return units
+    rubbing = {"lambda_tangent": "N", "Lambda_tangent": "N s", "slip": "m/s"}
+    return units | {f"{what}[{c.name}]": unit for _, c in contacts.frictional for what, unit in rubbing.items()}
 
 
 # --- gap and gap rate ---

@@ -8,7 +8,7 @@ make it anisotropic, because |W^-1 lambda_t| <= mu lambda_n dissipates most wher
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import casadi as ca
@@ -283,8 +283,7 @@ def _paper_modes(name: str, count: int) -> Modes:
     parts = f"slip_parts[{name}]"
     slips = [around(parts, side, i) for side in ("a", "b") for i in range(count)]
     moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
-    found = _speed_modes(name, Or(tuple(slips)))
-    return Modes(steady=found.steady, stuck=found.stuck, moves=Or(moves), slack=found.slack)
+    return replace(_speed_modes(name, Or(tuple(slips))), moves=Or(moves))
 
 
 def modes_of(contact: Contact, cone: FrictionCone, law: Law) -> Modes:

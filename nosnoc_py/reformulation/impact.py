@@ -129,25 +129,19 @@ class Node:
 
     x_minus: ca.SX
     h: ca.SX
-    v_plus: ca.SX
-    impulse: ca.SX
+    v_plus: Variable
+    impulse: Variable
     laws: tuple[Law, ...]
 
 
 def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
     """Make the symbols of the jump law, and the friction laws of the impulses."""
-    x_minus, v_plus = ca.SX.sym("x_minus", 2 * system.n_q), ca.SX.sym("v_plus", system.n_q)
-    impulse = ca.SX.sym("Lambda_normal", len(contacts.names))
-    laws = friction_laws(
-        system,
-        contacts,
-        options,
-        q=x_minus[: system.n_q],
-        v=v_plus,
-        normal=impulse,
-        scale=np.ones(len(contacts.names)),
-        impulsive=True,
-    )
+    x_minus, names = ca.SX.sym("x_minus", 2 * system.n_q), tuple(f"{name}(+)" for name in system.names["v"])
+    v_plus = Variable.made("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
+    labels = contacts.labels("Lambda_normal")
+    impulse = Variable.made("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
+    at = {"q": x_minus[: system.n_q], "v": v_plus.symbol, "normal": impulse.symbol, "scale": np.ones(len(labels))}
+    laws = friction_laws(system, contacts, options, **at, impulsive=True)
     return Node(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
 
 
@@ -161,9 +155,8 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     for closed contacts that separate, which only the first node can have.
     """
     n_q, n_c = system.n_q, len(contacts.names)
-    x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus, node.impulse, node.laws
+    x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws
     q, v_minus = x_minus[:n_q], x_minus[n_q:]
-    y_plus, y_minus = ca.SX.sym("Y_plus", n_c), ca.SX.sym("Y_minus", n_c)
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
     approach, after = normal.T @ v_minus, normal.T @ v_plus
@@ -180,24 +173,17 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     tangential = ca.SX(n_q, 1)
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         tangential += ca.substitute(contact.tangent, system.q, q) @ law.force
-    variables = [
-        Variable(
-            name="v_plus",
-            symbol=v_plus,
-            components=tuple(f"{name}(+)" for name in system.names["v"]),
-            role=Role.VELOCITY_AFTER,
-            scale=system.nominal["v"],
-            estimate=v_likely,
-        ),
-        _boundary("Lambda_normal", Role.NORMAL_IMPULSE, contacts, impulse, likely, impulsive=True),
-        _boundary("Y_plus", Role.REBOUND_PLUS, contacts, y_plus, ca.fmax(0, r_likely)),
-        _boundary("Y_minus", Role.REBOUND_MINUS, contacts, y_minus, ca.fmax(0, -r_likely)),
+    rebounds = [
+        Variable.made(name, contacts.labels(name), role, lower=0.0, estimate=ca.fmax(0, part))
+        for name, role, part in (("Y_plus", Role.REBOUND_PLUS, r_likely), ("Y_minus", Role.REBOUND_MINUS, -r_likely))
     ]
-    for law in laws:
-        variables += [
-            replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_likely))
-            for v in law.variables
-        ]
+    y_plus, y_minus = (variable.symbol for variable in rebounds)
+    rubbing = [
+        replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_likely))
+        for law in laws
+        for v in law.variables
+    ]
+    motion = replace(node.v_plus, estimate=v_likely), replace(node.impulse, estimate=likely)
     momentum = of_each("impulse balance", system.names["v"])
     balance = mass @ (v_plus - v_minus) - normal @ impulse - tangential
     # f_c(q) + eps h r >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
@@ -207,7 +193,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     return JumpLaw(
         x_minus=x_minus,
         h=h,
-        variables=tuple(variables),
+        variables=(*motion, *rebounds, *rubbing),
         x_plus=ca.vertcat(q, v_plus),
         equations=(
             Equation.of("impulse_balance", Role.IMPULSE_BALANCE, balance, momentum),
@@ -232,20 +218,6 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
         hit=hit,
         energy=0.5 * (v_plus - v_minus).T @ mass @ (v_plus + v_minus),
         outputs=friction_outputs("Lambda_tangent", contacts, laws),
-    )
-
-
-def _boundary(
-    name: str, role: Role, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, impulsive: bool = False
-) -> Variable:
-    return Variable(
-        name=name,
-        symbol=symbol,
-        components=contacts.labels(name),
-        role=role,
-        lower=0.0,
-        estimate=estimate,
-        impulsive=impulsive,
     )
 
 

@@ -57,7 +57,8 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
     parts, (rising, sinking, opposed) = drift(names, ca.vertcat(*[c.gap for c in contacts]))
     up, down = (variable.symbol for variable in parts)
     along = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
-    below, above = (_stacked(dcs, role) for role in (Role.NEGATIVE_PART, Role.POSITIVE_PART))
+    roles = (Role.NEGATIVE_PART, Role.POSITIVE_PART)
+    below, above = (ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role]) for role in roles)
     places = [f.functions[Role.NORMAL_VELOCITY] for _, f in pairs]
     speed = of_each("gap rate", names), ca.vertcat(*[below[j] + above[j] for j in places])
     held = Pair.of("held", Role.HOLDING, speed, (of_each("drift", names), up + down), faint=True, cross="none")
@@ -68,8 +69,3 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
         pairs=(*dcs.pairs, rising, sinking, held, opposed),
         switch_indicator=dcs.indicator,
     )
-
-
-def _stacked(dcs: DCS, role: Role) -> ca.SX:
-    """All algebraic variables of one role below each other."""
-    return ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role])

@@ -190,46 +190,39 @@ def _contacts(system: CLS) -> Smoothed:
     sigma = ca.SX.sym(SMOOTHING)
     forces, durations, units = [], [], dict(system.units)
     for contact, scale in zip(system.contacts, system.nominal["force"], strict=True):
-        spring = _Spring.of(system, contact, float(scale), sigma)
-        forces.append(_normal_force(system, contact, spring))
+        normal, duration = _spring(system, contact, float(scale), sigma)
+        forces.append(_normal_force(system, contact, normal))
         units[f"lambda_normal[{contact.name}]"] = "N"
         if contact.frictional:
-            forces.append(_friction(system, contact, spring.force, sigma))
+            forces.append(_friction(system, contact, normal, sigma))
             units |= dict.fromkeys(forces[-1].outputs[0].components, "N")
             units |= dict.fromkeys(forces[-1].outputs[1].components, "m/s")
         if contact.restitution > 0.0:
-            durations.append(spring.duration)
+            durations.append(duration)
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
     smooth_system = _smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted)
     outputs = [output for force in forces for output in force.outputs]
     return _smoothed(system, smooth_system, [force.condition for force in forces], outputs, durations, units)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Spring:
+def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[ca.SX, ca.SX]:
     """The normal force of a contact, and how long an impact on it lasts."""
-
-    force: ca.SX
-    duration: ca.SX
-
-    @classmethod
-    def of(cls, system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> _Spring:
-        normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
-        delta = sigma * width(gap, system.q, system.nominal["q"])
-        # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
-        slope = ca.gradient(gap, system.q)
-        mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
-        period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
-        force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
-        return cls(force=force, duration=np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT)))
+    normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
+    delta = sigma * width(gap, system.q, system.nominal["q"])
+    # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
+    slope = ca.gradient(gap, system.q)
+    mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
+    period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
+    force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
+    return force, np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT))
 
 
-def _normal_force(system: CLS, contact: Contact, spring: _Spring) -> _Force:
+def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
     label = f"lambda_normal[{contact.name}]"
     return _Force(
-        push=system.normal(contact) * spring.force,
-        condition=Condition(a=contact.gap, b=spring.force, labels=(f"gap[{contact.name}] * {label}",)),
-        outputs=(Equation.of(label, Role.NORMAL_FORCE, spring.force),),
+        push=system.normal(contact) * force,
+        condition=Condition(a=contact.gap, b=force, labels=(f"gap[{contact.name}] * {label}",)),
+        outputs=(Equation.of(label, Role.NORMAL_FORCE, force),),
     )
 
 

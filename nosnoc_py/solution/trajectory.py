@@ -245,13 +245,9 @@ class Trajectory:
     def _summary_fields(self) -> dict[str, Any]:
         return {
             "status": self.status.value,
-            "message": self.message,
-            "t0": self.t0,
-            "duration": self.duration,
+            **{name: getattr(self, name) for name in ("message", "t0", "duration")},
             "events": [event.to_dict() for event in self.events],
-            "state_names": self.state_names,
-            "final_state": self.final_state,
-            "parameters": self.parameters,
+            **{name: getattr(self, name) for name in ("state_names", "final_state", "parameters")},
         }
 
     def to_xarray(self) -> xr.Dataset:

@@ -10,20 +10,22 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.mpcc.layout import At, Block, Edge
-from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import Contact
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
 
 SIDES: tuple[Side, Side] = ("-", "+")
 # Where a piece of motion is looked at: its forces jump at its ends.
@@ -34,17 +36,11 @@ SAMPLES = np.linspace(0.05, 0.95, 7)
 
 
 def frozen_guess(
-    mpcc: MPCC,
-    dcs: DCS,
-    frozen: Frozen,
-    grid: Grid,
-    c: np.ndarray,
-    trajectory: Trajectory,
-    horizon: float,
-    p: np.ndarray,
-    left: Container[tuple[str, At]] = (),
+    problem: Transcription, trajectory: Trajectory, horizon: float, p: np.ndarray, left: Container[tuple[str, At]] = ()
 ) -> np.ndarray:
     """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
+    mpcc, dcs, frozen, grid = problem.mpcc, problem.dcs, problem.frozen, problem.grid
+    assert frozen is not None
     motion, columns = _Motion(frozen, trajectory, p), _columns(dcs)
     w = mpcc.w0.copy()
     estimates = stage_estimates(dcs)
@@ -66,7 +62,7 @@ def frozen_guess(
         elif block.role is Role.STEP:
             w[block.rows] = pieces[n].numerical / total * len(pieces)
         elif block.at.stage is not None:
-            share = _share(block, c)
+            share = _share(block, problem.tableau.c)
             y = pieces[n].state(share)
             if block.role is Role.STATE:
                 w[block.rows] = y

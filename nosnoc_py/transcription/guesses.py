@@ -102,8 +102,7 @@ def _from_trajectory(
     if not np.isfinite(guess.x).all():
         raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
     if problem.frozen is not None and guess.state_names == problem.ocp.system.state_names:
-        span = float(places.nodes[-1][-1])
-        return frozen_guess(mpcc, dcs, problem.frozen, problem.grid, problem.tableau.c, guess, span, p, known)
+        return frozen_guess(problem, guess, float(places.nodes[-1][-1]), p, known)
     if guess.state_names != dcs.x_names:
         raise TranscriptionError(
             f"guess: expected the states {', '.join(dcs.x_names)}, given {', '.join(guess.state_names)}."
@@ -141,12 +140,12 @@ def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, 
     # What is continuous has values of its own at the ends of elements, too: they follow from the state there.
     inside = (b for b in problem.mpcc.variables.blocks() if b.edge is None or b.role is Role.STATE)
     blocks = {(b.name, b.at): b.rows for b in inside}
-    moved = {}
-    for name, at in blocks:
-        source = (name, At((at.stage or 0) + guess.stages, at.element, at.rk))
-        if at.stage is not None and source in blocks:
-            moved[name, at] = blocks[source]
-    return moved
+    later = {
+        (name, at): (name, At(at.stage + guess.stages, at.element, at.rk))
+        for name, at in blocks
+        if at.stage is not None
+    }
+    return {place: blocks[source] for place, source in later.items() if source in blocks}
 
 
 def _move(problem: Transcription, guess: Shifted, w: np.ndarray, moved: Mapping[tuple[str, At], slice]) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
+from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.discretization.readout import SLIPPING, Readout, change_of_slip, evaluate, trajectory_fields
-from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
 from nosnoc_py.tolerances import IMPACT
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
 
 # Elements in which the clock advances by less than this share of a control stage are jumps.
 FROZEN = 1e-7
@@ -26,14 +27,7 @@ BISECTIONS = 60
 
 
 def physical_fields(
-    frozen: Frozen,
-    dcs: DCS,
-    tableau: ButcherTableau,
-    readout: Readout,
-    p: np.ndarray,
-    u: np.ndarray,
-    u_grid: np.ndarray,
-    elements: Sequence[int],
+    problem: Transcription, frozen: Frozen, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
     """Fields of a `Trajectory` in physical time, its field `numerical` the one in numerical time (Theorems 5 and 8).
 
@@ -42,13 +36,14 @@ def physical_fields(
     readout : Readout
         States (q, v, clock).
     u : (N, n_u + 1)
-        Controls and the speed of time in every control stage; `elements` has their numbers of finite elements.
+        Controls and the speed of time in every control stage, of the grid of the problem once or several times.
     u_grid : (N + 1,)
         The grid of the control stages, the same in both times.
     """
-    numerical = trajectory_fields(dcs, tableau, readout, p, u, u_grid)
-    speed = np.repeat(u[:, -1], elements)
-    found = _Values.read(frozen, dcs, tableau, readout, p, speed)
+    numerical = trajectory_fields(problem.dcs, problem.tableau, readout, p, u, u_grid)
+    elements = problem.grid.elements
+    speed = np.repeat(u[:, -1], elements * (len(u) // len(elements)))
+    found = _Values.read(problem, frozen, readout, p, speed)
     horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
     pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
     t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
@@ -92,10 +87,8 @@ class _Values:
     energy: np.ndarray
 
     @classmethod
-    def read(
-        cls, frozen: Frozen, dcs: DCS, tableau: ButcherTableau, r: Readout, p: np.ndarray, speed: np.ndarray
-    ) -> _Values:
-        system, contacts = frozen.original, frozen.contacts
+    def read(cls, problem: Transcription, frozen: Frozen, r: Readout, p: np.ndarray, speed: np.ndarray) -> _Values:
+        dcs, system, contacts = problem.dcs, frozen.original, frozen.contacts
         count, stages = r.x_stages.shape[:2]
 
         def at_stages(expression: ca.SX) -> np.ndarray:
@@ -116,7 +109,7 @@ class _Values:
             approach=at_stages(approach),
             slip=tuple(at_stages(c.slip) for c in contacts),
             reserve=at_stages(ca.vertcat(*[c.reserve for c in contacts])),
-            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", tableau.b, push),
+            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, push),
             ends=ends[..., 1:],
             energy=ends[..., 0],
         )

@@ -288,10 +288,10 @@ def _add_costs_and_constraints(
     builder.objective += ca.Function("terminal_cost", at_end[0], [ocp.terminal_cost])(*at_end[1])
     for c in (constraint.without_roots(s.u) for constraint in ocp.path_constraints):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
-        for at, state, e in place_constraints(elements, c.at):
+        for at, x, e in place_constraints(elements, c.at):
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]
             u = symbols.controls[e.at.stage or 0][:n_u]
-            _constrain(builder, c, at, function(state(e)[:n_x], z, u, p))
+            _constrain(builder, c, at, function(x[:n_x], z, u, p))
     for c in ocp.initial_constraints:
         function = ca.Function("initial", [s.x, s.p], [c.expression])
         _constrain(builder, c, At(0), function(start, p))

@@ -21,7 +21,6 @@ from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
-from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
@@ -264,22 +263,19 @@ class Transcription:
         """Speed of time in every control stage (N,), for time-freezing."""
         return self._rows(Role.SPEED_OF_TIME, w)[:, 0]
 
-    def fields_of(
-        self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray, times: int = 1
-    ) -> dict[str, Any]:
+    def fields_of(self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
         """Fields of a trajectory in physical time, of the elements of this grid, or of it several times in a row.
 
         Parameters
         ----------
-        u : (N times, n_u)
-            Controls of the control stages; with time-freezing also the speed of time.
-        u_grid : (N times + 1,)
+        u : (N k, n_u)
+            Controls of the control stages, k times in a row; with time-freezing also the speed of time.
+        u_grid : (N k + 1,)
         """
         if self.frozen is None:
             fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
         else:
-            elements = self.grid.elements * times
-            fields = physical_fields(self.frozen, self.dcs, self.tableau, readout, p, u, u_grid, elements)
+            fields = physical_fields(self, self.frozen, readout, p, u, u_grid)
         return {**fields, "discretization": self.discretization}
 
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
@@ -397,8 +393,7 @@ class Transcription:
     def _costates(self, state: SolverState, h: np.ndarray) -> dict[str, Series]:
         if state.multipliers is None or self.frozen is not None:
             return {}  # those of numerical time are others
-        of_elements = (self.mpcc, self.tableau, representation_of(self.fesd, self.tableau), self.dcs.x_names)
-        return costates(*of_elements, state.multipliers.g, h)
+        return costates(self, state.multipliers.g, h)
 
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
