@@ -159,7 +159,10 @@ class FiniteElements:
                 steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
                 isolate(self.builder, steps, self.dcs.isolations, self.options)
-        self._last_node(functions, elements[-1])
+        for pair in self.dcs.pairs:  # sides that are functions of the state stay nonnegative at the end, too
+            if pair.name in functions.state_side:
+                side = functions.state_side[pair.name](elements[-1].x_right, self.p)
+                self.builder.left.add(pair.a_labels, side, elements[-1].at)
         self.builder.objective += sum((e.cost for e in elements), ca.SX(0))
         return tuple(elements)
 
@@ -401,12 +404,6 @@ class FiniteElements:
             rows = self.builder.left.add(pair.a_labels, a, at), self.builder.right.add(pair.b_labels, b, at)
             self.builder.group(*rows, summed=True, split=pair.split, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
-
-    def _last_node(self, f: _Functions, last: Element) -> None:
-        """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""
-        for pair in self.dcs.pairs:
-            if pair.name in f.state_side:
-                self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
 
     def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: End | None = None) -> None:
         self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale, role=e.role, edge=edge)

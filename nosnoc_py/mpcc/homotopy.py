@@ -185,10 +185,6 @@ class Homotopy(Strategy):
         settled = state.converged or self.finisher(state.solvers).feasibility_only
         return settled and self.residuals_small(state)
 
-    def _slope(self, state: HomotopyState) -> float:
-        """Slopes below this do not count where IPOPT has failed, however steep the objective is elsewhere."""
-        return RESCUE * max(1.0, abs(state.values.objective))
-
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
         """A finish that costs much of the objective guessed a wrong branch; a smaller sigma may show a better."""
         cost, limit = after.values.objective - before.values.objective, max(1.0, abs(before.values.objective))
@@ -316,7 +312,8 @@ class Homotopy(Strategy):
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
             # Multipliers that grow without limit keep IPOPT from converging where an LP finds bounded ones.
             certificate = certificate_of(done)
-            proved = bool(certificate.b_stationary) and certificate.lpec_value >= -self._slope(done)
+            slope = RESCUE * max(1.0, abs(done.values.objective))
+            proved = bool(certificate.b_stationary) and certificate.lpec_value >= -slope
             done = replace(done, converged=proved, certificate=certificate)
         accepted = self._accepted(done) and not self._loses(state, done)
         if way == "penalise" and "polish" in further and self.residuals_small(done):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
-
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
@@ -85,6 +83,7 @@ def numbers_of(state: SolverState, certificate: Certificate | None) -> dict[str,
     mpcc, values = state.solvers.mpcc, state.values
     known = certificate.biactive if certificate is not None else ()
     biactive = [mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE)]
+    rows = [(int(group.left[0]), int(group.right[0])) for group in biactive]
     return {
         "w": state.w,
         "objective": values.objective,
@@ -93,11 +92,7 @@ def numbers_of(state: SolverState, certificate: Certificate | None) -> dict[str,
         "complementarity_min": state.complementarity_min,
         "infeasibility": state.infeasibility,
         "worst": state.solvers.evaluator.worst(values),
-        "biactive": tuple(_name(mpcc, group.left, group.right) for group in biactive),
+        "biactive": tuple(f"{mpcc.left.label(left)[0]} * {mpcc.right.named(right)}" for left, right in rows),
         "biactive_roles": tuple(PairRole(group.role, group.of) for group in biactive),
         "log": state.records,
     }
-
-
-def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:
-    return f"{mpcc.left.label(int(left[0]))[0]} * {mpcc.right.named(int(right[0]))}"

@@ -108,10 +108,12 @@ class Solution(Trajectory):
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
+        made_by = ", solver ".join(text for text in (self.method, self.solver) if text)
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
-        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort(), self._made_by()) if line]
+        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort(), made_by) if line]
         if self.events and not self.success:
-            beyond = f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})" if self._misses_horizon else ""
+            whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
+            beyond = "" if whole else f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})"
             lines += [f"  events of the last iterate, which is no solution{beyond}:"]
         lines += self._first_events()
         lines += [f"  note: {self.message}"] if self.message else []
@@ -141,13 +143,6 @@ class Solution(Trajectory):
             f"residuals: complementarity {self.complementarity:.1e} (min {self.complementarity_min:.1e}), "
             f"infeasibility {self.infeasibility:.1e}"
         )
-
-    @property
-    def _misses_horizon(self) -> bool:
-        return not abs(self.duration - self.horizon) <= MISSED * self.horizon
-
-    def _made_by(self) -> str:
-        return ", solver ".join(text for text in (self.method, self.solver) if text)
 
     def _effort(self) -> str:
         steps = f" in {len(self.log)} steps" if self.log else ""

@@ -17,7 +17,7 @@ import numpy as np
 
 from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.mpcc.layout import At, Block, Edge
-from nosnoc_py.reformulation.dcs import DCS, rows_of
+from nosnoc_py.reformulation.dcs import rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Trajectory
@@ -41,7 +41,10 @@ def frozen_guess(
     """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
     mpcc, dcs, frozen, grid = problem.mpcc, problem.dcs, problem.frozen, problem.grid
     assert frozen is not None
-    motion, columns = _Motion(frozen, trajectory, p), _columns(dcs)
+    # Where every step function stands among all of them, and the algebraic variables of the frozen system, by name.
+    roles = (Role.STEP_FUNCTION, Role.ALGEBRAIC)
+    of_role = [rows_of(variable for variable in dcs.variables if variable.role is role) for role in roles]
+    motion, columns = _Motion(frozen, trajectory, p), of_role[0] | of_role[1]
     w = mpcc.w0.copy()
     estimates = stage_estimates(dcs)
     known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
@@ -75,13 +78,6 @@ def frozen_guess(
         elif block.role is Role.STATE:  # at the start of the horizon, without the clock
             w[block.rows] = pieces[0].state(0.0)[:-1]
     return w
-
-
-def _columns(dcs: DCS) -> dict[str, slice]:
-    """Where every step function stands among all of them, and the algebraic variables of the frozen system, by name."""
-    roles = (Role.STEP_FUNCTION, Role.ALGEBRAIC)
-    found = [rows_of(variable for variable in dcs.variables if variable.role is role) for role in roles]
-    return found[0] | found[1]
 
 
 def _share(block: Block, c: np.ndarray) -> float:

@@ -126,7 +126,9 @@ class _Pieces:
         clock = np.clip(np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1), *horizon)
         runs = clock[:, 1] - clock[:, 0] > shortest
         self.rows = np.flatnonzero(runs)
-        self.jumps = self._groups(runs)
+        before = np.cumsum(runs)
+        # Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements.
+        self.jumps = {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
         self.h = clock[self.rows, 1] - clock[self.rows, 0]
         self.t_left = clock[self.rows, 0]
         self.x_left, self.x_right = r.x_left[self.rows, :-1], r.x_right[self.rows, :-1]
@@ -136,11 +138,6 @@ class _Pieces:
             self.h, self.t_left = np.append(self.h, 0.0), np.append(self.t_left, clock[-1, 1])
             self.x_left, self.x_right = np.vstack([self.x_left, end]), np.vstack([self.x_right, end])
             self.x_nodes = np.concatenate([self.x_nodes, np.repeat(end[:, None], NODES.size, axis=1)])
-
-    def _groups(self, runs: np.ndarray) -> dict[int, np.ndarray]:
-        """Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements."""
-        before = np.cumsum(runs)
-        return {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
 
     def _resampled(self, numerical: Interpolant) -> np.ndarray:
         """States at the nodes in physical time (pieces, NODES, n_x): the clock is inverted by bisection."""

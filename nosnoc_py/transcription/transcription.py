@@ -289,7 +289,8 @@ class Transcription:
         if self.frozen is not None:
             u = np.hstack([u, self._rows(Role.SPEED_OF_TIME, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
-        fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
+        if state.multipliers is not None and self.frozen is None:  # those of numerical time are others
+            fields["series"] = {**fields["series"], **costates(self, state.multipliers.g, readout.h)}
         worst, gaining = None, ""
         if status.success and isinstance(self.method, FESDJ):
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
@@ -314,7 +315,7 @@ class Transcription:
             stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
             iterations=sum(record.iterations for record in state.records),
             wall_seconds=seconds if wall_seconds is None else wall_seconds,
-            multipliers=self._multipliers(state, horizon, readout.h, self._clock(readout)),
+            multipliers=self._multipliers(state, horizon, readout),
             layout_key=self.layout_key,
             x0=readout.x_minus[0][: len(self.ocp.system.state_names)],
             p=p,
@@ -322,13 +323,6 @@ class Transcription:
             method=repr(self.method),
             solver=solver,
         )
-
-    def _clock(self, readout: Readout) -> tuple[np.ndarray, np.ndarray] | None:
-        """Numerical and physical times of the nodes."""
-        if self.frozen is None:
-            return None
-        tau = np.concatenate([[0.0], np.cumsum(readout.h)])
-        return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
 
     def late(self, w: np.ndarray) -> str:
         """Say where time cannot run any faster: the jumps of such a control stage may take too long."""
@@ -371,15 +365,15 @@ class Transcription:
         nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
         return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 
-    def _multipliers(
-        self, state: SolverState, horizon: float, h: np.ndarray, clock: tuple[np.ndarray, np.ndarray] | None
-    ) -> dict[str, Series]:
+    def _multipliers(self, state: SolverState, horizon: float, readout: Readout) -> dict[str, Series]:
         if state.multipliers is None:
             return {}
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
-        places = Places.of_lengths(self.grid, self.tableau.c, h)
-        to_physical = (lambda t: t) if clock is None else (lambda t: np.interp(t, *clock))
+        places = Places.of_lengths(self.grid, self.tableau.c, readout.h)
+        tau = np.concatenate([[0.0], np.cumsum(readout.h)])
+        clock = np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
+        to_physical = (lambda t: t) if self.frozen is None else (lambda t: np.interp(t, tau, clock))
         found: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
@@ -389,11 +383,6 @@ class Transcription:
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
         return found
-
-    def _costates(self, state: SolverState, h: np.ndarray) -> dict[str, Series]:
-        if state.multipliers is None or self.frozen is not None:
-            return {}  # those of numerical time are others
-        return costates(self, state.multipliers.g, h)
 
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
