@@ -304,9 +304,8 @@ class Homotopy(Strategy):
         way, *further = state.finish_due or finish.ways(state.complementarity)
         outcome = finish(state.w, state.p, deadline, way)
         done = replace(landed(state, outcome), converged=outcome.converged, finish_due=())
-        seconds = time.monotonic() - started
-        log: dict[str, Any] = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
-        records = logged(done, "finish", **log).records
+        log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
+        records = logged(done, "finish", seconds=time.monotonic() - started, **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):

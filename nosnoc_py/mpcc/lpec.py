@@ -135,6 +135,8 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
     Their indicators are sums and products of G and H, evaluated here on zeros and ones. A branch may switch on further
     ones, which the LPEC leaves out: its value is then a lower bound, and no verdict "B" is wrong.
     """
+    if not mpcc.enforced.any():
+        return np.zeros(at.r.size, bool)
     return mpcc.enforced & mpcc.switched_on(tolerance >= at.G, tolerance >= at.H)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from nosnoc_py.solution.shift import Shifted
 
+# What a summary takes as it is.
+SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
 # Events that a summary lists.
 SHOWN = 20
 
@@ -245,9 +247,8 @@ class Trajectory:
     def _summary_fields(self) -> dict[str, Any]:
         return {
             "status": self.status.value,
-            **{name: getattr(self, name) for name in ("message", "t0", "duration")},
             "events": [event.to_dict() for event in self.events],
-            **{name: getattr(self, name) for name in ("state_names", "final_state", "parameters")},
+            **{name: getattr(self, name) for name in SUMMARISED},
         }
 
     def to_xarray(self) -> xr.Dataset:
