@@ -77,7 +77,7 @@ def test_unknown_name_error_is_a_key_error_that_prints_a_sentence():
         (
             ns.Homotopy,
             {"relaxation": "lin_fukushima", "steering": "l1"},
-            "Homotopy: relaxation 'lin_fukushima' takes steering 'direct' only; elastic ones: scholtes, ",
+            "Homotopy: relaxation 'lin_fukushima' takes steering='direct' only; elastic ones: scholtes, ",
         ),
         (
             ns.Homotopy,

@@ -21,6 +21,7 @@ from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
 
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.solution.interpolant import lagrange_basis
 
 Array = NDArray[np.float64]
 
@@ -137,7 +138,7 @@ class ButcherTableau:
     def end_weights(self) -> Array:
         """Weights (n_s,) that extend values at the stages to the right end of the step."""
         nodes, average = self.merge
-        weights: Array = _lagrange_basis(nodes, np.ones(1))[0] @ average
+        weights: Array = lagrange_basis(nodes, np.ones(1))[0] @ average
         return weights
 
     def __repr__(self) -> str:
@@ -149,10 +150,7 @@ def radau_iia(stages: int) -> ButcherTableau:
 
     The nodes are the roots of P_s - P_{s-1}, the Legendre polynomials shifted to [0, 1]; the last one is 1.
     """
-    _require_stages(stages)
-    difference = np.zeros(stages + 1)
-    difference[-2:] = -1.0, 1.0
-    nodes = _shifted_roots(difference)
+    nodes = _legendre_nodes(stages, -1.0, 1.0)
     nodes[-1] = 1.0  # a root by construction; exact, so that the end of a step and its last stage are one point
     return _collocation("radau_iia", nodes, order=2 * stages - 1)
 
@@ -162,10 +160,7 @@ def gauss_legendre(stages: int) -> ButcherTableau:
 
     The nodes are the roots of P_s, the Legendre polynomial shifted to [0, 1]; the last one is below 1.
     """
-    _require_stages(stages)
-    polynomial = np.zeros(stages + 1)
-    polynomial[-1] = 1.0
-    return _collocation("gauss_legendre", _shifted_roots(polynomial), order=2 * stages)
+    return _collocation("gauss_legendre", _legendre_nodes(stages, 1.0), order=2 * stages)
 
 
 def radau_i(stages: int) -> ButcherTableau:
@@ -173,10 +168,7 @@ def radau_i(stages: int) -> ButcherTableau:
 
     The nodes are the roots of P_s + P_{s-1} on [0, 1]; the first one is 0, where nothing is unknown: A is singular.
     """
-    _require_stages(stages)
-    total = np.zeros(stages + 1)
-    total[-2:] = 1.0
-    nodes = _shifted_roots(total)
+    nodes = _legendre_nodes(stages, 1.0, 1.0)
     nodes[0] = 0.0  # a root by construction; exact, so that the first stage and the left end are one point
     return _collocation("radau_i", nodes, order=2 * stages - 1)
 
@@ -191,12 +183,10 @@ def lobatto_iiic(stages: int) -> ButcherTableau:
     _require_stages(stages)
     if stages < 2:
         raise OptionError(f"lobatto_iiic has two stages at least; given rk_stages={stages!r}.")
-    difference = np.zeros(stages + 1)
-    difference[-3], difference[-1] = -1.0, 1.0
-    nodes = _shifted_roots(difference)
+    nodes = _legendre_nodes(stages, -1.0, 0.0, 1.0)
     nodes[0], nodes[-1] = 0.0, 1.0
     b = integrated_lagrange_basis(nodes, 1.0)[0]
-    later = integrated_lagrange_basis(nodes[1:], nodes) - b[0] * _lagrange_basis(nodes[1:], np.zeros(1))
+    later = integrated_lagrange_basis(nodes[1:], nodes) - b[0] * lagrange_basis(nodes[1:], np.zeros(1))
     a = np.column_stack([np.full(stages, b[0]), later])
     a[-1] = b  # the same numbers but for rounding: the end of a step is its last stage
     return ButcherTableau("lobatto_iiic", a=a, b=b, c=nodes, order=2 * stages - 2)
@@ -285,18 +275,9 @@ def integrated_lagrange_basis(nodes: ArrayLike, upper: ArrayLike) -> Array:
     upper = np.atleast_1d(np.asarray(upper, dtype=float))
     points, weights = legendre.leggauss((nodes.size + 1) // 2)
     abscissae = 0.5 * np.multiply.outer(upper, 1.0 + points)  # (m, number of Gauss points)
-    values = _lagrange_basis(nodes, abscissae) * weights[:, None]
+    values = lagrange_basis(nodes, abscissae) * weights[:, None]
     integrals: Array = 0.5 * upper[:, None] * values.sum(axis=1)
     return integrals
-
-
-def _lagrange_basis(nodes: Array, at: Array) -> Array:
-    """Values of all Lagrange polynomials of the nodes: shape (*at.shape, n_s)."""
-    basis = np.empty((*at.shape, nodes.size))
-    for j, node in enumerate(nodes):
-        others = np.delete(nodes, j)
-        basis[..., j] = np.prod((at[..., None] - others) / (node - others), axis=-1)
-    return basis
 
 
 def _collocation(name: str, nodes: Array, order: int) -> ButcherTableau:
@@ -304,6 +285,12 @@ def _collocation(name: str, nodes: Array, order: int) -> ButcherTableau:
     # One call for a and b: with a last node of 1 the last row of a and b are then equal to the last bit.
     integrals = integrated_lagrange_basis(nodes, np.append(nodes, 1.0))
     return ButcherTableau(name, a=integrals[:-1], b=integrals[-1], c=nodes, order=order)
+
+
+def _legendre_nodes(stages: int, *last: float) -> Array:
+    """Roots of the combination of the Legendre polynomials up to P_s with these last coefficients, on [0, 1]."""
+    _require_stages(stages)
+    return _shifted_roots(np.append(np.zeros(stages + 1 - len(last)), last))
 
 
 def _shifted_roots(series: Array) -> Array:

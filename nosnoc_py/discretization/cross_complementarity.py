@@ -34,24 +34,12 @@ class PairRows:
         return np.append(self.b[:, i], self.b_left[i : i + 1])
 
 
-def _with_left(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
+CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]] = {
     # The left boundary belongs in always, also where no impulse is allowed at the first node: without it a body is
     # caught inside an element by a huge force, with residuals of 1e-16 and a wrong answer.
-    return [(rows.a_all(i), rows.b[:, i])]
-
-
-def _both(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(rows.a_all(i), rows.b_all(i))]
-
-
-def _stage_by_stage(rows: PairRows, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(rows.a[j : j + 1, i], rows.b[j : j + 1, i]) for j in range(len(rows.b))]
-
-
-CROSS: dict[str, Callable[[PairRows, int], list[tuple[np.ndarray, np.ndarray]]]] = {
-    "left": _with_left,
-    "both": _both,
-    "none": _stage_by_stage,
+    "left": lambda rows, i: [(rows.a_all(i), rows.b[:, i])],
+    "both": lambda rows, i: [(rows.a_all(i), rows.b_all(i))],
+    "none": lambda rows, i: [(rows.a[j : j + 1, i], rows.b[j : j + 1, i]) for j in range(len(rows.b))],
 }
 
 

@@ -8,10 +8,9 @@ Nothing in here knows what a contact is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -27,7 +26,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.layout import Edge as End
 from nosnoc_py.mpcc.program import ProgramBuilder
-from nosnoc_py.reformulation.dcs import DCS, Equation, JumpLaw, NodePair, Pair, Variable
+from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable, rows_of
 from nosnoc_py.roles import Role
 
 
@@ -86,12 +85,11 @@ class StateBounds:
     initial: np.ndarray
 
 
-def _at_nodes(
-    jump: JumpLaw, rows: Sequence[Equation], symbols: list[ca.SX], *, first: bool
+def _written(
+    rows: Sequence[Equation], symbols: list[ca.SX], inner: Mapping[Role, ca.SX] | None = None
 ) -> list[tuple[Equation, ca.Function]]:
-    """Rows of a jump law as functions, at the first node or at the others."""
-    inner = {} if first else jump.inner
-    return [(e, ca.Function("jump", symbols, [inner.get(e.role, e.expression)])) for e in rows]
+    """Rows as functions, some roles with other expressions."""
+    return [(e, ca.Function("rows", symbols, [(inner or {}).get(e.role, e.expression)])) for e in rows]
 
 
 class _Functions:
@@ -100,11 +98,12 @@ class _Functions:
     def __init__(self, dcs: DCS) -> None:
         arguments = [dcs.x, dcs.z, dcs.u, dcs.p]
         self.stage = ca.Function("stage", arguments, [dcs.flow, dcs.running_cost])
-        self.equations = [(e, ca.Function("equation", arguments, [e.expression])) for e in dcs.equations]
+        self.equations, self.inequalities = _written(dcs.equations, arguments), _written(dcs.inequalities, arguments)
         self.sides = {p.name: ca.Function("sides", arguments, [p.a, p.b]) for p in dcs.pairs}
-        self.state_side = {p.name: ca.Function("left", [dcs.x, dcs.p], [p.a]) for p in dcs.pairs if _is_state_side(p)}
+        # Side a as a function of the state, which the left boundary then has, too.
+        of_state = [p for p in dcs.pairs if p.left is None and p.cross != "none" and not p.continuous]
+        self.state_side = {p.name: ca.Function("left", [dcs.x, dcs.p], [p.a]) for p in of_state}
         self.edge_equations = [(e, function) for e, function in self.equations if e.boundary]
-        self.inequalities = [(e, ca.Function("inequality", arguments, [e.expression])) for e in dcs.inequalities]
         self.coherences = [
             (c, ca.Function("coherence", [dcs.x, dcs.z, dcs.p], [c.direction, c.weight])) for c in dcs.coherences
         ]
@@ -115,7 +114,7 @@ class _Functions:
             self.x_plus = ca.Function("x_plus", at_node, [j.x_plus])
             # At the first node the state before is given and may be any; see `JumpLaw.inner` for the others.
             self.jump_rows, self.jump_bounds = (
-                {first: _at_nodes(j, rows, at_node, first=first) for first in (True, False)}
+                {True: _written(rows, at_node), False: _written(rows, at_node, j.inner)}
                 for rows in (j.equations, j.inequalities)
             )
             self.jump_sides = {
@@ -160,7 +159,10 @@ class FiniteElements:
                 steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
                 isolate(self.builder, steps, self.dcs.isolations, self.options)
-        self._last_node(functions, elements[-1])
+        for pair in self.dcs.pairs:  # sides that are functions of the state stay nonnegative at the end, too
+            if pair.name in functions.state_side:
+                side = functions.state_side[pair.name](elements[-1].x_right, self.p)
+                self.builder.left.add(pair.a_labels, side, elements[-1].at)
         self.builder.objective += sum((e.cost for e in elements), ca.SX(0))
         return tuple(elements)
 
@@ -236,15 +238,11 @@ class FiniteElements:
             x_right = X[:, -1]
         else:
             x_right = self._state("x_right", at, End.RIGHT)
-            self.builder.constraint(
-                "right_end", at, x_right - right, self.dcs.x_names, scale=self.dcs.x_scale, role=Role.RIGHT_END
-            )
+            self._state_rows("right_end", at, x_right - right, Role.RIGHT_END)
         columns = [(X if scheme.has_states else moved)[:, j] for j in range(n_s)]
         if scheme.has_states and scheme.has_derivatives:
             for place, x, value in zip(places, columns, ca.horzsplit(moved), strict=True):
-                self.builder.constraint(
-                    "stages", place, x - value, self.dcs.x_names, scale=self.dcs.x_scale, role=Role.STAGE_STATES
-                )
+                self._state_rows("stages", place, x - value, Role.STAGE_STATES)
         if not scheme.has_states:
             if self.tableau.stiffly_accurate:
                 columns[-1] = x_right
@@ -270,13 +268,17 @@ class FiniteElements:
 
     def _last_stage(self, rows: dict[str, PairRows], z: ca.SX) -> Edge:
         """The right boundary, where the last stage lies there."""
-        ends = np.cumsum([0, *[v.symbol.numel() for v in self.dcs.variables]])
-        values = {v.name: z[a:b] for v, (a, b) in zip(self.dcs.variables, pairwise(ends), strict=True) if v.boundary}
+        rows_of_z = rows_of(self.dcs.variables)
+        values = {v.name: z[rows_of_z[v.name]] for v in self.dcs.variables if v.boundary}
         return Edge({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
 
     def _derivative(self, at: At) -> ca.SX:
         names = [f"{n}'" for n in self.dcs.x_names]
         return self.builder.variable("x'", at, names, scale=self.dcs.x_scale, role=Role.STATE_DERIVATIVE)
+
+    def _state_rows(self, name: str, at: At, residual: ca.SX, role: Role) -> None:
+        """Equations of every state, in its name and unit."""
+        self.builder.constraint(name, at, residual, self.dcs.x_names, scale=self.dcs.x_scale, role=role)
 
     def _bound(self, places: list[At], states: list[ca.SX]) -> None:
         """Bounds of states that are expressions, where there are any."""
@@ -291,10 +293,8 @@ class FiniteElements:
     def _algebraic(self, shared: dict[str, ca.SX], at: At) -> ca.SX:
         """All algebraic variables at a stage; `shared` are those it does not have of its own."""
         astray = self.options.switch_detection and self.tableau.astray[at.rk or 0]
-        own = [
-            shared[v.name] if v.name in shared else self._variable(_unsigned(v) if astray and v.boundary else v, at)
-            for v in self.dcs.variables
-        ]
+        unsigned = [replace(v, lower=-np.inf) if astray and v.boundary else v for v in self.dcs.variables]
+        own = [shared[v.name] if v.name in shared else self._variable(v, at) for v in unsigned]
         return ca.vertcat(ca.SX(0, 1), *own)
 
     def _edge(self, f: _Functions, at: At, end: End, x: ca.SX, u: ca.SX) -> Edge:
@@ -400,19 +400,10 @@ class FiniteElements:
         for inequality, function in f.jump_bounds[first]:
             self._equation(inequality, function(*arguments), at, upper=np.inf)
         for pair, function in f.jump_pairs:
-            self._node_pair(pair, function(*arguments), at)
+            a, b = function(*arguments)
+            rows = self.builder.left.add(pair.a_labels, a, at), self.builder.right.add(pair.b_labels, b, at)
+            self.builder.group(*rows, summed=True, split=pair.split, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
-
-    def _node_pair(self, pair: NodePair, values: tuple[ca.SX, ca.SX], at: At) -> None:
-        left = self.builder.left.add(pair.a_labels, values[0], at)
-        right = self.builder.right.add(pair.b_labels, values[1], at)
-        self.builder.group(left, right, summed=True, split=pair.split, role=pair.role, of=pair.of)
-
-    def _last_node(self, f: _Functions, last: Element) -> None:
-        """Sides that are functions of the state stay nonnegative at the end of the horizon, too."""
-        for pair in self.dcs.pairs:
-            if pair.name in f.state_side:
-                self.builder.left.add(pair.a_labels, f.state_side[pair.name](last.x_right, self.p), last.at)
 
     def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: End | None = None) -> None:
         self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale, role=e.role, edge=edge)
@@ -427,23 +418,10 @@ class FiniteElements:
         return self.builder.variable(name, at, self.dcs.x_names, *numbers, role=Role.STATE, edge=edge)
 
 
-def _is_state_side(pair: Pair) -> bool:
-    """Whether side a is a function of the state, which the left boundary then has, too."""
-    return pair.left is None and pair.cross != "none" and not pair.continuous
-
-
-def _unsigned(v: Variable) -> Variable:
-    return replace(v, lower=-np.inf)
-
-
-def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, Callable[[Element], ca.SX], Element]]:
+def place_constraints(elements: Sequence[Element], at: str) -> list[tuple[At, ca.SX, Element]]:
     """Where a path constraint is imposed: (place, state there, element)."""
     if at == "control_grid":
-        return [(At(e.at.stage), lambda e: e.x_minus, e) for e in elements if e.at.element == 0]
+        return [(At(e.at.stage), e.x_minus, e) for e in elements if e.at.element == 0]
     if at == "element_ends":
-        return [(e.at, lambda e: e.x_right, e) for e in elements]
-    found: list[tuple[At, Callable[[Element], ca.SX], Element]] = []
-    for e in elements:
-        for j in range(len(e.x_stages)):
-            found.append((At(e.at.stage, e.at.element, j), lambda e, j=j: e.x_stages[j], e))  # type: ignore[misc]
-    return found
+        return [(e.at, e.x_right, e) for e in elements]
+    return [(At(e.at.stage, e.at.element, j), x, e) for e in elements for j, x in enumerate(e.x_stages)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ import numpy as np
 from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.dcs import DCS, rows_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Trajectory
 
@@ -122,8 +122,8 @@ def _through(nodes: np.ndarray, times: Sequence[float]) -> np.ndarray:
     return np.array(made)
 
 
-def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]:
-    """Function (x_minus, p, hit) -> likely values of all boundary variables; nothing hits where hit is None."""
+def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """Function (x_minus, p, hit) -> likely values of all boundary variables."""
     jump = dcs.jump
     if jump is None:
         return lambda x, p, hit: np.zeros(0)
@@ -132,8 +132,7 @@ def boundary_estimate(dcs: DCS) -> Callable[[np.ndarray, np.ndarray, np.ndarray 
         for v in jump.variables
     ]
     function = ca.Function("estimate", [jump.x_minus, dcs.p, jump.hit], [ca.vertcat(ca.SX(0, 1), *values)])
-    none = np.zeros(jump.hit.numel())
-    return lambda x, p, hit: np.asarray(function(x, p, none if hit is None else hit)).reshape(-1)
+    return lambda x, p, hit: np.asarray(function(x, p, hit)).reshape(-1)
 
 
 def fill(
@@ -165,7 +164,7 @@ def fill(
     w = mpcc.w0.copy()
     names = [impact.name for impact in dcs.jump.impacts] if dcs.jump is not None else []
     hitting = [(places.nearest(event.time), event.name) for event in impacts]
-    at_boundary, offsets = boundary_estimate(dcs), boundary_rows(dcs)
+    at_boundary, offsets = boundary_estimate(dcs), rows_of(dcs.jump.variables if dcs.jump is not None else ())
     at_stage = stage_estimates(dcs)
     for block in mpcc.variables.blocks():
         if (block.name, block.at) in known:
@@ -189,14 +188,15 @@ def fill(
         else:
             if block.name in at_stage:
                 w[block.rows] = np.asarray(at_stage[block.name](state(t, side), p)).reshape(-1)
-            _fill_named(w, block, t, side, series)
+            for row, name in enumerate(block.components, start=block.start):
+                if (value := series(name, t, side)) is not None:
+                    w[row] = value
     return w
 
 
 def _mean_slope(places: Places, at: At, state: Callable[[float, str], np.ndarray]) -> np.ndarray:
     """Derivative of the state, as the mean over its element; zero where the element has no length."""
-    element = At(at.stage, at.element)
-    left, right = places.time(element), places.time(element, end=True)
+    left, right = (places.time(At(at.stage, at.element), end=end) for end in (False, True))
     rise = np.asarray(state(right, "-")) - state(left, "+")
     return rise / (right - left) if right > left else np.zeros_like(rise)
 
@@ -209,25 +209,6 @@ def stage_estimates(dcs: DCS) -> dict[str, ca.Function]:
             function = ca.Function("estimate", [dcs.x, dcs.p], [v.estimate])
             found |= {v.name + suffix: function for suffix in ("", *SUFFIX.values())}
     return found
-
-
-def boundary_rows(dcs: DCS) -> Mapping[str, slice]:
-    """Where every boundary variable stands among all of them."""
-    offsets: dict[str, slice] = {}
-    start = 0
-    for variable in dcs.jump.variables if dcs.jump is not None else ():
-        offsets[variable.name] = slice(start, start + len(variable.components))
-        start += len(variable.components)
-    return offsets
-
-
-def _fill_named(
-    w: np.ndarray, block: Block, t: float, side: str, series: Callable[[str, float, str], float | None]
-) -> None:
-    for i, name in enumerate(block.components):
-        value = series(name, t, side)
-        if value is not None:
-            w[block.start + i] = value
 
 
 def trajectory_series(trajectory: Trajectory) -> Callable[[str, float, str], float | None]:

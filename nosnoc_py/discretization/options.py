@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from nosnoc_py.options import Options
+from nosnoc_py.reformulation.friction import FrictionCone
 
-FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
 Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
 Equilibration = Literal[
     "heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "linear_complementarity", "none"

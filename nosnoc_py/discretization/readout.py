@@ -57,12 +57,9 @@ class Readout:
 
     def later(self, time: float) -> Readout:
         """The same with a clock, the last state, that has been started earlier [s]."""
-        moved = {
-            name: np.array(getattr(self, name)) for name in ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
-        }
-        for values in moved.values():
-            values[..., -1] += time
-        return replace(self, **moved)
+        clock = np.append(np.zeros(self.x_left.shape[1] - 1), time)
+        states = ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
+        return replace(self, **{name: getattr(self, name) + clock for name in states})
 
     @classmethod
     def join(cls, parts: Sequence[Readout]) -> Readout:
@@ -74,25 +71,25 @@ class Reader:
     """Reads the elements of one program; built once."""
 
     def __init__(self, dcs: DCS, elements: Sequence[Element], w: ca.SX, p: ca.SX, G: ca.SX, H: ca.SX) -> None:
-        self._shape = (len(elements), len(elements[0].x_stages))
-        self._dcs = dcs
+        first, self._count, self._dcs = elements[0], len(elements), dcs
+        stages = len(first.x_stages)
+        self._shapes = {  # of what is no vector in an element
+            "h": (),
+            "x_stages": (stages, dcs.x.numel()),
+            "z_stages": (stages, dcs.z.numel()),
+            "x_dense": first.x_dense.shape[::-1],
+            "impacts": (first.impacts.numel() // 3, 3),
+        }
         columns = [self._columns(e, G, H) for e in elements]
-        outputs = [ca.horzcat(*[column[i] for column in columns]) for i in range(len(columns[0]))]
+        self._names = tuple(columns[0])
+        outputs = [ca.horzcat(*[column[name] for column in columns]) for name in self._names]
         self._function = buffered(ca.Function("read", [w, p], outputs))
 
-    def _columns(self, e: Element, G: ca.SX, H: ca.SX) -> list[ca.SX]:
-        return [
-            e.h,
-            e.x_minus,
-            e.x_left,
-            e.x_right,
-            ca.vertcat(*e.x_stages),
-            ca.vertcat(*e.z_stages),
-            ca.vec(e.x_dense),
-            e.boundary,
-            e.impacts,
-            *self._sides(e, G, H),
-        ]
+    def _columns(self, e: Element, G: ca.SX, H: ca.SX) -> dict[str, ca.SX]:
+        closed, b_lowest = self._sides(e, G, H)
+        vectors = {name: getattr(e, name) for name in ("h", "x_minus", "x_left", "x_right", "boundary", "impacts")}
+        stages = {name: ca.vertcat(*getattr(e, name)) for name in ("x_stages", "z_stages")}
+        return {**vectors, **stages, "x_dense": ca.vec(e.x_dense), "closed": closed, "b_lowest": b_lowest}
 
     def _sides(self, e: Element, G: ca.SX, H: ca.SX) -> tuple[ca.SX, ca.SX]:
         """Which pairs are closed in an element, and their smallest side b."""
@@ -108,20 +105,9 @@ class Reader:
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Readout:
         """Numbers at (w, p)."""
-        h, minus, left, right, X, Z, dense, boundary, impacts, closed, low = (o.T for o in self._function(w, p))
-        e, s = self._shape
+        found = zip(self._names, self._function(w, p), strict=True)
         return Readout(
-            h=h.reshape(-1),
-            x_minus=minus,
-            x_left=left,
-            x_right=right,
-            x_stages=X.reshape(e, s, -1),
-            z_stages=Z.reshape(e, s, -1) if Z.size else np.zeros((e, s, 0)),
-            x_dense=dense.reshape(e, -1, minus.shape[1]),
-            boundary=boundary.reshape(e, -1) if boundary.size else np.zeros((e, 0)),
-            impacts=impacts.reshape(e, -1, 3) if impacts.size else np.zeros((e, 0, 3)),
-            closed=closed.reshape(e, -1) if closed.size else np.zeros((e, 0)),
-            b_lowest=low.reshape(e, -1) if low.size else np.zeros((e, 0)),
+            **{name: out.T.reshape(self._count, *self._shapes.get(name, out.shape[:1])) for name, out in found}
         )
 
 
@@ -162,7 +148,7 @@ def dense_output(tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> Run
 def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
     """Algebraic variables and outputs at the RK stages, boundary variables and outputs at the left boundaries."""
     t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
-    z = r.z_stages.reshape(t_stages.size, -1)
+    x, z = (stages.reshape(t_stages.size, -1) for stages in (r.x_stages, r.z_stages))
     found = {label: Series(t_stages, z[:, i], role) for i, (label, role) in enumerate(_labels(dcs.variables))}
     if dcs.jump is not None and r.boundary.shape[1]:
         labels = _labels(dcs.jump.variables)
@@ -170,7 +156,6 @@ def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p
         found |= _outputs(
             dcs.jump.outputs, [dcs.jump.x_minus, dcs.jump.symbol, dcs.p], t_left, r.x_minus, r.boundary, p
         )
-    x, z = (stages.reshape(t_stages.size, -1) for stages in (r.x_stages, r.z_stages))
     return found | _outputs(dcs.outputs, [dcs.x, dcs.z, dcs.p], t_stages, x, z, p)
 
 
@@ -178,7 +163,7 @@ def _outputs(
     outputs: Sequence[Equation], symbols: list[ca.SX], t: np.ndarray, x: np.ndarray, z: np.ndarray, p: np.ndarray
 ) -> dict[str, Series]:
     """Values (t,) of named expressions of x, z and p."""
-    values = _evaluate(ca.vertcat(ca.SX(0, 1), *[o.expression for o in outputs]), symbols, x, z, p)
+    values = evaluate(ca.vertcat(ca.SX(0, 1), *[o.expression for o in outputs]), symbols, x, z, p)
     return {label: Series(t, values[:, i], role) for i, (label, role) in enumerate(_labels(outputs))}
 
 
@@ -187,7 +172,7 @@ def _labels(named: Sequence[Variable | Equation]) -> list[tuple[str, Role]]:
     return [(label, item.role) for item in named for label in item.components]
 
 
-def _evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
+def evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarray, p: np.ndarray) -> np.ndarray:
     """An expression of x, z and p at the rows of x and z (rows, size)."""
     if expression.numel() == 0:
         return np.zeros((len(x), 0))
@@ -287,7 +272,7 @@ class _Slides:
         slips, velocities = np.zeros((count, len(dcs.slides)), bool), []
         for i, slide in enumerate(dcs.slides):
             expression = ca.vertcat(slide.speed, slide.slack, slide.velocity)
-            values = _evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
+            values = evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
             speed = values[..., 0].max(axis=1)
             slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > SLIPPING)
             velocities.append(values[..., 2:].mean(axis=1))
@@ -295,11 +280,14 @@ class _Slides:
 
     def change(self, e: int, i: int) -> str | None:
         """The kind of the event at the beginning of element e, if there is one."""
-        before, after = self.slips[e - 1, i], self.slips[e, i]
-        if before != after:
-            return "slip" if after else "stick"
-        reverses = before and self.velocity[i][e - 1] @ self.velocity[i][e] < 0
-        return "reversal" if reverses else None
+        return change_of_slip(self.slips[e - 1 : e + 1, i], self.velocity[i][e - 1 : e + 1])
+
+
+def change_of_slip(slips: np.ndarray, velocity: np.ndarray) -> str | None:
+    """The kind of the event between two elements, of which each slips or not, at a velocity (2, n_t)."""
+    if slips[0] != slips[1]:
+        return "slip" if slips[1] else "stick"
+    return "reversal" if slips[0] and velocity[0] @ velocity[1] < 0 else None
 
 
 def _energy(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:
@@ -307,4 +295,4 @@ def _energy(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:
     if dcs.jump is None or not r.boundary.shape[1]:
         return np.zeros(len(r.h))
     symbols = [dcs.jump.x_minus, dcs.jump.symbol, dcs.p]
-    return _evaluate(dcs.jump.energy, symbols, r.x_minus, r.boundary, p)[:, 0]
+    return evaluate(dcs.jump.energy, symbols, r.x_minus, r.boundary, p)[:, 0]

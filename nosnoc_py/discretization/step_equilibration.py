@@ -81,16 +81,13 @@ def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, opt
             node.impose(after.s - before.s, tree, largest=len(steps))
         return
     epsilon = options.equilibration_epsilon
-    etas: list[Eta] = []
-    for before, after in pairwise(steps):
-
-        def eta(G: ca.SX, H: ca.SX, b: Rows = before.rows, a: Rows = after.rows) -> ca.SX:
-            return ca.tanh(indicator(tree, b, a, G, H) / epsilon)
-
+    etas = [_eta(tree, before, after, epsilon) for before, after in pairwise(steps)]
+    for (before, after), eta in zip(pairwise(steps), etas, strict=True):
         builder.switch("step_equilibration", after.at, after.s - before.s, eta, role=Role.STEP_EQUILIBRATION)
-        etas.append(eta)
-    weight = options.equilibration_weight
-    builder.penalty += weight * PENALTIES[options.step_equilibration](builder, steps, etas)
+    terms = PENALTIES[options.step_equilibration](
+        [step.s for step in steps], lambda: [eta(*builder.quantities()) for eta in etas]
+    )
+    builder.penalty += options.equilibration_weight * sum(terms, ca.SX(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,40 +158,25 @@ def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Iso
     G, H = builder.quantities()
     for before, after in pairwise(steps):
         for item in isolations:
-
-            def eta(
-                G: ca.SX, H: ca.SX, tree: Indicator = item.indicator, b: Rows = before.rows, a: Rows = after.rows
-            ) -> ca.SX:
-                return indicator(tree, b, a, G, H, saturated=True)
-
             residual = indicator(item.residual, before.rows, after.rows, G, H)
+            eta = _eta(item.indicator, before, after)
             builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True, role=Role.ISOLATION)
 
 
-def _mean(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
-    return sum(((step.s - 1) ** 2 for step in steps), ca.SX(0))
+def _eta(tree: Indicator, before: Step, after: Step, epsilon: float | None = None) -> Eta:
+    """The indicator of a tree between two elements: tanh(eta / epsilon), or made of saturated leaves."""
+    if epsilon is None:
+        return lambda G, H: indicator(tree, before.rows, after.rows, G, H, saturated=True)
+    return lambda G, H: ca.tanh(indicator(tree, before.rows, after.rows, G, H) / epsilon)
 
 
-def _difference(_: ProgramBuilder, steps: list[Step], __: list[Eta]) -> ca.SX:
-    return sum(((b.s - a.s) ** 2 for a, b in pairwise(steps)), ca.SX(0))
-
-
-def _l2_relaxed(builder: ProgramBuilder, steps: list[Step], etas: list[Eta]) -> ca.SX:
-    G, H = builder.quantities()
-    terms = [(b.s - a.s) ** 2 * eta(G, H) for (a, b), eta in zip(pairwise(steps), etas, strict=True)]
-    return sum(terms, ca.SX(0))
-
-
-def _nothing(_: ProgramBuilder, __: list[Step], ___: list[Eta]) -> ca.SX:
-    return ca.SX(0)
-
-
-PENALTIES: dict[str, Callable[[ProgramBuilder, list[Step], list[Eta]], ca.SX]] = {
-    "heuristic_mean": _mean,
-    "heuristic_difference": _difference,
-    "l2_relaxed": _l2_relaxed,
-    "direct": _nothing,
-    "none": _nothing,
+# Terms of the penalty, from the relative lengths of the elements and the indicators of the nodes between them.
+PENALTIES: dict[str, Callable[[list[ca.SX], Callable[[], list[ca.SX]]], list[ca.SX]]] = {
+    "heuristic_mean": lambda s, _: [(each - 1) ** 2 for each in s],
+    "heuristic_difference": lambda s, _: [(b - a) ** 2 for a, b in pairwise(s)],
+    "l2_relaxed": lambda s, etas: [(b - a) ** 2 * eta for (a, b), eta in zip(pairwise(s), etas(), strict=True)],
+    "direct": lambda *_: [],
+    "none": lambda *_: [],
 }
 
 

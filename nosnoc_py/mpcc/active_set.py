@@ -18,7 +18,7 @@ from nosnoc_py.mpcc.branch import complete
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, measure, record
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, landed, logged
 from nosnoc_py.status import Status
 
 # A branch is worth a switch when it lowers the objective by more than this, relatively.
@@ -74,18 +74,9 @@ class ActiveSet(Strategy):
         ways = self._homotopy.finisher(state.solvers).ways(0.0)
         return replace(state, homotopy=replace(state.homotopy, finish_due=ways))
 
-    def step(self, state: ActiveSetState, *, deadline: float = np.inf) -> ActiveSetState:
+    def advance(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
         """One step of the homotopy; when it has ended one LPEC and, if that descends, the NLP of the next branch."""
-        try:
-            if state.homotopy.status is None:
-                return self._advance(state, deadline)
-            return self._improve(state, deadline)
-        except KeyboardInterrupt:  # outside of IPOPT
-            return replace(state, status=Status.INTERRUPTED)
-
-    def terminate(self, state: ActiveSetState) -> Status | None:
-        """None while there is something left to do, else why it ends."""
-        return state.status
+        return (self._relax if state.homotopy.status is None else self._improve)(state, deadline)
 
     def settle(self, state: ActiveSetState, status: Status) -> ActiveSetState:
         """The state with its status; a solved point stays solved when only the time for its certificate was short."""
@@ -99,17 +90,14 @@ class ActiveSet(Strategy):
 
     @property
     def _homotopy(self) -> Homotopy:
-        tolerances = ("complementarity_tolerance", "infeasibility_tolerance")
-        return self.homotopy.replace(**{name: getattr(self, name) for name in tolerances})
+        return self.homotopy.replace(**self.tolerances)
 
-    def _advance(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
+    def _relax(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
         homotopy = self._homotopy
         inner = homotopy.step(state.homotopy, deadline=deadline)
         inner = replace(inner, status=homotopy.terminate(inner))
-        solved = inner.status in (None, Status.SOLVED)
-        return replace(
-            state, homotopy=inner, status=None if solved else inner.status, **common(inner, "status", "certificate")
-        )
+        status = None if inner.status is Status.SOLVED else inner.status
+        return replace(state, homotopy=inner, status=status, **common(inner, "status", "certificate"))
 
     def _improve(self, state: ActiveSetState, deadline: float) -> ActiveSetState:
         """Certify the point; where a branch descends, follow it."""
@@ -119,7 +107,8 @@ class ActiveSet(Strategy):
             state, radius=self.radius, biactive_tolerance=self.biactive_tolerance, time_limit=left
         )
         done = replace(state, certificate=certificate, status=Status.SOLVED)
-        done = self._logged(done, f"certificate {certificate.stationarity.value}", started, "optimal")
+        log: dict[str, Any] = {"seconds": time.monotonic() - started, "word": "optimal"}
+        done = logged(done, f"certificate {certificate.stationarity.value}", **log)
         if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= self.max_switches:
             return done
         return self._switch(state, done, certificate.lpec, deadline)
@@ -130,24 +119,10 @@ class ActiveSet(Strategy):
         solvers = state.solvers
         branch = complete(solvers.mpcc, lpec.zero_G, lpec.zero_H)
         outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
-        new = replace(
-            state,
-            w=outcome.w,
-            branch=outcome.branch,
-            multipliers=outcome.multipliers,
-            switches=state.switches + 1,
-            records=done.records,
-            **measure(solvers.evaluator, outcome.w, state.p),
-        )
-        new = self._logged(new, "branch", started, outcome.solver_status, outcome.iterations)
+        new = replace(landed(state, outcome), switches=state.switches + 1, records=done.records)
+        log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
+        new = logged(new, "branch", seconds=time.monotonic() - started, **log)
         gain = state.values.objective - new.values.objective
         if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
             return new
         return replace(done, records=new.records, status=Status.INTERRUPTED if outcome.interrupted else done.status)
-
-    def _logged(
-        self, state: ActiveSetState, label: str, started: float, word: str, iterations: int = 0
-    ) -> ActiveSetState:
-        seconds = time.monotonic() - started
-        line = record(state, label, seconds=seconds, word=word, iterations=iterations)
-        return replace(state, records=(*state.records, line))

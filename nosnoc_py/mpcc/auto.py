@@ -7,7 +7,7 @@ all rows are affine linear programs find a feasible branch, or prove that there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,8 +116,7 @@ class Auto(Strategy):
             "stepwise": Homotopy(rises=3, **stepwise),
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
-        tolerances = {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
-        first = [Attempt(name, ActiveSet(homotopy=way, **tolerances)) for name, way in ways.items()]
+        first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
         again = [replace(first[k % len(ways)], perturbation=self.perturbation) for k in range(self.restarts)]
         return (*first, *again)
 
@@ -127,7 +126,7 @@ class Auto(Strategy):
         inner = attempts[0].strategy.begin(fields, sigma)
         return AutoState(**fields, attempts=attempts, attempt=0, inner=inner, origin=fields["w"])
 
-    def step(self, state: AutoState, *, deadline: float = np.inf) -> AutoState:
+    def advance(self, state: AutoState, deadline: float) -> AutoState:
         """One step of the attempt under way, or the first one of the next."""
         if state.inner.status is not None:
             state = self._next(state)
@@ -169,10 +168,6 @@ class Auto(Strategy):
         judged = inner.certificate is not None and inner.certificate.b_stationary is not None
         return judged or not left or left[0].perturbation > 0.0
 
-    def terminate(self, state: AutoState) -> Status | None:
-        """None while there is something left to try, else why it ends."""
-        return state.status
-
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
         """The first attempt alone, from a small sigma."""
         return self.attempts(mpcc)[0].strategy.warm(mpcc)
@@ -211,11 +206,7 @@ class Auto(Strategy):
 
 def _better(one: SolverState | None, other: SolverState) -> SolverState:
     """A solved state wins, of two the one with the lower objective; else the state with the smaller residuals."""
-    return min(_candidates(one, other), key=_merit)
-
-
-def _candidates(*states: SolverState | None) -> Iterator[SolverState]:
-    return (state for state in states if state is not None)
+    return other if one is None else min(one, other, key=_merit)
 
 
 def _merit(state: SolverState) -> tuple[bool, float]:

@@ -48,27 +48,18 @@ def guess_branch(mpcc: MPCC, at: Values, lowest: tuple[np.ndarray, np.ndarray] |
 
     `lowest` are the smallest values that bounds leave to G and H: a side that cannot be zero is not chosen.
     """
-    sizes, possible = [], []
+    sizes = [side.largest(np.abs(values)) for side, values in zip(mpcc.members, (at.G, at.H), strict=True)]
     bounds = lowest if lowest is not None else (np.full(at.G.size, -np.inf), np.full(at.H.size, -np.inf))
-    for (row, group), values, low in zip(mpcc.members, (at.G, at.H), bounds, strict=True):
-        size = np.zeros(len(mpcc.groups))
-        np.maximum.at(size, group, np.abs(values[row]))
-        sizes.append(size)
-        possible.append(np.bincount(group[low[row] > FLOOR], minlength=size.size) == 0)
+    possible = [side.all(low <= FLOOR) for side, low in zip(mpcc.members, bounds, strict=True)]
     faint = np.array([group.faint for group in mpcc.groups], bool) & (sizes[0] < CLEAR)
     left = possible[0] & ((sizes[0] < sizes[1]) | ~possible[1] | faint)
     # In a split the left part, with either sign, is the difference.
-    left &= ~np.array([group.split for group in mpcc.groups], bool)
-    return complete(mpcc, *mpcc.side(left))
+    return complete(mpcc, *mpcc.side(left & ~mpcc.split))
 
 
 def complete(mpcc: MPCC, zero_G: np.ndarray, zero_H: np.ndarray) -> Branch:
-    """The branch with the switched equations that follow from it.
-
-    The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
-    """
-    eta = np.asarray(mpcc.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1)
-    return Branch(zero_G, zero_H, eta > 0)
+    """The branch with the switched equations that follow from it."""
+    return Branch(zero_G, zero_H, mpcc.switched_on(zero_G, zero_H))
 
 
 def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:

@@ -11,18 +11,19 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from nosnoc_py.errors import unknown_name
-from nosnoc_py.mpcc.branch import Finish, Outcome
+from nosnoc_py.mpcc.branch import Finish
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.relaxations import RELAXATIONS
+from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
 from nosnoc_py.mpcc.strategy import (
     Solvers,
     SolverState,
     Strategy,
     certificate_of,
+    landed,
+    logged,
     measure,
     nlp_multipliers,
-    record,
     runs_away,
 )
 from nosnoc_py.status import Stationarity, Status
@@ -139,9 +140,7 @@ class Homotopy(Strategy):
             raise ValueError(f"sigma_min {self.sigma_min:g} is above sigma_0 {self.sigma_0:g}")
         if self.relaxation not in RELAXATIONS:
             raise ValueError(unknown_name(self.relaxation, RELAXATIONS, "relaxation"))
-        if self.steering != "direct" and not RELAXATIONS[self.relaxation].elastic:
-            legal = ", ".join(name for name, member in RELAXATIONS.items() if member.elastic)
-            raise ValueError(f"relaxation {self.relaxation!r} takes steering 'direct' only; elastic ones: {legal}")
+        check_steering(self.relaxation, self.steering)
         return self
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> HomotopyState:
@@ -150,12 +149,9 @@ class Homotopy(Strategy):
         self._ipopt(state)  # options that do not fit are an error at once
         return state
 
-    def step(self, state: HomotopyState, *, deadline: float = np.inf) -> HomotopyState:
+    def advance(self, state: HomotopyState, deadline: float) -> HomotopyState:
         """Solve one NLP: the next relaxation, or the active-set finish when it is due."""
-        try:
-            return self._finish(state, deadline) if state.finish_due else self._relax(state, deadline)
-        except KeyboardInterrupt:  # outside of IPOPT
-            return replace(state, status=Status.INTERRUPTED)
+        return self._finish(state, deadline) if state.finish_due else self._relax(state, deadline)
 
     def terminate(self, state: HomotopyState) -> Status | None:
         """None while there is something left to do, else why it ends."""
@@ -188,10 +184,6 @@ class Homotopy(Strategy):
     def _accepted(self, state: HomotopyState) -> bool:
         settled = state.converged or self.finisher(state.solvers).feasibility_only
         return settled and self.residuals_small(state)
-
-    def _slope(self, state: HomotopyState) -> float:
-        """Slopes below this do not count where IPOPT has failed, however steep the objective is elsewhere."""
-        return RESCUE * max(1.0, abs(state.values.objective))
 
     def _loses(self, before: HomotopyState, after: HomotopyState) -> bool:
         """A finish that costs much of the objective guessed a wrong branch; a smaller sigma may show a better."""
@@ -252,13 +244,9 @@ class Homotopy(Strategy):
         )
         cusp = self._at_cusp(new, result)
         new = replace(new, converged=new.converged and not cusp)
-        log: dict[str, Any] = {
-            "iterations": result.iterations,
-            "seconds": result.wall_seconds,
-            "word": CUSP if cusp else result.solver_status,
-        }
-        new = replace(new, records=(*state.records, record(new, "homotopy", sigma, **log)))
-        new = self._after(new, sigma)
+        log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
+        log["word"] = CUSP if cusp else result.solver_status
+        new = self._after(logged(new, "homotopy", sigma, **log), sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
@@ -315,16 +303,16 @@ class Homotopy(Strategy):
         finish = self.finisher(state.solvers)
         way, *further = state.finish_due or finish.ways(state.complementarity)
         outcome = finish(state.w, state.p, deadline, way)
-        done = self._landed(state, outcome)
-        seconds = time.monotonic() - started
-        log: dict[str, Any] = {"iterations": outcome.iterations, "seconds": seconds, "word": outcome.solver_status}
-        records = (*state.records, record(done, "finish", **log))
+        done = replace(landed(state, outcome), converged=outcome.converged, finish_due=())
+        log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
+        records = logged(done, "finish", seconds=time.monotonic() - started, **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):
             # Multipliers that grow without limit keep IPOPT from converging where an LP finds bounded ones.
             certificate = certificate_of(done)
-            proved = bool(certificate.b_stationary) and certificate.lpec_value >= -self._slope(done)
+            slope = RESCUE * max(1.0, abs(done.values.objective))
+            proved = bool(certificate.b_stationary) and certificate.lpec_value >= -slope
             done = replace(done, converged=proved, certificate=certificate)
         accepted = self._accepted(done) and not self._loses(state, done)
         if way == "penalise" and "polish" in further and self.residuals_small(done):
@@ -334,20 +322,6 @@ class Homotopy(Strategy):
             return replace(kept, finished=True, status=Status.SOLVED, before=None, records=records)
         back = done if keep else state if state.before is None else state.before
         return replace(back, finish_due=tuple(further), records=records)
-
-    def _landed(self, state: HomotopyState, outcome: Outcome) -> HomotopyState:
-        measured = measure(state.solvers.evaluator, outcome.w, state.p)
-        multipliers = outcome.multipliers or state.multipliers
-        return replace(
-            state,
-            w=outcome.w,
-            branch=outcome.branch,
-            certificate=None,  # the last one is of another point
-            converged=outcome.converged,
-            finish_due=(),
-            multipliers=multipliers,
-            **measured,
-        )
 
 
 def _alike(values: list[float]) -> bool:

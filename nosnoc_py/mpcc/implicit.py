@@ -20,6 +20,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import floors
 
@@ -78,12 +79,15 @@ class Linear:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Active:
-    """Rows at a solution: masks over G and H of what vanishes for certain, and of what is zero all the same."""
+    """Rows at a solution: masks over G and over H of what vanishes for certain, and of what is zero all the same."""
 
-    held_G: Array
-    held_H: Array
-    zero_G: Array
-    zero_H: Array
+    held: tuple[Array, Array]
+    zero: tuple[Array, Array]
+
+    @property
+    def open(self) -> tuple[Array, Array]:
+        """Zero, but not held there."""
+        return self.zero[0] & ~self.held[0], self.zero[1] & ~self.held[1]
 
 
 class Implicit:
@@ -122,10 +126,10 @@ class Implicit:
         values = np.split(np.asarray(self._values(w, p)).reshape(-1), self._ends)
         active = self._active(values[1], values[2])
         near = self._beside_poles(w, active)
-        free = ~self._still(active.held_G, active.held_H, p) & (self.mpcc.lbw < self.mpcc.ubw)
+        free = ~self._still(active.held, p) & (self.mpcc.lbw < self.mpcc.ubw)
         linear = self._linear(near, p, np.flatnonzero(free))
         switched, missed = self._switched(active, values[3])
-        held = (self._equations, active.held_G, active.held_H, switched)
+        held = (self._equations, *active.held, switched)
         parts = [part.take(mask) for part, mask in zip(linear.parts, held, strict=True)]
         rows = _stack([*parts, _first_stays(linear.parts[3].take(missed))]).telling()
         wrong = np.flatnonzero(missed & self.mpcc.enforced)
@@ -155,24 +159,21 @@ class Implicit:
                 near[moved] = POLE * scale[moved]
         return near
 
-    def _still(self, held_G: Array, held_H: Array, p: Array) -> Array:
+    def _still(self, held: Sequence[Array], p: Array) -> Array:
         """Mask of the variables that stay where they are: every one of a sum that is as small as their bounds allow."""
         still = np.zeros(self.mpcc.w0.size, bool)
-        for held, floor in zip((held_G, held_H), self._floors, strict=True):
-            still[floor.members(held & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
+        for rows, floor in zip(held, self._floors, strict=True):
+            still[floor.members(rows & (np.abs(floor.lowest(p)) <= FLOOR))[0]] = True
         return still
 
     def _active(self, G: Array, H: Array) -> Active:
         zero_G, zero_H = np.abs(G) <= ZERO * self._scales[0], np.abs(H) <= ZERO * self._scales[1]
-        held_G, held_H = np.zeros(G.size, bool), np.zeros(H.size, bool)
-        for group in self.mpcc.groups:
-            left, right = not zero_G[group.left].all(), not zero_H[group.right].all()
-            if left and right:  # not a solution to the tolerance: the smaller side is meant
-                left = np.abs(G[group.left]).max() >= np.abs(H[group.right]).max()
-                right = not left
-            held_H[group.right] |= left
-            held_G[group.left] |= right
-        return Active(held_G=held_G, held_H=held_H, zero_G=zero_G, zero_H=zero_H)
+        in_G, in_H = self.mpcc.members
+        left, right = ~in_G.all(zero_G), ~in_H.all(zero_H)
+        larger = in_G.largest(np.abs(G)) >= in_H.largest(np.abs(H))
+        unsolved = left & right  # not a solution to the tolerance: the smaller side is meant
+        held = self.mpcc.side(right & ~(unsolved & larger), left & ~(unsolved & ~larger))
+        return Active(held=held, zero=(zero_G, zero_H))
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
@@ -185,38 +186,27 @@ class Implicit:
 
     def _switched(self, active: Active, residuals: Array) -> tuple[Array, Array]:
         """The switched equations that hold, and those that do not although they should (two masks)."""
-        eta = np.asarray(self.mpcc.indicator(1.0 - active.zero_G, 1.0 - active.zero_H)).reshape(-1) > 0
+        eta = self.mpcc.switched_on(*active.zero)
         met = np.abs(residuals) <= ZERO
         return eta & met, eta & ~met
 
     def _implied(self, rows: Rows, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Rows, Active]:
         """Add nonnegative rows that are zero and cannot leave it while all others stay nonnegative."""
-        open_G, open_H = active.zero_G & ~active.held_G, active.zero_H & ~active.held_H
-        if not (open_G.any() or open_H.any()):
+        if not any(open_.any() for open_ in active.open):
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
-        free_G, free_H = open_G & ~self._split_G, open_H & ~self._split_H
+        new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
         above, below = parts[0].take(low), parts[0].take(high)
-        watched = _stack([parts[1].take(free_G), parts[2].take(free_H), above, Rows(J=-below.J, K=-below.K)])
+        watched = _stack([parts[1].take(new_G), parts[2].take(new_H), above, Rows(J=-below.J, K=-below.K)])
         stuck = _stuck(np.hstack([rows.J, rows.K]), np.hstack([watched.J, watched.K]))
-        count = int(free_G.sum())
-        held_G, held_H = active.held_G.copy(), active.held_H.copy()
-        held_G[np.flatnonzero(free_G)[stuck[:count]]] = True
-        held_H[np.flatnonzero(free_H)[stuck[count : count + int(free_H.sum())]]] = True
-        new_G, new_H = held_G & ~active.held_G, held_H & ~active.held_H
-        still = np.flatnonzero(self._still(new_G, new_H, p)[linear.free])
+        count = int(new_G.sum())
+        new_G[np.flatnonzero(new_G)] = stuck[:count]
+        new_H[np.flatnonzero(new_H)] = stuck[count : count + int(new_H.sum())]
+        still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
         unit = Rows(J=np.eye(linear.free.size)[still], K=np.zeros((still.size, self.scale.size)))
-        made = Active(held_G=held_G, held_H=held_H, zero_G=active.zero_G, zero_H=active.zero_H)
+        made = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
         return _stack([rows, parts[1].take(new_G), parts[2].take(new_H), unit]).telling(), made
-
-    @cached_property
-    def _split_G(self) -> Array:
-        return self._splits[0] >= 0
-
-    @cached_property
-    def _split_H(self) -> Array:
-        return self._splits[1] >= 0
 
     @cached_property
     def _splits(self) -> tuple[Array, Array]:
@@ -238,22 +228,16 @@ class Implicit:
         """
         m, found = self.mpcc, [rows]
         base = _Basis(rows)
-        for part, zero, held, kind in (
-            (linear.parts[1], active.zero_G, active.held_G, "left"),
-            (linear.parts[2], active.zero_H, active.held_H, "right"),
-        ):
-            members = np.zeros(zero.size, bool)
-            for group in m.groups:
-                both = active.zero_G[group.left].all() and active.zero_H[group.right].all()
-                members[getattr(group, kind)] |= both and (kind == "right" or not group.split)
-            chosen = [k for k in np.flatnonzero(members & zero & ~held) if base.add(part.J[k], part.K[k])]
+        both = m.members[0].all(active.zero[0]) & m.members[1].all(active.zero[1])
+        for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), active.open, strict=True):
+            chosen = [k for k in np.flatnonzero(members & loose) if base.add(part.J[k], part.K[k])]
             found.append(part.take(np.array(chosen, int)))
         return _stack(found)
 
     def _solve(self, rows: Rows, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
         wanted = linear.wanted
         U, s, Vt = np.linalg.svd(rows.J)
-        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        rank = _rank(s)
         given, kept, lost = self._corrected(U[:, rank:].T @ rows.K)
         by_w = -(Vt[:rank].T / s[:rank]) @ (U[:, :rank].T @ (rows.K @ given))
         made = (wanted.J @ by_w + wanted.K @ given) / self.scale
@@ -284,8 +268,8 @@ class Implicit:
         m = self.mpcc
         size = max(1.0, float(np.abs(by_w).max(initial=0.0)))
         sides = (
-            (linear.parts[1], active.zero_G & ~active.held_G, m.left, self._splits[0], m.G_variable),
-            (linear.parts[2], active.zero_H & ~active.held_H, m.right, self._splits[1], m.H_variable),
+            (linear.parts[1], active.open[0], m.left, self._splits[0], m.G_variable),
+            (linear.parts[2], active.open[1], m.right, self._splits[1], m.H_variable),
         )
         fixed = self._held_variables(active)
         for part, loose, layout, other, plain in sides:
@@ -302,7 +286,7 @@ class Implicit:
         """Mask of the variables that rows hold at zero."""
         m = self.mpcc
         fixed = np.zeros(m.w0.size, bool)
-        for plain, held in ((m.G_variable, active.held_G), (m.H_variable, active.held_H)):
+        for plain, held in zip((m.G_variable, m.H_variable), active.held, strict=True):
             fixed[plain[held & (plain >= 0)]] = True
         return fixed
 
@@ -312,7 +296,7 @@ class _Basis:
 
     def __init__(self, rows: Rows) -> None:
         U, s, Vt = np.linalg.svd(rows.J, full_matrices=False)
-        rank = int((s > RANK * s.max(initial=0.0)).sum())
+        rank = _rank(s)
         self._Q, self._K = Vt[:rank], (U[:, :rank].T @ rows.K) / s[:rank, None]
 
     def add(self, J: Array, K: Array) -> bool:
@@ -349,28 +333,19 @@ def _stack(rows: Sequence[Rows]) -> Rows:
 
 def _stuck(equations: Array, rows: Array) -> Array:
     """Mask of the rows that cannot become positive while equations @ d = 0 and rows @ d >= 0."""
-    from scipy.optimize import linprog  # not paid for by an import of the library
-
     count = len(rows)
     if count == 0:
         return np.zeros(0, bool)
-    null = _null_space(equations)
-    moving = rows @ null
-    found = linprog(
-        np.concatenate([np.zeros(null.shape[1]), -np.ones(count)]),
-        A_ub=np.hstack([-moving, np.eye(count)]),
-        b_ub=np.zeros(count),
-        bounds=[(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count,
-        method="highs",
-    )
-    if found.x is None:
-        return np.zeros(count, bool)
-    return np.asarray(found.x[null.shape[1] :] < FREE)
+    _, s, Vt = np.linalg.svd(equations)
+    null = Vt[_rank(s) :].T
+    cost = np.concatenate([np.zeros(null.shape[1]), -np.ones(count)])
+    box = np.array([(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count)
+    found = linear_program(cost, box, (np.hstack([-(rows @ null), np.eye(count)]), np.zeros(count)))
+    return np.zeros(count, bool) if found.x is None else np.asarray(found.x[null.shape[1] :] < FREE)
 
 
-def _null_space(matrix: Array) -> Array:
-    _, s, Vt = np.linalg.svd(matrix)
-    return np.asarray(Vt[int((s > RANK * s.max(initial=0.0)).sum()) :].T)
+def _rank(singular_values: Array) -> int:
+    return int((singular_values > RANK * singular_values.max(initial=0.0)).sum())
 
 
 def _place(label: tuple[str, str]) -> str:

@@ -139,34 +139,23 @@ class Ipopt:
 
         Multipliers count only with IPOPT's option `warm_start_init_point`.
         """
+        given = {"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg}
+        bounds = {name: getattr(self.nlp, name) if bound is None else bound for name, bound in given.items()}
+        duals = {"lam_x0": 0.0 if lam_x is None else lam_x, "lam_g0": 0.0 if lam_g is None else lam_g}
         with self._lock:  # the deadline and IPOPT's statistics belong to one solve at a time
-            return self._solve(x, p, lbx, ubx, lbg, ubg, lam_x, lam_g, deadline)
-
-    def _solve(
-        self, x: Any, p: Any, lbx: Any, ubx: Any, lbg: Any, ubg: Any, lam_x: Any, lam_g: Any, deadline: float
-    ) -> NLPResult:
-        self._deadline.arm(deadline)
-        started = time.monotonic()
-        answer = self._solver(
-            x0=x,
-            p=p,
-            lbx=self.nlp.lbx if lbx is None else lbx,
-            ubx=self.nlp.ubx if ubx is None else ubx,
-            lbg=self.nlp.lbg if lbg is None else lbg,
-            ubg=self.nlp.ubg if ubg is None else ubg,
-            lam_x0=0.0 if lam_x is None else lam_x,
-            lam_g0=0.0 if lam_g is None else lam_g,
-        )
-        stats = self._solver.stats()
+            self._deadline.arm(deadline)
+            started = time.monotonic()
+            answer = self._solver(x0=x, p=p, **bounds, **duals)
+            stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":
             raise OptionError(
                 f"IPOPT did not start with its options {self._options}: most often a linear_solver that is not "
                 "installed. Leave linear_solver out to use MUMPS, which always is."
             )
-        interrupted = stats["return_status"] in INTERRUPTED and not self._deadline.passed
+        interrupted = stats["return_status"] in INTERRUPTED and not passed
         x, found_x, found_g = (np.asarray(answer[key]).reshape(-1) for key in ("x", "lam_x", "lam_g"))
         return NLPResult(
-            x=self._deadline.x if interrupted and self._deadline.x is not None else x,
+            x=last if interrupted and last is not None else x,
             lam_x=found_x,
             lam_g=found_g,
             # Where IPOPT refuses to begin (more equations than variables) the count is memory that nobody has set; the

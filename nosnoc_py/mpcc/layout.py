@@ -132,6 +132,11 @@ class Layout:
         block, component = self.find(row)
         return block.components[component], str(block.at)
 
+    def named(self, row: int) -> str:
+        """Return what a row is called, with its place where it has one."""
+        block, component = self.find(row)
+        return block.components[component] + (f" ({block.at})" if block.at != At() else "")
+
     def __repr__(self) -> str:
         counts = {name: sum(b.size for b in self._blocks if b.name == name) for name in self.names}
         return f"Layout: {self.size} rows: " + ", ".join(f"{name} ({count})" for name, count in counts.items())

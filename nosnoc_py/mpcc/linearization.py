@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
@@ -29,9 +30,11 @@ class Linearization:
     f : float
     grad : ndarray (n_w,)
     rows : ndarray (n_g + n_G + n_H + n_r,)
-        g, G, H and r below each other; each is also there by its own name.
+        g, G, H and r below each other.
+    g, G, H, r : ndarray
+        The same one by one.
     jacobian : csr_array (n_g + n_G + n_H + n_r, n_w)
-        Its blocks are `jac_g`, `jac_G`, `jac_H`, `jac_r`.
+        Its rows in the same order, see `block`.
     offsets : tuple of int
         Where g, G, H, r begin, and the number of rows.
     """
@@ -39,6 +42,10 @@ class Linearization:
     f: float
     grad: np.ndarray
     rows: np.ndarray
+    g: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    r: np.ndarray
     jacobian: Any
     offsets: tuple[int, int, int, int, int]
 
@@ -47,54 +54,9 @@ class Linearization:
         return slice(self.offsets[k], self.offsets[k + 1])
 
     @property
-    def g(self) -> np.ndarray:
-        """Values of the constraints."""
-        return self.rows[self.block(0)]
-
-    @property
-    def G(self) -> np.ndarray:
-        """Values of the left quantities."""
-        return self.rows[self.block(1)]
-
-    @property
-    def H(self) -> np.ndarray:
-        """Values of the right quantities."""
-        return self.rows[self.block(2)]
-
-    @property
-    def r(self) -> np.ndarray:
-        """Residuals of the switched equations."""
-        return self.rows[self.block(3)]
-
-    @property
-    def jac_g(self) -> Any:
-        """Jacobian of g, (n_g, n_w)."""
-        return self.jacobian[self.block(0)]
-
-    @property
-    def jac_G(self) -> Any:
-        """Jacobian of G, (n_G, n_w)."""
-        return self.jacobian[self.block(1)]
-
-    @property
-    def jac_H(self) -> Any:
-        """Jacobian of H, (n_H, n_w)."""
-        return self.jacobian[self.block(2)]
-
-    @property
-    def jac_r(self) -> Any:
-        """Jacobian of r, (n_r, n_w)."""
-        return self.jacobian[self.block(3)]
-
-    @property
     def finite(self) -> bool:
         """No NaN and no infinity anywhere."""
-        return bool(np.isfinite(self.f) and all(np.isfinite(a).all() for a in (self.grad, self.rows, self.data)))
-
-    @property
-    def data(self) -> np.ndarray:
-        """Nonzeros of the Jacobian."""
-        return np.asarray(self.jacobian.data)
+        return all(np.isfinite(numbers).all() for numbers in (self.f, self.grad, self.rows, self.jacobian.data))
 
 
 class Linearizer:
@@ -125,6 +87,7 @@ class Linearizer:
             f=float(f[0]),
             grad=grad,
             rows=rows,
+            **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
             jacobian=sparse.csr_array(parts, shape=self._shape),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
@@ -163,10 +126,10 @@ class LocalProgram:
     box_lower: np.ndarray
     box_upper: np.ndarray
     slack: np.ndarray
-    near: np.ndarray
-    lowest: np.ndarray
-    highest: np.ndarray
     w_scale: np.ndarray
+    near: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    lowest: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    highest: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def clean(self) -> bool:
@@ -222,7 +185,7 @@ def local_program(
     return LocalProgram(
         cost=at.grad * scale,
         matrix=matrix,
-        exact=_scaled_columns(at.jacobian, scale),
+        exact=scaled_columns(at.jacobian, scale),
         lower=np.where(lower < lowest, -np.inf, lower),
         upper=np.where(upper > highest, np.inf, upper),
         box_lower=box_lower,
@@ -244,15 +207,16 @@ def row_maxima(matrix: Any) -> np.ndarray:
 
 def _without_noise(jacobian: Any, scale: np.ndarray) -> Any:
     """The Jacobian in scaled variables, without entries that are tiny in their row."""
-    matrix = _scaled_columns(jacobian, scale)
+    matrix = scaled_columns(jacobian, scale)
     limit = np.repeat(NOISE * row_maxima(matrix), np.diff(matrix.indptr))
     matrix.data[np.abs(matrix.data) <= limit] = 0.0
     matrix.eliminate_zeros()
     return matrix
 
 
-def _scaled_columns(jacobian: Any, scale: np.ndarray) -> Any:
-    matrix = jacobian.copy()
+def scaled_columns(matrix: Any, scale: np.ndarray) -> Any:
+    """The columns of a matrix times these numbers."""
+    matrix = matrix.copy()
     matrix.data = matrix.data * scale[matrix.indices]
     return matrix
 
@@ -300,14 +264,14 @@ def solve_linear(program: LocalProgram, deadline: float = np.inf) -> LinearAnswe
     lower, upper = program.lower / norm, program.upper / norm
     equal = np.isfinite(lower) & (lower == upper)
     above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
-    answer = _linprog(
+    rows = sparse.vstack([matrix[below], -matrix[above]], format="csc")
+    answer = linear_program(
         program.cost / program.scale,
-        matrix_ub=sparse.vstack([matrix[below], -matrix[above]], format="csc"),
-        limit=np.concatenate([upper[below], -lower[above]]),
-        matrix_eq=matrix[equal].tocsc(),
-        target=lower[equal],
-        box=np.column_stack([program.box_lower, program.box_upper]),
+        np.column_stack([program.box_lower, program.box_upper]),
+        (rows, np.concatenate([upper[below], -lower[above]])),
+        (matrix[equal].tocsc(), lower[equal]),
         deadline=deadline,
+        tolerances=TOLERANCES,
     )
     dual = np.zeros(norm.size)
     if answer.x is None or answer.status != 0:
@@ -343,20 +307,25 @@ def weak_duality(program: LocalProgram, dual: np.ndarray) -> tuple[np.ndarray, f
     return dual, float(box.sum() - dual @ limit), gradient
 
 
-def _linprog(
+# A badly scaled linear program may fail with the first and not with the second.
+TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+TOLERANCES: tuple[dict[str, Any], ...] = (TIGHT, {})
+
+
+def linear_program(
     cost: np.ndarray,
-    *,
-    matrix_ub: Any,
-    limit: np.ndarray,
-    matrix_eq: Any,
-    target: np.ndarray,
     box: np.ndarray,
-    deadline: float,
+    above: tuple[Any, np.ndarray],
+    equal: tuple[Any, np.ndarray] = (None, np.zeros(0)),
+    *,
+    deadline: float = np.inf,
+    tolerances: Sequence[dict[str, Any]] = ({},),
 ) -> Any:
+    """Minimise cost'x in a box (n, 2) with matrix x <= limit for `above` = (matrix, limit), = for `equal`; by HiGHS."""
     from scipy.optimize import linprog  # heavy: only those who certify pay for it
 
-    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    for tolerances in (tight, {}):  # a badly scaled LP may fail with the first and not with the second
+    matrix_ub, limit, matrix_eq, target = (*above, *equal)
+    for options in tolerances:
         answer = linprog(
             cost,
             A_ub=matrix_ub if limit.size else None,
@@ -365,7 +334,7 @@ def _linprog(
             b_eq=target if target.size else None,
             bounds=box,
             method="highs",
-            options={**tolerances, "time_limit": seconds_left(deadline)},
+            options={**options, "time_limit": seconds_left(deadline)},
         )
         if answer.status in (0, 1, 2):
             break

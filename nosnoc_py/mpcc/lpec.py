@@ -31,7 +31,7 @@ from nosnoc_py.mpcc.linearization import (
     seconds_left,
     solve_linear,
 )
-from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.program import MPCC, Side
 
 _NODES = 50  # linear programs spent on a search over branches
 _MAGNIFY = 1e3  # the mixed-integer solver's tolerances are absolute: larger numbers make them smaller
@@ -114,12 +114,18 @@ def solve_lpec(
         return _result(at, Answer(value=np.nan, e=still, zero=groups.smaller_side(at), status="failed"), still, 0.0)
     held = held_rows(mpcc, at, tolerance) if held is None else held
     program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
-    choice, limit = choose(groups, program, at), -descent * program.scale
+    return local_lpec(at, program, choose(groups, program, at), radius, -descent * program.scale, deadline)
+
+
+def local_lpec(
+    at: Linearization, program: LocalProgram, choice: Choice, radius: float, limit: float, deadline: float
+) -> LPECResult:
+    """Solve the LPEC of a local program; slopes below `limit` count as descent."""
     if at.grad.any():
         answer = solve_local(program.holding(choice.forced), choice, limit, deadline)
     else:
         dual = np.zeros(at.rows.size) if choice.complementary else None
-        answer = Answer(value=0.0, e=still, zero=choice.zero, status="optimal", dual=dual)
+        answer = Answer(value=0.0, e=np.zeros(at.grad.size), zero=choice.zero, status="optimal", dual=dual)
     return _result(at, answer, answer.e * radius * program.w_scale, limit)
 
 
@@ -131,8 +137,7 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
     """
     if not mpcc.enforced.any():
         return np.zeros(at.r.size, bool)
-    eta = mpcc.indicator((tolerance < at.G).astype(float), (tolerance < at.H).astype(float))
-    return mpcc.enforced & (np.asarray(eta).reshape(-1) > 0)
+    return mpcc.enforced & mpcc.switched_on(tolerance >= at.G, tolerance >= at.H)
 
 
 def _result(at: Linearization, answer: Answer, d: np.ndarray, limit: float) -> LPECResult:
@@ -152,32 +157,17 @@ class Groups:
 
     def __init__(self, mpcc: MPCC, at: Linearization) -> None:
         self.count = len(mpcc.groups)
-        self.left = _members([at.offsets[1] + group.left for group in mpcc.groups])
-        self.right = _members([at.offsets[2] + group.right for group in mpcc.groups])
+        self.left = Side.of([group.left for group in mpcc.groups], at.offsets[1])
+        self.right = Side.of([group.right for group in mpcc.groups], at.offsets[2])
         self.sides = (self.left, self.right)
-
-    def all(self, side: tuple[np.ndarray, np.ndarray], condition: np.ndarray) -> np.ndarray:
-        """Per group: the condition on rows holds for every row of this side."""
-        row, group = side
-        return np.bincount(group[~condition[row]], minlength=self.count) == 0
-
-    def largest(self, side: tuple[np.ndarray, np.ndarray], values: np.ndarray) -> np.ndarray:
-        """Per group: the largest value over the rows of this side, at least 0."""
-        row, group = side
-        largest = np.zeros(self.count)
-        np.maximum.at(largest, group, values[row])
-        return largest
 
     def rows(self, left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
         """Mask of the rows on the left of the groups `left` and on the right of the groups `right`."""
-        mask = np.zeros(size, bool)
-        for (row, group), chosen in zip(self.sides, (left, right), strict=True):
-            mask[row[chosen[group]]] = True
-        return mask
+        return self.left.rows(left, size) | self.right.rows(right, size)
 
     def smaller(self, at: Linearization) -> np.ndarray:
         """Per group: the left side is the smaller one."""
-        return self.largest(self.left, np.abs(at.rows)) < self.largest(self.right, np.abs(at.rows))
+        return self.left.largest(np.abs(at.rows)) < self.right.largest(np.abs(at.rows))
 
     def smaller_side(self, at: Linearization) -> np.ndarray:
         """Mask of the rows on the smaller side of every group."""
@@ -185,9 +175,16 @@ class Groups:
         return self.rows(left, ~left, at.rows.size)
 
 
-def _members(sides: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    sizes = [side.size for side in sides]
-    return np.concatenate([np.zeros(0, int), *sides]), np.repeat(np.arange(len(sides)), sizes)
+# The groups whose left, and whose right side is held at zero in a search over branches.
+Node = tuple[np.ndarray, np.ndarray]
+
+
+def divided_node(node: Node, on_left: np.ndarray, on_right: np.ndarray, undecided: np.ndarray) -> list[Node]:
+    """The two children of a node in the group that is farthest from either side, the more promising one last."""
+    worst = np.zeros(undecided.size, bool)
+    worst[np.argmax(np.where(undecided, np.minimum(on_left, on_right), -np.inf))] = True
+    children = [(node[0] | worst, node[1]), (node[0], node[1] | worst)]
+    return children if on_left[worst] > on_right[worst] else children[::-1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -227,17 +224,17 @@ class Choice:
 def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
     """Decide every group that leaves no choice within the box."""
     zero = program.slack == 0.0
-    left, right = groups.all(groups.left, zero), groups.all(groups.right, zero)
+    left, right = (side.all(zero) for side in groups.sides)
     within = program.lowest <= -program.slack
-    reach_left, reach_right = groups.all(groups.left, within), groups.all(groups.right, within)
-    near_left, near_right = (groups.all(side, program.near) for side in groups.sides)
+    reach_left, reach_right = (side.all(within) for side in groups.sides)
+    near_left, near_right = (side.all(program.near) for side in groups.sides)
     neither, both = ~left & ~right, left & right
     almost = (left & ~right & near_right) | (right & ~left & near_left)  # a tiny step away from both
     force_left = (left & ~right & ~almost) | (neither & reach_left & ~reach_right)
     force_right = (right & ~left & ~almost) | (neither & reach_right & ~reach_left)
     forced = groups.rows(force_left, force_right, at.rows.size)
     idle = forced | (zero & (program.highest <= 0.0))  # rows that stay at zero whatever is done
-    settled_left, settled_right = groups.all(groups.left, idle), groups.all(groups.right, idle)
+    settled_left, settled_right = (side.all(idle) for side in groups.sides)
     forced |= groups.rows(settled_left, settled_right & ~settled_left, at.rows.size)
     open_ = (both | almost | (neither & reach_left & reach_right)) & ~settled_left & ~settled_right
     stuck = neither & ~reach_left & ~reach_right & ~settled_left & ~settled_right
@@ -319,11 +316,8 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         elif not undecided.any():
             return _settled(choice, limit, answer, zero | choice.closed)
         else:
-            moved_left, moved_right = (groups.largest(side, program.matrix @ answer.e) for side in groups.sides)
-            worst = np.zeros(groups.count, bool)
-            worst[np.argmax(np.where(undecided, np.minimum(moved_left, moved_right), -np.inf))] = True
-            branches = [(left | worst, right), (left, right | worst)]
-            stack += branches if moved_left[worst] > moved_right[worst] else branches[::-1]
+            moved = program.matrix @ answer.e
+            stack += divided_node((left, right), groups.left.largest(moved), groups.right.largest(moved), undecided)
     return Answer(value=bound, e=still, zero=choice.zero, status="optimal")
 
 
@@ -350,8 +344,8 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
     )
     used = np.isfinite(lower) | np.isfinite(upper)
     blocks, limits = [[matrix[used], None]], [(lower[used], upper[used])]
-    for (row, group), sign in zip(groups.sides, (1.0, -1.0), strict=True):
-        row, group = row[choice.open[group]], group[choice.open[group]]
+    for side, sign in zip(groups.sides, (1.0, -1.0), strict=True):
+        row, group = (part[choice.open[side.group]] for part in (side.row, side.group))
         span = highest[row] + slack[row]  # row + slack <= span z on the left, span (1 - z) on the right
         entries = (-sign * _MAGNIFY * span, (np.arange(row.size), column[group]))
         blocks.append([matrix[row], sparse.csr_array(entries, shape=(row.size, count))])

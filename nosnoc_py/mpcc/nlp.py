@@ -15,9 +15,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.relaxations import RELAXATIONS
+from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
 from nosnoc_py.mpcc.structure import floors
 
 STEERINGS = ("direct", "l1", "l_inf")
@@ -147,10 +146,8 @@ def relaxed_nlp(blocks: Blocks, relaxation: str, steering: str) -> NLP:
     OptionError
         If the relaxation has no elastic form.
     """
+    check_steering(relaxation, steering)
     member = RELAXATIONS[relaxation]
-    if steering != "direct" and not member.elastic:
-        legal = ", ".join(name for name, other in RELAXATIONS.items() if other.elastic)
-        raise OptionError(f"relaxation {relaxation!r} takes steering='direct' only; elastic ones: {legal}.")
     sigma = ca.SX.sym("sigma")
     a, b = blocks.products
     count = a.numel()

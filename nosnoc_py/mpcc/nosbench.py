@@ -274,7 +274,10 @@ def _difference(augmented: ca.SX, objective: ca.SX) -> ca.SX:
 def _to_fields(mpcc: MPCC) -> dict[str, Any]:
     """All fields of the file, in strict JSON."""
     i, j = mpcc.pairs()
-    kept, lower = _unpaired(mpcc, i, j)
+    # Quantities that are in no product are nonnegative all the same.
+    left, right = (np.setdiff1d(np.arange(rows.numel()), used) for rows, used in ((mpcc.G, i), (mpcc.H, j)))
+    kept = ca.vertcat(mpcc.G[left.tolist(), 0], mpcc.H[right.tolist(), 0])
+    lower = np.zeros(kept.numel())
     values = {
         "g_fun": ca.vertcat(mpcc.g, kept),
         "G_fun": mpcc.G[i.tolist(), 0],
@@ -292,14 +295,6 @@ def _to_fields(mpcc: MPCC) -> dict[str, Any]:
         **{name: [_strict(name, value) for value in array.tolist()] for name, array in numbers.items()},
         "checksums": {name: _checksum(text) for name, text in texts.items()},
     }
-
-
-def _unpaired(mpcc: MPCC, i: np.ndarray, j: np.ndarray) -> tuple[ca.SX, np.ndarray]:
-    """Quantities that are in no product, and their lower bounds: they are nonnegative all the same."""
-    left = np.setdiff1d(np.arange(mpcc.G.numel()), i).tolist()
-    right = np.setdiff1d(np.arange(mpcc.H.numel()), j).tolist()
-    kept = ca.vertcat(mpcc.G[left, 0], mpcc.H[right, 0])
-    return kept, np.zeros(kept.numel())
 
 
 def _strict(name: str, number: float) -> float | str:

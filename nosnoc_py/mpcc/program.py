@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import casadi as ca
@@ -20,8 +21,6 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.mpcc.layout import At, Edge, Layout
-
-AGGREGATIONS = ("stage_stage", "stage_fe", "fe_stage", "fe_fe")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,37 @@ class Group:
     faint: bool = False
     role: Enum | None = None
     of: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """All rows on one side of `count` groups: member k is row[k] of group[k]."""
+
+    row: np.ndarray
+    group: np.ndarray
+    count: int
+
+    @classmethod
+    def of(cls, rows: Sequence[np.ndarray], start: int = 0) -> Side:
+        """From the rows of every group, counted from `start`."""
+        sizes = [own.size for own in rows]
+        return cls(start + np.concatenate([np.zeros(0, int), *rows]), np.repeat(np.arange(len(rows)), sizes), len(rows))
+
+    def all(self, condition: np.ndarray) -> np.ndarray:
+        """Per group: the condition on rows holds for every row of this side."""
+        return np.bincount(self.group[~condition[self.row]], minlength=self.count) == 0
+
+    def largest(self, values: np.ndarray) -> np.ndarray:
+        """Per group: the largest value over the rows of this side, at least 0."""
+        largest = np.zeros(self.count)
+        np.maximum.at(largest, self.group, values[self.row])
+        return largest
+
+    def rows(self, chosen: np.ndarray, size: int) -> np.ndarray:
+        """Mask (size,) of the rows of this side in the chosen groups (a mask)."""
+        mask = np.zeros(size, bool)
+        mask[self.row[chosen[self.group]]] = True
+        return mask
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,29 +166,34 @@ class MPCC:
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Index arrays (i, j) of all single products G_i H_j that vanish."""
-        (left, group_left), (right, group_right) = self.members
-        count = np.bincount(group_right, minlength=len(self.groups))  # right rows that every left row meets
-        first = np.cumsum(count) - count
-        i = np.repeat(left, count[group_left])
-        place = np.arange(i.size) - np.repeat(np.cumsum(count[group_left]) - count[group_left], count[group_left])
-        return i, right[np.repeat(first[group_left], count[group_left]) + place]
+        left, right = self.members
+        count = np.bincount(right.group, minlength=right.count)  # right rows that every left row meets
+        first, met = np.cumsum(count) - count, count[left.group]
+        i = np.repeat(left.row, met)
+        place = np.arange(i.size) - np.repeat(np.cumsum(met) - met, met)
+        return i, right.row[np.repeat(first[left.group], met) + place]
 
     @cached_property
-    def members(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """For the left and for the right side: all rows of all groups, and the group of each."""
-        sides = ([group.left for group in self.groups], [group.right for group in self.groups])
-        left, right = (
-            (np.concatenate([np.zeros(0, int), *rows]), np.repeat(np.arange(len(rows)), [r.size for r in rows]))
-            for rows in sides
-        )
-        return left, right
+    def members(self) -> tuple[Side, Side]:
+        """The rows of G and of H in all groups."""
+        return Side.of([group.left for group in self.groups]), Side.of([group.right for group in self.groups])
 
-    def side(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Masks of the rows of G in the groups where `left` holds, and of the rows of H in the other ones."""
-        masks = np.zeros(self.G.numel(), bool), np.zeros(self.H.numel(), bool)
-        for mask, (row, group), chosen in zip(masks, self.members, (left, ~left), strict=True):
-            mask[row[chosen[group]]] = True
-        return masks
+    @cached_property
+    def split(self) -> np.ndarray:
+        """Mask of the groups whose sides are the parts of a signed quantity."""
+        return np.array([group.split for group in self.groups], bool)
+
+    def side(self, left: np.ndarray, right: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the rows of G in the groups `left`, and of H in the groups `right`, by default all other ones."""
+        in_G, in_H = self.members
+        return in_G.rows(left, self.G.numel()), in_H.rows(~left if right is None else right, self.H.numel())
+
+    def switched_on(self, zero_G: np.ndarray, zero_H: np.ndarray) -> np.ndarray:
+        """Mask of the switched equations that hold where these rows of G and H vanish and the others do not.
+
+        The indicators are sums and products: evaluated on zeros and ones they say exactly where nothing switches.
+        """
+        return np.asarray(self.indicator(1.0 - zero_G, 1.0 - zero_H)).reshape(-1) > 0
 
     @property
     def relaxed(self) -> np.ndarray:
@@ -179,13 +214,11 @@ class MPCC:
 
     def aggregates(self) -> tuple[ca.DM, ca.DM]:
         """Matrices of zeros and ones that add up the rows of G, and of H, to the two factors of every product."""
-        lefts: list[Rows] = []
-        rights: list[Rows] = []
+        factors: list[tuple[Rows, Rows]] = []
         for group in self.groups:
-            aggregate = AGGREGATE["fe_fe" if group.summed else self.aggregation]
-            for rows_left, rows_right in aggregate(group.left, group.right):
-                lefts.append(rows_left)
-                rights.append(rows_right)
+            left, right = ("fe_fe" if group.summed else self.aggregation).split("_")
+            factors += product(SUMS[left](group.left), SUMS[right](group.right))
+        lefts, rights = ([pair[k] for pair in factors] for k in (0, 1))
         return _selection(lefts, self.G.numel()), _selection(rights, self.H.numel())
 
     def products(self) -> tuple[ca.SX, ca.SX]:
@@ -219,30 +252,26 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
             raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
     sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
     numbers = {name: _numbers(given[name], name, size) for name, size in sizes.items()}
-    for what, names in (("w", _labels(w)), ("g", [f"g[{i}]" for i in range(n_g)])):
+    rows = {"g": n_g, "G": n_c, "H": n_c}
+    labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
+    for what in ("w", "g"):
         lower, upper = numbers[f"lb{what}"], numbers[f"ub{what}"]
         wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
         if wrong.size:
             i = int(wrong[0])
             raise ModelError(
-                f"lb{what} and ub{what}, row {i} ({names[i]}): expected lower <= upper and at least one finite "
+                f"lb{what} and ub{what}, row {i} ({labels[what][i]}): expected lower <= upper and at least one finite "
                 f"number between, given [{lower[i]:g}, {upper[i]:g}]."
             )
     for name in ("w0", "p0"):
         if not np.isfinite(numbers[name]).all():
             raise ModelError(f"{name}: expected finite numbers, given {numbers[name][~np.isfinite(numbers[name])][0]}.")
     sides = ca.SX.sym("G", n_c), ca.SX.sym("H", n_c)
-    layouts = {
-        "variables": ("w", _labels(w)),
-        "parameters": ("p", _labels(p)),
-        "constraints": ("g", [f"g[{i}]" for i in range(n_g)]),
-        "left": ("G", [f"G[{i}]" for i in range(n_c)]),
-        "right": ("H", [f"H[{i}]" for i in range(n_c)]),
-    }
+    layouts = {"variables": "w", "parameters": "p", "constraints": "g", "left": "G", "right": "H"}
     return {
         **fields,
         **numbers,
-        **{key: _layout(*names) for key, names in layouts.items()},
+        **{key: _layout(name, labels[name]) for key, name in layouts.items()},
         "w": w,
         "p": p,
         "r": ca.SX(0, 1),
@@ -310,23 +339,10 @@ def _selection(sums: list[Rows], columns: int) -> ca.DM:
     return ca.DM.ones(ca.Sparsity.triplet(len(sums), columns, row, column))
 
 
-def _each(rows: np.ndarray) -> list[Rows]:
-    return [[int(i)] for i in rows]
-
-
-def _all(rows: np.ndarray) -> list[Rows]:
-    return [[int(i) for i in rows]]
-
-
-def _products(left: list[Rows], right: list[Rows]) -> list[tuple[Rows, Rows]]:
-    return [(i, j) for i in left for j in right]
-
-
-AGGREGATE: dict[str, Callable[[np.ndarray, np.ndarray], list[tuple[Rows, Rows]]]] = {
-    "stage_stage": lambda left, right: _products(_each(left), _each(right)),
-    "stage_fe": lambda left, right: _products(_each(left), _all(right)),
-    "fe_stage": lambda left, right: _products(_all(left), _each(right)),
-    "fe_fe": lambda left, right: _products(_all(left), _all(right)),
+# What a word of an aggregation adds up: every row on its own, or all rows of the element.
+SUMS: dict[str, Callable[[np.ndarray], list[Rows]]] = {
+    "stage": lambda rows: [[int(i)] for i in rows],
+    "fe": lambda rows: [[int(i) for i in rows]],
 }
 
 
@@ -345,7 +361,7 @@ def _is_same(one: ca.SX, other: ca.SX) -> bool:
     return bool(np.allclose(first, second, rtol=1e-12, atol=1e-12, equal_nan=True))
 
 
-class _Side:
+class _Quantities:
     """The nonnegative quantities of one side; the same quantity at the same arguments is stored once."""
 
     def __init__(self) -> None:
@@ -382,7 +398,7 @@ class ProgramBuilder:
         self._required: list[bool] = []
         self.groups: list[Group] = []
         self.layouts = {key: Layout() for key in ("variables", "parameters", "constraints", "switched")}
-        self.left, self.right = _Side(), _Side()
+        self.left, self.right = _Quantities(), _Quantities()
 
     def variable(
         self,

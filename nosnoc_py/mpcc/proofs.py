@@ -17,7 +17,6 @@ answer has neither side zero, and the search ends without a proof after a number
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,10 +25,17 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.branch import shortest_step
-from nosnoc_py.mpcc.layout import Layout
-from nosnoc_py.mpcc.linearization import Linearizer, LocalProgram, row_maxima, seconds_left, solve_linear
-from nosnoc_py.mpcc.lpec import Groups
+from nosnoc_py.mpcc.linearization import (
+    Linearizer,
+    LocalProgram,
+    linear_program,
+    row_maxima,
+    scaled_columns,
+    solve_linear,
+)
+from nosnoc_py.mpcc.lpec import Groups, Node, divided_node
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.structure import depends
 
 # Linear programs of one search: fewer where each takes longer.
 NODES, WORK = (8, 200), 100_000
@@ -69,7 +75,7 @@ class AffineProgram:
     @cached_property
     def norm(self) -> np.ndarray:
         """Largest entry of every row in scaled columns."""
-        return row_maxima(_times_columns(self.matrix, self.columns))
+        return row_maxima(scaled_columns(self.matrix, self.columns))
 
     @property
     def nodes(self) -> int:
@@ -79,25 +85,18 @@ class AffineProgram:
     def closest(self, zero: np.ndarray, deadline: float) -> Closest:
         """The point whose largest violation of a row, in the user's units, is smallest, with these rows at zero."""
         from scipy import sparse
-        from scipy.optimize import linprog
 
         upper = np.where(zero & self.known, self.lower, self.upper)  # of G and H: the lower limit is where they vanish
         below, above = np.isfinite(upper), np.isfinite(self.lower)
         rows = sparse.vstack([self.matrix[below], -self.matrix[above]], format="csr")
         limit = np.concatenate([upper[below], -self.lower[above]])
-        size = row_maxima(_times_columns(rows, self.columns))
+        size = row_maxima(scaled_columns(rows, self.columns))
         scaled = sparse.diags_array(1.0 / size) @ rows @ sparse.diags_array(self.columns)
         matrix = sparse.hstack([scaled, sparse.csr_array(-1.0 / size[:, None])], format="csc")
         box = np.column_stack([self.box_lower / self.columns, self.box_upper / self.columns])
         count = self.columns.size
-        found = linprog(
-            np.append(np.zeros(count), 1.0),
-            A_ub=matrix if limit.size else None,
-            b_ub=limit / size if limit.size else None,
-            bounds=np.vstack([box, [0.0, np.inf]]),
-            method="highs",
-            options={"time_limit": seconds_left(deadline)},
-        )
+        cost, box = np.append(np.zeros(count), 1.0), np.vstack([box, [0.0, np.inf]])
+        found = linear_program(cost, box, (matrix, limit / size), deadline=deadline)
         if found.status != 0 or found.x is None:
             return Closest(w=None, bound=-np.inf, weight=np.zeros(self.lower.size))
         dual = np.maximum(-found.ineqlin.marginals, 0.0) / size if limit.size else np.zeros(0)
@@ -125,8 +124,7 @@ class AffineProgram:
         extra = np.zeros(flat.shape[0])
         lower = np.concatenate([np.where(np.isfinite(self.lower), 0.0, -np.inf), extra])
         upper = np.concatenate([np.where(np.isfinite(self.upper), 0.0, np.inf), extra])
-        scaled = _times_columns(matrix, self.columns)
-        nothing = np.zeros(lower.size)
+        scaled = scaled_columns(matrix, self.columns)
         cost = cost * self.columns
         return LocalProgram(
             cost=cost / max(np.abs(cost).max(initial=0.0), np.finfo(float).tiny),
@@ -136,17 +134,9 @@ class AffineProgram:
             upper=upper,
             box_lower=np.where(np.isfinite(self.box_lower), 0.0, -1.0),
             box_upper=np.where(np.isfinite(self.box_upper), 0.0, 1.0),
-            slack=nothing,
-            near=nothing == 0.0,
-            lowest=nothing - np.inf,
-            highest=nothing + np.inf,
+            slack=np.zeros(lower.size),
             w_scale=self.columns,
         )
-
-    def sides(self, *sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The largest entry on the left and on the right of every group; rows that are not known count as zero."""
-        most = np.where(self.known, np.maximum.reduce([np.abs(size) for size in sizes]), 0.0)
-        return self.groups.largest(self.groups.left, most), self.groups.largest(self.groups.right, most)
 
     def away(self, w: np.ndarray) -> np.ndarray:
         """How far rows are from their lower limit, over the largest entry of each."""
@@ -252,18 +242,14 @@ def search_ray(
     return None, complete
 
 
-def _divided(
-    program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]] | None:
+def _divided(program: AffineProgram, left: np.ndarray, right: np.ndarray, *sizes: np.ndarray) -> list[Node] | None:
     """The two children of a node, the more promising one last; None where every group has a side that is zero."""
-    on_left, on_right = program.sides(*sizes)
-    both = np.where(left | right, 0.0, np.minimum(on_left, on_right))
-    if both.max(initial=0.0) <= ZERO:
+    most = np.where(program.known, np.maximum.reduce([np.abs(size) for size in sizes]), 0.0)
+    on_left, on_right = program.groups.left.largest(most), program.groups.right.largest(most)
+    open_ = ~(left | right)
+    if np.minimum(on_left, on_right)[open_].max(initial=0.0) <= ZERO:
         return None
-    worst = np.zeros(both.size, bool)
-    worst[np.argmax(both)] = True
-    children = [(left | worst, right), (left, right | worst)]
-    return children if on_left[worst] > on_right[worst] else children[::-1]
+    return divided_node((left, right), on_left, on_right, open_)
 
 
 def _exact(cone: LocalProgram, e: np.ndarray) -> np.ndarray | None:
@@ -383,13 +369,10 @@ class Proofs:
     @cached_property
     def _affine(self) -> np.ndarray:
         """Mask of the rows of g, G and H that are affine in w."""
-        mpcc = self._mpcc
-        rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H)
-        affine = self._alike.copy()
+        mpcc, affine = self._mpcc, self._alike.copy()
         candidates = np.flatnonzero(affine)
-        if candidates.size:
-            chosen = rows[candidates.tolist(), 0]
-            affine[candidates] = ~np.array(ca.which_depends(chosen, mpcc.w, 2, True), bool)
+        rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H)[candidates.tolist(), 0]
+        affine[candidates] = ~depends(rows, mpcc.w, 2)
         return affine
 
     @cached_property
@@ -422,7 +405,7 @@ def told_infeasible(mpcc: MPCC, found: Feasibility) -> str:
     names = []
     for row in found.rows[:SHOWN]:
         k = int(np.searchsorted(sizes, row, side="right")) - 1
-        names.append(_named((mpcc.constraints, mpcc.left, mpcc.right)[k], int(row - sizes[k])))
+        names.append((mpcc.constraints, mpcc.left, mpcc.right)[k].named(int(row - sizes[k])))
     more = " and others" if found.rows.size > SHOWN else ""
     between = f", between the bounds and {', '.join(names)}{more}" if names else ""
     count = "one linear program" if found.programs == 1 else f"{found.programs} linear programs"
@@ -433,28 +416,11 @@ def told_ray(mpcc: MPCC, ray: Ray) -> str:
     """A ray in words."""
     order = np.argsort(-np.abs(ray.d))[:SHOWN]
     size = float(np.abs(ray.d).max())
-    parts = list(_steps(mpcc, ray.d / size, order))
+    parts = [f"{ray.d[i] / size:+.3g} in {mpcc.variables.named(int(i))}" for i in order if ray.d[i] != 0.0]
     return (
         f"the objective falls without limit along a ray that stays feasible: by {-ray.slope / size:.3g} for every step "
         f"{', '.join(parts)}" + (" ..." if np.count_nonzero(ray.d) > len(parts) else "")
     )
-
-
-def _steps(mpcc: MPCC, d: np.ndarray, order: np.ndarray) -> Iterator[str]:
-    for i in order:
-        if d[i] != 0.0:
-            yield f"{d[i]:+.3g} in {_named(mpcc.variables, int(i))}"
-
-
-def _named(layout: Layout, row: int) -> str:
-    name, place = layout.label(row)
-    return name + (f" ({place})" if place != "whole horizon" else "")
-
-
-def _times_columns(matrix: Any, columns: np.ndarray) -> Any:
-    scaled = matrix.copy()
-    scaled.data = scaled.data * columns[scaled.indices]
-    return scaled
 
 
 def _column_scale(matrix: Any, hessian: Any = None, cost: np.ndarray | None = None) -> np.ndarray:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import casadi as ca
 
+from nosnoc_py.errors import OptionError
+
 # Below this a root or a quotient is replaced by something smooth: sigma ends at 1e-12 at the least, roots see 1e-24.
 TINY = 1e-24
 # Weight lambda of the Fischer-Burmeister part in the penalised function; any number in (0, 1) is legal.
@@ -99,6 +101,13 @@ def lin_fukushima(a: ca.SX, b: ca.SX, sigma: ca.SX) -> tuple[ca.SX, ca.SX]:
     since sigma^2 has no slope at zero.
     """
     return (a * b - sigma**2, -a * b - sigma * (a + b))
+
+
+def check_steering(relaxation: str, steering: str) -> None:
+    """Raise `OptionError` for a relaxation without an elastic form and a steering that needs one."""
+    if steering != "direct" and not RELAXATIONS[relaxation].elastic:
+        legal = ", ".join(name for name, member in RELAXATIONS.items() if member.elastic)
+        raise OptionError(f"relaxation {relaxation!r} takes steering='direct' only; elastic ones: {legal}.")
 
 
 def _conjugate(a: ca.SX, b: ca.SX, sigma: ca.SX) -> ca.SX:

@@ -42,15 +42,11 @@ class Evaluator:
         self._indicator = buffered(mpcc.indicator)
         self._pairs = mpcc.pairs()
         self._enforced = bool(mpcc.enforced.any())
-        nonnegative = np.zeros(mpcc.G.numel() + mpcc.H.numel())
-        self._lower = np.concatenate([mpcc.lbw, mpcc.lbg, nonnegative])
-        self._upper = np.concatenate([mpcc.ubw, mpcc.ubg, np.full(nonnegative.size, np.inf)])
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Values:
         """Evaluate at (w, p)."""
         w = np.asarray(w, dtype=float)
-        f, penalty, *rest = (value[:, 0] for value in self._function(w, np.asarray(p, dtype=float)))
-        g, G, H, r, unequal = rest
+        f, penalty, g, G, H, r, unequal = (value[:, 0] for value in self._function(w, np.asarray(p, dtype=float)))
         return Values(w=w, objective=float(f[0]), penalty=float(penalty[0]), g=g, G=G, H=H, r=r, unequal=unequal)
 
     def complementarity(self, at: Values) -> float:
@@ -64,20 +60,18 @@ class Evaluator:
 
     def infeasibility(self, at: Values) -> float:
         """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
-        bounded = outside(np.concatenate([at.w, at.g, at.G, at.H]), self._lower, self._upper)
-        unequal = _finite_or_inf(np.abs(at.unequal)) if self._enforced else at.unequal
-        return float(max(bounded.max(initial=0.0), unequal.max(initial=0.0)))
+        return max(float(violation.max(initial=0.0)) for *_, violation in self._violations(at))
 
     def worst(self, at: Values, count: int = 5) -> tuple[Residual, ...]:
         """The largest residuals, by name and place."""
-        found = []
-        for kind, layout, violation in self._violations(at):
-            for row in np.argsort(-violation)[:count]:
-                found.append(Residual(float(violation[row]), kind, *layout.label(int(row))))
-        products = self._products(at)
+        found = [
+            Residual(float(violation[row]), kind, *layout.label(int(row)))
+            for kind, layout, violation in self._violations(at)
+            for row in np.argsort(-violation)[:count]
+        ]
+        products, (i, j) = self._products(at), self._pairs
         for k in np.argsort(-products)[:count]:
-            left = self.mpcc.left.label(int(self._pairs[0][k]))
-            right = self.mpcc.right.label(int(self._pairs[1][k]))
+            left, right = self.mpcc.left.label(int(i[k])), self.mpcc.right.label(int(j[k]))
             found.append(Residual(float(products[k]), "complementarity", f"{left[0]} * {right[0]}", right[1]))
         found.sort(key=lambda item: -item.value)
         return tuple(item for item in found[:count] if item.value > 0.0)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
-
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.auto import Auto
-from nosnoc_py.mpcc.program import MPCC, Group
-from nosnoc_py.mpcc.residuals import Values
+from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
 from nosnoc_py.mpcc.stationarity import Certificate, biactive_groups
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, final_certificate
@@ -64,45 +61,38 @@ def solve_mpcc(
 
 def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
     """The result of a state that has a status; a feasible point without a certificate gets one."""
-    mpcc, evaluator = state.solvers.mpcc, state.solvers.evaluator
     assert state.status is not None
     certificate = final_certificate(state)
     return MPCCResult(
-        mpcc=mpcc,
-        w=state.w,
+        mpcc=state.solvers.mpcc,
         p=state.p,
         status=state.status,
-        objective=state.values.objective,
-        penalty=state.values.penalty,
-        complementarity=state.complementarity,
-        complementarity_min=state.complementarity_min,
-        infeasibility=state.infeasibility,
         certificate=certificate,
-        worst=evaluator.worst(state.values),
-        biactive=biactive_pairs(mpcc, state.values, certificate),
-        biactive_roles=biactive_roles(mpcc, state.values, certificate),
-        log=state.records,
         wall_seconds=time.monotonic() - started,
         solver=solver,
         message=state.message,
+        **numbers_of(state, certificate),
     )
 
 
-def biactive_pairs(mpcc: MPCC, values: Values, certificate: Certificate | None) -> tuple[str, ...]:
-    """What the groups with both sides zero are called: those of the certificate, or of the values where it has none."""
-    return tuple(_name(mpcc, group.left, group.right) for group in _biactive(mpcc, values, certificate))
+def numbers_of(state: SolverState, certificate: Certificate | None) -> dict[str, Any]:
+    """What every result takes from a state: its point, residuals, log, and the pairs with both sides zero.
 
-
-def biactive_roles(mpcc: MPCC, values: Values, certificate: Certificate | None) -> tuple[PairRole, ...]:
-    """What these groups are, and what they belong to."""
-    return tuple(PairRole(group.role, group.of) for group in _biactive(mpcc, values, certificate))
-
-
-def _biactive(mpcc: MPCC, values: Values, certificate: Certificate | None) -> list[Group]:
+    These are the groups of the certificate, or of the values where it has none.
+    """
+    mpcc, values = state.solvers.mpcc, state.values
     known = certificate.biactive if certificate is not None else ()
-    return [mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE)]
-
-
-def _name(mpcc: MPCC, left: np.ndarray, right: np.ndarray) -> str:
-    (a, _), (b, place) = mpcc.left.label(int(left[0])), mpcc.right.label(int(right[0]))
-    return f"{a} * {b}" + (f" ({place})" if place != "whole horizon" else "")
+    biactive = [mpcc.groups[k] for k in known or biactive_groups(mpcc, values, BIACTIVE)]
+    rows = [(int(group.left[0]), int(group.right[0])) for group in biactive]
+    return {
+        "w": state.w,
+        "objective": values.objective,
+        "penalty": values.penalty,
+        "complementarity": state.complementarity,
+        "complementarity_min": state.complementarity_min,
+        "infeasibility": state.infeasibility,
+        "worst": state.solvers.evaluator.worst(values),
+        "biactive": tuple(f"{mpcc.left.label(left)[0]} * {mpcc.right.named(right)}" for left, right in rows),
+        "biactive_roles": tuple(PairRole(group.role, group.of) for group in biactive),
+        "log": state.records,
+    }

@@ -33,7 +33,7 @@ from nosnoc_py.mpcc.linearization import (
     solve_linear,
     weak_duality,
 )
-from nosnoc_py.mpcc.lpec import Choice, Groups, LPECResult, choose, held_rows, solve_lpec
+from nosnoc_py.mpcc.lpec import Choice, Groups, LPECResult, choose, held_rows, local_lpec
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Values, outside
 from nosnoc_py.status import Stationarity
@@ -54,6 +54,11 @@ class Multipliers:
     G: np.ndarray
     H: np.ndarray
     r: np.ndarray
+
+    @classmethod
+    def zeros(cls, mpcc: MPCC) -> Multipliers:
+        """Nothing presses."""
+        return cls(**{field.name: np.zeros(getattr(mpcc, field.name).numel()) for field in fields(cls)})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -79,12 +84,12 @@ class Certificate:
         Its step leads out of a point that is not B-stationary; None where no LPEC was needed.
     """
 
-    stationarity: Stationarity
-    b_stationary: bool | None
-    lpec_value: float
-    residual: float
-    biactive: tuple[int, ...]
-    multipliers: Multipliers | None
+    stationarity: Stationarity = Stationarity.UNKNOWN
+    b_stationary: bool | None = None
+    lpec_value: float = np.nan
+    residual: float = np.inf
+    biactive: tuple[int, ...] = ()
+    multipliers: Multipliers | None = None
     lpec: LPECResult | None = None
 
     def __repr__(self) -> str:
@@ -145,26 +150,17 @@ def certify(
     deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
     held = held_rows(mpcc, at, biactive_tolerance) if held is None else np.asarray(held, bool)
     if not at.finite or _infeasibility(mpcc, at, w, held) > feasibility_tolerance:
-        return _unknown(())
+        return Certificate()
     program = local_program(mpcc, at, w, radius=radius, tolerance=biactive_tolerance, held=held)
     choice = choose(Groups(mpcc, at), program, at)
-    biactive = tuple(int(k) for k in np.flatnonzero(choice.biactive))
+    biactive = indices(choice.biactive)
     if not choice.complementary:
-        return _unknown(biactive)
+        return Certificate(biactive=biactive)
     proof = _Proof(mpcc, at, program.holding(choice.forced), choice, -tolerance * program.scale, deadline)
     dual, bound, _ = weak_duality(proof.program, proof.rows_of(multipliers))
     if bound >= proof.limit:
         return proof.certificate(Stationarity.S, dual, True, min(bound, 0.0))
-    lpec = solve_lpec(
-        mpcc,
-        at,
-        w,
-        radius=radius,
-        tolerance=biactive_tolerance,
-        descent=tolerance,
-        held=held,
-        time_limit=deadline - time.monotonic(),
-    )
+    lpec = local_lpec(at, program, choice, radius, proof.limit, deadline)
     if lpec.dual is not None:
         return proof.certificate(Stationarity.S, lpec.dual, True, lpec.value, lpec)
     if lpec.stationary:
@@ -182,57 +178,46 @@ def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
     left, right = _positive_sides(mpcc, values, tolerance)
     biactive = biactive_groups(mpcc, values, tolerance)
     if (left & right).any() or not np.isfinite(values.objective):
-        return _unknown(biactive)
+        return Certificate(biactive=biactive)
     return Certificate(
         stationarity=Stationarity.S,
         b_stationary=True,
         lpec_value=0.0,
         residual=0.0,
         biactive=biactive,
-        multipliers=Multipliers(**{f.name: np.zeros(getattr(mpcc, f.name).numel()) for f in fields(Multipliers)}),
+        multipliers=Multipliers.zeros(mpcc),
     )
 
 
 def biactive_groups(mpcc: MPCC, values: Values, tolerance: float) -> tuple[int, ...]:
     """Groups with both sides zero."""
     left, right = _positive_sides(mpcc, values, tolerance)
-    return tuple(int(k) for k in np.flatnonzero(~left & ~right))
+    return indices(~left & ~right)
+
+
+def indices(mask: np.ndarray) -> tuple[int, ...]:
+    """Where a mask holds."""
+    return tuple(int(k) for k in np.flatnonzero(mask))
 
 
 def _positive_sides(mpcc: MPCC, values: Values, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Groups with a positive row (or one that is no number) on the left, and on the right."""
-    left, right = (
-        np.bincount(group[~(value[row] <= tolerance)], minlength=len(mpcc.groups)) > 0
-        for (row, group), value in zip(mpcc.members, (values.G, values.H), strict=True)
-    )
-    return left, right
+    left, right = mpcc.members
+    return ~left.all(tolerance >= values.G), ~right.all(tolerance >= values.H)
 
 
 def _check_sizes(mpcc: MPCC, w: np.ndarray, held: np.ndarray | None, multipliers: Multipliers | None) -> None:
-    sizes = {"w": mpcc.w, "g": mpcc.g, "G": mpcc.G, "H": mpcc.H, "r": mpcc.r}
-    given = {"w": (w, mpcc.w)} | ({} if held is None else {"held": (held, mpcc.r)})
-    if multipliers is not None:
-        named = [(field.name, getattr(multipliers, field.name)) for field in fields(multipliers)]
-        given |= {f"multipliers of {name}": (value, sizes[name]) for name, value in named}
-    for name, (value, symbols) in given.items():
-        if np.shape(value) != (symbols.numel(),):
+    given = {"w": (w, "w"), "held": (held, "r")}
+    given |= {f"multipliers of {f.name}": (getattr(multipliers, f.name, None), f.name) for f in fields(Multipliers)}
+    for name, (value, rows) in given.items():
+        symbols = getattr(mpcc, rows)
+        if value is not None and np.shape(value) != (symbols.numel(),):
             raise TranscriptionError(f"{name}: expected shape ({symbols.numel()},), given {np.shape(value)}.")
 
 
 def _infeasibility(mpcc: MPCC, at: Linearization, w: np.ndarray, held: np.ndarray) -> float:
     parts = [outside(w, mpcc.lbw, mpcc.ubw), outside(at.g, mpcc.lbg, mpcc.ubg), -at.G, -at.H, np.abs(at.r[held])]
     return float(np.concatenate(parts).max(initial=0.0))
-
-
-def _unknown(biactive: tuple[int, ...]) -> Certificate:
-    return Certificate(
-        stationarity=Stationarity.UNKNOWN,
-        b_stationary=None,
-        lpec_value=np.nan,
-        residual=np.inf,
-        biactive=biactive,
-        multipliers=None,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +271,10 @@ class _Proof:
 
     def search(self, kind: Stationarity, free: np.ndarray) -> np.ndarray | None:
         """Multipliers that are M or C: free signs first, then branch on a group that is neither."""
-        sides = [self.members(int(k), free) for k in np.flatnonzero(self.choice.open)]
+        sides = [  # rows on the left and on the right of an open group whose multipliers the kinds differ in
+            [side.row[(side.group == k) & free[side.row]] for side in self.choice.groups.sides]
+            for k in np.flatnonzero(self.choice.open)
+        ]
         stack, nodes = [_Signs(free, free)], 0
         while stack and nodes < _NODES and time.monotonic() < self.deadline:
             signs, nodes = stack.pop(), nodes + 1
@@ -298,11 +286,6 @@ class _Proof:
                 return dual
             stack += [signs.also(*mode) for mode in _modes(kind, *wrong)]
         return None
-
-    def members(self, group: int, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows on the left and on the right of an open group whose multipliers the kinds differ in."""
-        left, right = ((row[of == group]) for row, of in self.choice.groups.sides)
-        return left[free[left]], right[free[right]]
 
     def certificate(
         self,
@@ -329,7 +312,7 @@ class _Proof:
             b_stationary=b_stationary,
             lpec_value=value,
             residual=float(residual),
-            biactive=tuple(int(k) for k in np.flatnonzero(self.choice.biactive)),
+            biactive=indices(self.choice.biactive),
             multipliers=multipliers,
             lpec=lpec,
         )

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
-from nosnoc_py.mpcc.branch import Branch, Finish
+from nosnoc_py.mpcc.branch import Branch, Finish, Outcome
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
@@ -162,6 +162,11 @@ class Strategy(Options):
     infeasibility_tolerance: float = Field(default=1e-8, gt=0)
     time_limit: float | None = Field(default=None, gt=0)
 
+    @property
+    def tolerances(self) -> dict[str, Any]:
+        """On the residuals of the unrelaxed problem, by name."""
+        return {name: getattr(self, name) for name in ("complementarity_tolerance", "infeasibility_tolerance")}
+
     def init(
         self,
         mpcc: MPCC,
@@ -186,13 +191,21 @@ class Strategy(Options):
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> Any:
         """The state before the first step, from the fields that every state begins with (see `start`)."""
 
-    @abstractmethod
     def step(self, state: Any, *, deadline: float = np.inf) -> Any:
         """Take one step: solve one NLP or one LPEC; `deadline` is a time.monotonic() stamp."""
+        try:
+            return self.advance(state, deadline)
+        except KeyboardInterrupt:  # outside of IPOPT
+            return replace(state, status=Status.INTERRUPTED)
 
     @abstractmethod
+    def advance(self, state: Any, deadline: float) -> Any:
+        """What `step` does, but for a Ctrl-C."""
+
     def terminate(self, state: Any) -> Status | None:
         """None while there is something left to do, else why it ends."""
+        status: Status | None = state.status
+        return status
 
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:
@@ -232,13 +245,37 @@ class Strategy(Options):
     def _is_lost(self, state: SolverState, deadline: float) -> bool:
         """Iterates that run away in a program that is proved to be unbounded will not come back."""
         diverging = bool(state.records) and state.records[-1].solver_status == "Diverging_Iterates"
-        if not diverging and _size(state) < SUSPICIOUS * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0)):
+        if not (diverging or _is_far(state, SUSPICIOUS)):
             return False
         return state.solvers.proofs.ray(state.p, self.infeasibility_tolerance, deadline)[0] is not None
 
     def conclude(self, state: Any, deadline: float = np.inf) -> Any:
-        """The state with the status that can be proved, or with a message that says what is not."""
-        return concluded(state, self.infeasibility_tolerance, deadline)
+        """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
+
+        Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that
+        IPOPT took for converged, because its tolerances are relative to large numbers.
+        """
+        proofs, status, tolerance = state.solvers.proofs, state.status, self.infeasibility_tolerance
+        if status in UNPROVED:
+            found = proofs.feasibility(state.p, tolerance, deadline)
+            if found.violation > 0.0:
+                return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
+        if status in UNPROVED or status is Status.SOLVED:
+            ray, complete = proofs.ray(state.p, tolerance, deadline)
+            if ray is not None:
+                local = status is Status.SOLVED and certificate_of(state).b_stationary is True
+                said = "; the point is a local solution" if local else ""
+                message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
+                return replace(state, status=Status.UNBOUNDED, message=message)
+            if status is Status.SOLVED and not complete and _escapes(state):
+                return replace(state, status=Status.UNBOUNDED, message=_far(state))
+            if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
+                return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
+            if status is Status.UNBOUNDED:
+                return replace(state, message=_far(state))
+        if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):
+            return replace(state, message=_largest(state))
+        return state
 
     def certify(self, state: SolverState, **options: Any) -> Certificate:
         """What kind of stationary point a state's iterate is, also on the way.
@@ -265,45 +302,16 @@ class Strategy(Options):
         )
 
 
-def concluded(state: Any, tolerance: float, deadline: float = np.inf) -> Any:
-    """The state with INFEASIBLE or UNBOUNDED where this is proved, else with a message on what is only likely.
-
-    Also a solved point may be one of an unbounded program: a local minimum, or one on the way to infinity that IPOPT
-    took for converged, because its tolerances are relative to large numbers.
-    """
-    proofs, status = state.solvers.proofs, state.status
-    if status in UNPROVED:
-        found = proofs.feasibility(state.p, tolerance, deadline)
-        if found.violation > 0.0:
-            return replace(state, status=Status.INFEASIBLE, message=told_infeasible(state.solvers.mpcc, found))
-    if status in UNPROVED or status is Status.SOLVED:
-        ray, complete = proofs.ray(state.p, tolerance, deadline)
-        if ray is not None:
-            said = "; the point is a local solution" if status is Status.SOLVED and _local(state) else ""
-            message = f"proved: {told_ray(state.solvers.mpcc, ray)}{said}"
-            return replace(state, status=Status.UNBOUNDED, message=message)
-        if status is Status.SOLVED and not complete and _escapes(state):
-            return replace(state, status=Status.UNBOUNDED, message=_far(state))
-        if status is Status.UNBOUNDED and proofs.is_bounded_below(state.p):
-            return replace(state, status=Status.ITERATION_LIMIT, message=AWAY)
-        if status is Status.UNBOUNDED:
-            return replace(state, message=_far(state))
-    if status in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY):
-        return replace(state, message=_largest(state))
-    return state
-
-
-def _local(state: SolverState) -> bool:
-    """The point of a solved state is certified."""
-    return certificate_of(state).b_stationary is True
-
-
 def _escapes(state: SolverState) -> bool:
     """The point is far away beside where the work began, and the objective still descends."""
-    mpcc = state.solvers.mpcc
-    if mpcc.objective.is_constant() or _size(state) < FAR * max(1.0, np.abs(mpcc.w0).max(initial=0.0)):
+    if state.solvers.mpcc.objective.is_constant() or not _is_far(state, FAR):
         return False
     return certificate_of(state).b_stationary is False
+
+
+def _is_far(state: SolverState, factor: float) -> bool:
+    """Beyond so many sizes of the start, or not a number."""
+    return not _size(state) < factor * max(1.0, np.abs(state.solvers.mpcc.w0).max(initial=0.0))
 
 
 def _size(state: SolverState) -> float:
@@ -350,6 +358,18 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
     }
 
 
+def landed(state: Any, outcome: Outcome) -> Any:
+    """The state at the point of a branch; its certificate was of another point."""
+    return replace(
+        state,
+        w=outcome.w,
+        branch=outcome.branch,
+        multipliers=outcome.multipliers or state.multipliers,
+        certificate=None,
+        **measure(state.solvers.evaluator, outcome.w, state.p),
+    )
+
+
 def common(state: SolverState, *without: str) -> dict[str, Any]:
     """The fields of any state that every state has: what a strategy takes over from one it is made of."""
     names = {field.name for field in fields(SolverState)} - set(without)
@@ -359,6 +379,11 @@ def common(state: SolverState, *without: str) -> dict[str, Any]:
 def runs_away(state: SolverState) -> bool:
     """The iterate or its objective is so large, or not a number, that no residual means anything."""
     return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
+
+
+def logged(state: Any, label: str, sigma: float = 0.0, **said: Any) -> Any:
+    """The state with one more line in its log, see `record`."""
+    return replace(state, records=(*state.records, record(state, label, sigma, **said)))
 
 
 def record(
@@ -387,14 +412,8 @@ def record(
 
 def nlp_multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
     """Multipliers of g and of the bounds; those of G and H are not separate from the products'."""
-    n_w, n_g = mpcc.w0.size, mpcc.lbg.size
-    return Multipliers(
-        w=result.lam_x[:n_w] / mpcc.w_scale,
-        g=result.lam_g[:n_g] / mpcc.g_scale,
-        G=np.zeros(mpcc.G.numel()),
-        H=np.zeros(mpcc.H.numel()),
-        r=np.zeros(mpcc.r.numel()),
-    )
+    w, g = result.lam_x[: mpcc.w0.size] / mpcc.w_scale, result.lam_g[: mpcc.lbg.size] / mpcc.g_scale
+    return replace(Multipliers.zeros(mpcc), w=w, g=g)
 
 
 def certificate_of(state: SolverState, **options: Any) -> Certificate:
@@ -403,15 +422,8 @@ def certificate_of(state: SolverState, **options: Any) -> Certificate:
     if mpcc.objective.is_constant():
         return trivial(mpcc, state.values, options.get("biactive_tolerance", 1e-8))
     at = state.solvers.linearizer(state.w, state.p)
-    exact = state.branch is not None
-    return certify(
-        mpcc,
-        at,
-        state.w,
-        multipliers=state.multipliers if exact else None,
-        held=state.branch.r if state.branch is not None else None,
-        **options,
-    )
+    exact: dict[str, Any] = {} if state.branch is None else {"multipliers": state.multipliers, "held": state.branch.r}
+    return certify(mpcc, at, state.w, **exact, **options)
 
 
 def _checked(value: Any, size: int, what: str) -> np.ndarray:

@@ -72,7 +72,7 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
     zero = np.zeros(mpcc.w.numel())
     jacobian = ca.jacobian(rows, mpcc.w)
     row, variable = (np.array(index, dtype=int) for index in jacobian.sparsity().get_triplet())
-    nonlinear = _nonlinear(mpcc, rows, jacobian)
+    nonlinear = depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2) & (not jacobian.is_constant())
     at_zero = ca.Function("jacobian", [mpcc.w, mpcc.p], [jacobian.nz[:]])
     coefficient = np.asarray(at_zero(zero, np.zeros(mpcc.p.numel()))).reshape(-1)
     value = np.where(coefficient >= 0, mpcc.lbw[variable], mpcc.ubw[variable])
@@ -92,7 +92,7 @@ def _floor(mpcc: MPCC, rows: ca.SX) -> Floor:
         _base=np.bincount(row, weights=coefficient * value, minlength=n),
         _offset=ca.Function("offset", [mpcc.p], [ca.substitute(rows, mpcc.w, ca.SX(ca.DM(zero)))]),
     )
-    return replace(floor, implied=affine & ~_depends(rows, mpcc.p) & (floor.lowest(mpcc.p0) >= -EXACT))
+    return replace(floor, implied=affine & ~depends(rows, mpcc.p, 1) & (floor.lowest(mpcc.p0) >= -EXACT))
 
 
 def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,14 +103,8 @@ def _single(n: int, row: np.ndarray, variable: np.ndarray, coefficient: np.ndarr
     return single, slope
 
 
-def _nonlinear(mpcc: MPCC, rows: ca.SX, jacobian: ca.SX) -> np.ndarray:
-    """Rows whose coefficients are not numbers."""
-    if jacobian.is_constant() or rows.numel() == 0:
+def depends(rows: ca.SX, symbols: ca.SX, order: int) -> np.ndarray:
+    """Mask of the rows that depend on the symbols (order 1), or not affinely (order 2)."""
+    if rows.numel() == 0 or not ca.depends_on(rows, symbols):
         return np.zeros(rows.numel(), bool)
-    return np.array(ca.which_depends(rows, ca.vertcat(mpcc.w, mpcc.p), 2, True), bool)
-
-
-def _depends(rows: ca.SX, p: ca.SX) -> np.ndarray:
-    if rows.numel() == 0 or not ca.depends_on(rows, p):
-        return np.zeros(rows.numel(), bool)
-    return np.array(ca.which_depends(rows, p, 1, True), bool)
+    return np.array(ca.which_depends(rows, symbols, order, True), bool)

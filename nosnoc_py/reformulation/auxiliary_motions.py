@@ -60,13 +60,13 @@ class FrozenContact:
     """
 
     name: str
-    weight: ca.SX
     push: ca.SX
-    rub: ca.SX
     approach: ca.SX
-    slip: ca.SX
-    reserve: ca.SX
     strength: float
+    weight: ca.SX = field(default_factory=lambda: ca.SX(1))
+    rub: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    slip: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    reserve: ca.SX = field(default_factory=lambda: ca.SX(1))
     half_period: float = 0.0
     functions: Mapping[Role, int] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class Auxiliary:
 def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Auxiliary:
     """A constant force a_n along the normal, and friction (Proposition 3, Eqs. 24 and 26)."""
     approach = ca.dot(system.normal(contact), system.v)
-    functions = [_gap(contact), _normal_velocity(contact, approach)]
+    functions = _functions(contact, approach)
     slip, rub, reserve = ca.SX(0, 1), ca.SX(0, 1), ca.SX(1)
     alpha = ca.SX.sym("alpha", 3 if contact.frictional else 2)
     if contact.frictional:
@@ -123,24 +123,15 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
         weight=(1 - alpha[0]) * (1 - alpha[1]),
         move=ca.SX(system.n_q, 1),
         contact=FrozenContact(
-            name=contact.name,
-            weight=ca.SX(1),
-            push=ca.SX(a_n),
-            rub=rub,
-            approach=approach,
-            slip=slip,
-            reserve=reserve,
-            strength=a_n,
+            name=contact.name, push=ca.SX(a_n), rub=rub, approach=approach, slip=slip, reserve=reserve, strength=a_n
         ),
     )
 
 
-def _gap(contact: Contact) -> SwitchingFunction:
-    return SwitchingFunction(Role.GAP, f"gap[{contact.name}]", contact.gap)
-
-
-def _normal_velocity(contact: Contact, approach: ca.SX) -> SwitchingFunction:
-    return SwitchingFunction(Role.NORMAL_VELOCITY, f"normal_velocity[{contact.name}]", approach)
+def _functions(contact: Contact, approach: ca.SX) -> list[SwitchingFunction]:
+    """The gap and the normal velocity."""
+    gap = SwitchingFunction(Role.GAP, f"gap[{contact.name}]", contact.gap)
+    return [gap, SwitchingFunction(Role.NORMAL_VELOCITY, f"normal_velocity[{contact.name}]", approach)]
 
 
 def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
@@ -155,7 +146,9 @@ def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
     # Above the surface, where relaxed solutions give it a weight, the spring shall not pull.
     force = -stiffness * ca.fmin(contact.gap, 0) - damping * approach
     half_period = float(np.pi / np.sqrt(stiffness - damping**2 / 4))
-    return _bounce(system, contact, (_gap(contact),), lambda alpha, mass: mass * force, np.inf, half_period)
+    return _bounce(
+        system, contact, _functions(contact, approach)[:1], lambda alpha, mass: mass * force, np.inf, half_period
+    )
 
 
 def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
@@ -164,7 +157,7 @@ def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
     The motion is piecewise quadratic, so that two Runge-Kutta stages are exact where the normal is constant.
     """
     approach = ca.dot(system.normal(contact), system.v)
-    functions = (_gap(contact), _normal_velocity(contact, approach))
+    functions = _functions(contact, approach)
     e = contact.restitution
     return _bounce(system, contact, functions, lambda alpha, _: a_n * (1 - (1 - e**2) * alpha[1]), a_n * e, 0.0)
 
@@ -172,7 +165,7 @@ def constant_force(system: CLS, contact: Contact, a_n: float) -> Auxiliary:
 def _bounce(
     system: CLS,
     contact: Contact,
-    functions: tuple[SwitchingFunction, ...],
+    functions: list[SwitchingFunction],
     force: Callable[[ca.SX, ca.SX], ca.SX],
     strength: float,
     half_period: float,
@@ -187,17 +180,13 @@ def _bounce(
     alpha = ca.SX.sym("alpha", len(functions))
     return Auxiliary(
         alpha=alpha,
-        functions=functions,
+        functions=tuple(functions),
         weight=1 - alpha[0],
         move=move,
         contact=FrozenContact(
             name=contact.name,
-            weight=ca.SX(1),
             push=force(alpha, mass) - mass * bend,
-            rub=ca.SX(0, 1),
             approach=approach,
-            slip=ca.SX(0, 1),
-            reserve=ca.SX(1),
             strength=strength,
             half_period=half_period,
         ),

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or
+from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or, around, inactive, leaves
 from nosnoc_py.reformulation.friction import Modes
 
 CONTACT = "contact"  # the pair of gaps and normal forces, to which the leaves refer
 
 
-def _gap(over: str, i: int) -> Leaf:
-    return Leaf(over, CONTACT, "a", i)  # type: ignore[arg-type]
-
-
-def _force(over: str, i: int) -> Leaf:
-    return Leaf(over, CONTACT, "b", i)  # type: ignore[arg-type]
-
-
-def _flight(i: int) -> And:
-    """Open before, at, and after the node (pi^f of Eq. 27)."""
-    return And((_gap("node", i), _gap("backward", i), _gap("forward", i)))
-
-
 def _contact(i: int) -> And:
-    """Closed before and after (pi^lambda)."""
-    return And((_force("backward", i), _force("forward", i)))
+    """Closed before and after (pi^lambda of Eq. 27); open before, at, and after the node is pi^f."""
+    return around(CONTACT, "b", i)
 
 
 def switch_indicator(names: Sequence[str], modes: Mapping[str, Modes]) -> And:
@@ -35,9 +22,9 @@ def switch_indicator(names: Sequence[str], modes: Mapping[str, Modes]) -> And:
     """
     parts: list[Indicator] = []
     for i, name in enumerate(names):
-        parts.append(Or((_flight(i), _contact(i))))
+        parts.append(Or((inactive(CONTACT, i), _contact(i))))
         if name in modes:
-            parts.append(Or((_gap("backward", i), _gap("forward", i), modes[name].steady)))
+            parts.append(Or((*around(CONTACT, "a", i).parts, modes[name].steady)))
     return And(tuple(parts))
 
 
@@ -53,8 +40,8 @@ def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolat
     found = []
     for i, name in enumerate(names):
         others = tuple(calm[:i] + calm[i + 1 :])
-        opens = And((_force("backward", i), _gap("forward", i), *others))
-        found.append(Isolation(name=f"release[{name}]", residual=_force("end", i), indicator=opens))
+        opens = And((*leaves(CONTACT, i).parts, *others))
+        found.append(Isolation(name=f"release[{name}]", residual=Leaf("end", CONTACT, "b", i), indicator=opens))
         if name in modes:
             slips = And((_contact(i), modes[name].moves, *others))
             found.append(Isolation(name=f"slip[{name}]", residual=modes[name].slack, indicator=slips))
@@ -64,4 +51,4 @@ def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolat
 def _calm(i: int, modes: Modes | None) -> Indicator:
     """Positive where this contact makes no force jump: no impact, no landing, no end of a slip."""
     persistent = _contact(i) if modes is None else And((_contact(i), Or((modes.steady, modes.stuck))))
-    return Or((_flight(i), persistent, And((_force("backward", i), _gap("forward", i)))))
+    return Or((inactive(CONTACT, i), persistent, leaves(CONTACT, i)))

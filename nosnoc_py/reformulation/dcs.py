@@ -7,7 +7,7 @@ Systems differ in these data only; the finite elements know nothing else about t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,22 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.roles import Role
+from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.text import counted, shown
+
+
+def of_each(quantity: str, names: Iterable[object]) -> tuple[str, ...]:
+    """One label per name, such as "gap[ground]"."""
+    return tuple(f"{quantity}[{name}]" for name in names)
+
+
+def indexed(name: str, size: int) -> tuple[str, ...]:
+    """One label per component of a quantity: its name, with a number where there are several."""
+    return (name,) if size == 1 else of_each(name, range(size))
+
+
+# Rows with their labels.
+Labelled = tuple[tuple[str, ...], ca.SX]
 
 
 def equal(labels: Sequence[str], expression: ca.SX) -> str:
@@ -64,8 +79,23 @@ class Variable:
     boundary: bool = False
     per_element: bool = False
 
+    @classmethod
+    def made(cls, name: str, components: tuple[str, ...], role: Role, **fields: Any) -> Variable:
+        """A variable with a symbol of its own."""
+        return cls(name=name, symbol=ca.SX.sym(name, len(components)), components=components, role=role, **fields)
+
     def __repr__(self) -> str:
         return f"Variable {self.name}: {', '.join(self.components)}"
+
+
+def rows_of(variables: Iterable[Variable]) -> dict[str, slice]:
+    """Where every variable stands among these, by its name."""
+    found: dict[str, slice] = {}
+    start = 0
+    for variable in variables:
+        found[variable.name] = slice(start, start + len(variable.components))
+        start = found[variable.name].stop
+    return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -83,6 +113,12 @@ class Equation:
     role: Role
     scale: Any = 1.0
     boundary: bool = False
+
+    @classmethod
+    def of(cls, name: str, role: Role, expression: ca.SX, components: tuple[str, ...] | None = None) -> Equation:
+        """An equation or an output whose rows have its name, and a number where there are several."""
+        labels = indexed(name, expression.numel()) if components is None else components
+        return cls(name=name, expression=expression, components=labels, role=role)
 
     def __repr__(self) -> str:
         rows = zip(self.components, ca.vertsplit(self.expression), strict=True)
@@ -138,6 +174,11 @@ class Pair:
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 
+    @classmethod
+    def of(cls, name: str, role: Role, a: Labelled, b: Labelled, **fields: Any) -> Pair:
+        """A pair of sides that are given with their labels."""
+        return cls(name=name, role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
+
     def __repr__(self) -> str:
         return f"Pair {self.name}: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
 
@@ -158,6 +199,11 @@ class NodePair:
     role: Role
     of: str = ""
     split: bool = False
+
+    @classmethod
+    def between(cls, role: Role, a: Labelled, b: Labelled, **fields: Any) -> NodePair:
+        """A pair of sides that are given with their labels."""
+        return cls(role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
 
     def __repr__(self) -> str:
         return f"NodePair: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
@@ -320,14 +366,25 @@ class Isolation:
     indicator: Indicator
 
 
+def around(pair: str, side: Literal["a", "b"], i: int = 0) -> And:
+    """Positive where this side is, before and after the node."""
+    return And((Leaf("backward", pair, side, i), Leaf("forward", pair, side, i)))
+
+
+def inactive(pair: str, i: int) -> And:
+    """Side a is positive at the node, before and after it: of a contact, flight."""
+    return And((Leaf("node", pair, "a", i), *around(pair, "a", i).parts))
+
+
+def leaves(pair: str, i: int) -> And:
+    """Side b is positive before the node, and side a after it."""
+    return And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "a", i)))
+
+
 def default_indicator(pairs: tuple[Pair, ...]) -> And:
     """a(t_n) sum_B(a) sum_F(a) + sum_B(b) sum_F(b) for every component, the product over all (FESD-J, Eq. 28)."""
-
-    def component(pair: str, i: int) -> Or:
-        a_parts = (Leaf("node", pair, "a", i), Leaf("backward", pair, "a", i), Leaf("forward", pair, "a", i))
-        return Or((And(a_parts), And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "b", i)))))
-
-    return And(tuple(component(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())))
+    places = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel())]
+    return And(tuple(Or((inactive(*place), around(place[0], "b", place[1]))) for place in places))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -380,6 +437,22 @@ class DCS:
     switches: tuple[Switch, ...] = ()
     outputs: tuple[Equation, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, system: Described, running_cost: Any, **fields: Any) -> DCS:
+        """A DCS in the states, controls and parameters of a system, with its units."""
+        return cls(
+            x=system.x,
+            u=system.u,
+            p=system.p,
+            x_names=system.state_names,
+            u_names=system.control_names,
+            p_names=system.parameter_names,
+            x_scale=system.x_nominal,
+            u_scale=system.u_nominal,
+            running_cost=ca.SX(running_cost),
+            **{"units": dict(system.units), **fields},
+        )
 
     @property
     def z(self) -> ca.SX:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nosnoc_py.reformulation.dcs import And, Isolation, Leaf, Or, Pair
+from nosnoc_py.reformulation.dcs import And, Isolation, Leaf, Or, Pair, around, inactive, leaves
 
 Place = tuple[str, int]
 
@@ -26,16 +26,11 @@ def departures(pairs: Sequence[Pair], held: Sequence[Place] = ()) -> tuple[Isola
     found = []
     for k, (pair, i) in enumerate(places):
         others = (*calm[:k], *calm[k + 1 :])
-        leaves = And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "a", i), *others))
-        name = f"departure[{pair}][{i}]"
-        found.append(Isolation(name=name, residual=Leaf("end", pair, "b", i), indicator=leaves))
+        ends = And((*leaves(pair, i).parts, *others))
+        found.append(Isolation(name=f"departure[{pair}][{i}]", residual=Leaf("end", pair, "b", i), indicator=ends))
     return tuple(found)
 
 
 def _calm(place: Place) -> Or:
     """Positive where a component makes no multiplier jump: inactive or active before and after, or given up."""
-    pair, i = place
-    inactive = And((Leaf("node", pair, "a", i), Leaf("backward", pair, "a", i), Leaf("forward", pair, "a", i)))
-    active = And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "b", i)))
-    leaves = And((Leaf("backward", pair, "b", i), Leaf("forward", pair, "a", i)))
-    return Or((inactive, active, leaves))
+    return Or((inactive(*place), around(place[0], "b", place[1]), leaves(*place)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable
+from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable, of_each
 from nosnoc_py.reformulation.departures import departures
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.described import Described
@@ -30,13 +30,7 @@ class Parts:
     held: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: Parts) -> Parts:
-        return Parts(
-            variables=self.variables + other.variables,
-            equations=self.equations + other.equations,
-            pairs=self.pairs + other.pairs,
-            switches=self.switches + other.switches,
-            held=self.held + other.held,
-        )
+        return Parts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def filippov_dcs(system: Described, *, running_cost: Any = 0, dcs_mode: Representation = "stewart") -> DCS:
@@ -78,65 +72,26 @@ def stewart_dcs(system: PSS, running_cost: Any = 0) -> DCS:
 def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
     """Convex multipliers theta of the regions of one partition, and the conditions that determine them."""
 
-    def labels(quantity: str) -> tuple[str, ...]:
-        return tuple(f"{quantity}[{modes.name}][{i}]" for i in range(modes.count))
-
     def title(quantity: str) -> str:
         return f"{quantity}[{modes.name}]"
 
-    theta, multiplier, mu = ca.SX.sym("theta", modes.count), ca.SX.sym("lambda", modes.count), ca.SX.sym("mu")
+    def labels(quantity: str) -> tuple[str, ...]:
+        return of_each(title(quantity), range(modes.count))
+
     least = ca.mmin(modes.indicators)
-    variables = (
-        Variable(
-            name=title("theta"),
-            symbol=theta,
-            components=labels("theta"),
-            role=Role.CONVEX_MULTIPLIER,
-            lower=0.0,
-            initial=1 / modes.count,
-        ),
-        Variable(
-            name=title("lambda"),
-            symbol=multiplier,
-            components=labels("lambda"),
-            role=Role.REGION_MULTIPLIER,
-            lower=0.0,
-            initial=1.0,
-            estimate=modes.indicators - least,
-            boundary=True,
-        ),
-        Variable(
-            name=title("mu"),
-            symbol=mu,
-            components=(title("mu"),),
-            role=Role.LOWEST_INDICATOR,
-            estimate=least,
-            boundary=True,
-        ),
-    )
+    starts: dict[str, Any] = {"lower": 0.0, "initial": 1.0, "estimate": modes.indicators - least, "boundary": True}
+    theta = Variable.made(title("theta"), labels("theta"), Role.CONVEX_MULTIPLIER, lower=0.0, initial=1 / modes.count)
+    multiplier = Variable.made(title("lambda"), labels("lambda"), Role.REGION_MULTIPLIER, **starts)
+    mu = Variable.made(title("mu"), (title("mu"),), Role.LOWEST_INDICATOR, estimate=least, boundary=True)
+    rest = modes.indicators - multiplier.symbol - mu.symbol
     equations = (
-        Equation(
-            name=title("indicators"),
-            expression=modes.indicators - multiplier - mu,
-            components=labels("g"),
-            role=Role.INDICATORS,
-            boundary=True,
-        ),
-        Equation(
-            name=title("simplex"), expression=ca.sum1(theta) - 1, components=(title("simplex"),), role=Role.SIMPLEX
-        ),
+        replace(Equation.of(title("indicators"), Role.INDICATORS, rest, labels("g")), boundary=True),
+        Equation.of(title("simplex"), Role.SIMPLEX, ca.sum1(theta.symbol) - 1),
     )
-    pair = Pair(
-        name=modes.name,
-        a=multiplier,
-        b=theta,
-        a_labels=labels("lambda"),
-        b_labels=labels("theta"),
-        role=Role.REGION,
-        continuous=True,
-        components=labels("theta"),
-    )
-    return theta, Parts(variables=variables, equations=equations, pairs=(pair,), switches=_switches(modes))
+    sides = [(side.components, side.symbol) for side in (multiplier, theta)]
+    pair = Pair.of(modes.name, Role.REGION, *sides, continuous=True, components=theta.components)
+    parts = Parts(variables=(theta, multiplier, mu), equations=equations, pairs=(pair,), switches=_switches(modes))
+    return theta.symbol, parts
 
 
 def _switches(modes: Modes) -> tuple[Switch, ...]:
@@ -182,61 +137,33 @@ def step_functions(
     """Step functions of c: c = lambda_p - lambda_n, lambda_n against alpha, lambda_p against 1 - alpha."""
     count = functions.shape[0]
     alpha = ca.SX.sym("alpha", count) if symbol is None else symbol
-    low, high = ca.SX.sym("lambda_n", count), ca.SX.sym("lambda_p", count)
-
-    def labels(quantity: str) -> tuple[str, ...]:
-        return tuple(f"{quantity}[{name}]" for name in names)
-
     variables = tuple(
         Variable(
-            name=f"alpha[{name}]",
+            name=label,
             symbol=alpha[i],
-            components=(f"alpha[{name}]",),
+            components=(label,),
             role=Role.STEP_FUNCTION,
             lower=0.0,
             upper=1.0,
             initial=0.5,
             per_element=i in per_element,
         )
-        for i, name in enumerate(names)
+        for i, label in enumerate(of_each("alpha", names))
     )
-    sides = {
-        "lambda_n": (low, alpha, "alpha", ca.fmax(-functions, 0), Role.NEGATIVE_PART),
-        "lambda_p": (high, 1 - alpha, "1 - alpha", ca.fmax(functions, 0), Role.POSITIVE_PART),
-    }
     of = f"[{', '.join(names)}]"
-    multipliers = tuple(
-        Variable(
-            name=key + of,
-            symbol=multiplier,
-            components=labels(key),
-            role=role,
-            lower=0.0,
-            initial=1.0,
-            estimate=estimate,
-            boundary=True,
-        )
-        for key, (multiplier, _, _, estimate, role) in sides.items()
+    sides = {
+        "lambda_n": ((of_each("alpha", names), alpha), ca.fmax(-functions, 0), Role.NEGATIVE_PART),
+        "lambda_p": ((of_each("1 - alpha", names), 1 - alpha), ca.fmax(functions, 0), Role.POSITIVE_PART),
+    }
+    low, high = (
+        Variable.made(key + of, of_each(key, names), role, lower=0.0, initial=1.0, estimate=estimate, boundary=True)
+        for key, (_, estimate, role) in sides.items()
     )
-    balance = Equation(
-        name="functions" + of,
-        expression=functions - high + low,
-        components=labels("c"),
-        role=Role.FUNCTION_PARTS,
-        boundary=True,
-    )
+    rest = functions - high.symbol + low.symbol
+    balance = replace(Equation.of("functions" + of, Role.FUNCTION_PARTS, rest, of_each("c", names)), boundary=True)
     pairs = tuple(
-        Pair(
-            name=key + of,
-            a=multiplier,
-            b=side,
-            a_labels=labels(key),
-            b_labels=labels(quantity),
-            role=role,
-            continuous=True,
-            components=labels(key),
-        )
-        for key, (multiplier, side, quantity, _, role) in sides.items()
+        Pair.of(part.name, role, (part.components, part.symbol), side, continuous=True, components=part.components)
+        for part, (side, _, role) in zip((low, high), sides.values(), strict=True)
     )
     switches = tuple(
         Switch(
@@ -248,7 +175,7 @@ def step_functions(
         for i, name in enumerate(names)
     )
     held = tuple((key + of, i) for key in sides for i in per_element)
-    parts = Parts(variables=variables + multipliers, equations=(balance,), pairs=pairs, switches=switches, held=held)
+    parts = Parts(variables=(*variables, low, high), equations=(balance,), pairs=pairs, switches=switches, held=held)
     return alpha, parts
 
 
@@ -273,30 +200,20 @@ def _products(modes: Modes, alpha: ca.SX) -> tuple[ca.SX, Parts]:
 
 def _lift(name: str, expression: ca.SX, initial: float) -> tuple[ca.SX, Parts]:
     """A product as a variable of its own."""
-    symbol = ca.SX.sym(name)
-    variable = Variable(name=name, symbol=symbol, components=(name,), role=Role.PRODUCT, initial=initial)
-    equation = Equation(name=f"lift {name}", expression=symbol - expression, components=(name,), role=Role.PRODUCT)
-    return symbol, Parts(variables=(variable,), equations=(equation,))
+    lifted = Variable.made(name, (name,), Role.PRODUCT, initial=initial)
+    equation = Equation.of(f"lift {name}", Role.PRODUCT, lifted.symbol - expression, (name,))
+    return lifted.symbol, Parts(variables=(lifted,), equations=(equation,))
 
 
 def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
     """x' = f + E^-1 grad c lambda, 0 <= c(x) perpendicular lambda >= 0."""
-    count = system.constraints.shape[0]
-    force = ca.SX.sym("lambda", count)
-    labels = tuple(f"lambda[{name}]" for name in system.constraint_names)
-    flow = system.flow + ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(system.constraints, system.x).T @ force
-    pair = Pair(
-        name="constraint",
-        a=system.constraints,
-        b=force,
-        a_labels=tuple(f"c[{name}]" for name in system.constraint_names),
-        b_labels=labels,
-        role=Role.PROJECTION,
-        components=system.constraint_names,
-        events=("contact", "release"),
-    )
-    variable = Variable(name="lambda", symbol=force, components=labels, role=Role.CONSTRAINT_FORCE, lower=0.0)
-    return _dcs(system, flow, running_cost, Parts(variables=(variable,), pairs=(pair,)))
+    names = system.constraint_names
+    force = Variable.made("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
+    normals = ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(system.constraints, system.x).T
+    sides = (of_each("c", names), system.constraints), (force.components, force.symbol)
+    pair = Pair.of("constraint", Role.PROJECTION, *sides, components=names, events=("contact", "release"))
+    flow = system.flow + normals @ force.symbol
+    return _dcs(system, flow, running_cost, Parts(variables=(force,), pairs=(pair,)))
 
 
 def _own(system: Described) -> Parts:
@@ -314,32 +231,19 @@ def _own(system: Described) -> Parts:
         upper=own.upper,
         initial=own.initial,
     )
-    equation = Equation(
-        name="algebraic",
-        expression=own.equations,
-        components=tuple(f"0 = {n}" for n in names),
-        role=Role.ALGEBRAIC,
-    )
+    equation = Equation.of("algebraic", Role.ALGEBRAIC, own.equations, tuple(f"0 = {name}" for name in names))
     return Parts(variables=(variable,), equations=(equation,))
 
 
 def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS:
     every = parts + _own(system)
-    return DCS(
-        x=system.x,
-        u=system.u,
-        p=system.p,
-        x_names=system.state_names,
-        u_names=system.control_names,
-        p_names=system.parameter_names,
-        x_scale=system.x_nominal,
-        u_scale=system.u_nominal,
+    return DCS.of(
+        system,
+        running_cost,
         variables=every.variables,
         flow=flow,
-        running_cost=ca.SX(running_cost),
         equations=every.equations,
         pairs=every.pairs,
         isolations=departures(every.pairs, every.held),
         switches=every.switches,
-        units=dict(system.units),
     )

@@ -8,32 +8,18 @@ make it anisotropic, because |W^-1 lambda_t| <= mu lambda_n dissipates most wher
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.reformulation.dcs import And, Equation, Indicator, Leaf, Or, Variable
+from nosnoc_py.reformulation.dcs import And, Equation, Indicator, Leaf, Or, Pair, Variable, around, indexed
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import Contact
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Product:
-    """0 <= a, b >= 0, a b = 0 for every component, not yet said where."""
-
-    name: str
-    a: ca.SX
-    b: ca.SX
-    a_labels: tuple[str, ...]
-    b_labels: tuple[str, ...]
-    role: Role
-    cross: Literal["left", "both", "none"] = "left"
-    split: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,6 +31,7 @@ class Law:
     force : SX (n_t,)
         lambda_t (or Lambda_t) [N (s)].
     variables, equations, inequalities, products : tuple
+        Of the products, which are said here and used at the stages and at the nodes, `left` is not given.
     speed, slack : SX scalar
         A measure of the slip, and what is left of the cone.
     direction : SX (n_t,) or None
@@ -55,7 +42,7 @@ class Law:
     variables: tuple[Variable, ...]
     equations: tuple[Equation, ...] = ()
     inequalities: tuple[Equation, ...] = ()
-    products: tuple[Product, ...] = ()
+    products: tuple[Pair, ...] = ()
     speed: ca.SX
     slack: ca.SX
     direction: ca.SX | None = None
@@ -85,34 +72,24 @@ class Slip:
 
     def labels(self, quantity: str, size: int) -> tuple[str, ...]:
         """Labels of the components of a quantity."""
-        label = self.label(quantity)
-        return (label,) if size == 1 else tuple(f"{label}[{i}]" for i in range(size))
+        return indexed(self.label(quantity), size)
 
     def variable(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
         """A variable of this contact."""
-        return Variable(
-            name=self.label(quantity),
-            symbol=ca.SX.sym(self.label(quantity), size),
-            components=self.labels(quantity, size),
-            role=role,
-            of=self.name,
-            **fields,
-        )
+        return Variable.made(self.label(quantity), self.labels(quantity, size), role, of=self.name, **fields)
 
     def force(self, quantity: str, role: Role, size: int, **fields: Any) -> Variable:
         """A variable that makes the force; as an impulse it is zero where no jump is allowed."""
         return self.variable(quantity, role, size, scale=self.force_scale, impulsive=self.impulsive, **fields)
 
-    def product(self, name: str, role: Role, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Product:
+    def product(self, name: str, role: Role, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Pair:
         """Quantities a and b, given with their names, against each other."""
-        labels = [self.labels(quantity, value.numel()) for quantity, value in (a, b)]
-        sides = {"a": a[1], "b": b[1], "a_labels": labels[0], "b_labels": labels[1]}
-        return Product(name=f"{name}[{self.name}]", role=role, **sides, **fields)
+        sides = [(self.labels(quantity, value.numel()), value) for quantity, value in (a, b)]
+        return Pair.of(f"{name}[{self.name}]", role, *sides, **fields)
 
     def equation(self, quantity: str, role: Role, expression: ca.SX) -> Equation:
         """An equation of this contact."""
-        labels = self.labels(quantity, expression.numel())
-        return Equation(name=self.label(quantity), expression=expression, components=labels, role=role)
+        return Equation.of(self.label(quantity), role, expression)
 
 
 def weights(contact: Contact) -> tuple[float, ca.DM]:
@@ -121,12 +98,14 @@ def weights(contact: Contact) -> tuple[float, ca.DM]:
     return mu, ca.DM([value / mu for value in contact.friction])
 
 
-def _parts(slip: Slip) -> tuple[Variable, Variable, Equation]:
-    """Positive and negative parts of the slip velocity, v_t = xi+ - xi- (Eq. 6a)."""
+def _parts(slip: Slip, cross: Literal["both", "none"]) -> tuple[Variable, Variable, Equation, Pair]:
+    """Positive and negative parts of the slip velocity, v_t = xi+ - xi- (Eq. 6a), and their product."""
     fields = {"lower": 0.0, "scale": slip.velocity_scale}
     plus = slip.variable("xi_plus", Role.SLIP_PLUS, slip.size, estimate=ca.fmax(0, slip.velocity), **fields)
     minus = slip.variable("xi_minus", Role.SLIP_MINUS, slip.size, estimate=ca.fmax(0, -slip.velocity), **fields)
-    return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - plus.symbol + minus.symbol)
+    xi = plus.symbol, minus.symbol
+    parts = slip.product("slip_parts", Role.SLIP_PARTS, ("xi_plus", xi[0]), ("xi_minus", xi[1]), cross=cross)
+    return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - xi[0] + xi[1]), parts
 
 
 def box(slip: Slip) -> Law:
@@ -141,7 +120,7 @@ def box(slip: Slip) -> Law:
             f"friction_cone: 'box' is for planar contacts, and {slip.name!r} has two tangents; use 'polar'."
         )
     force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, 1)
-    plus, minus, equation = _parts(slip)
+    plus, minus, equation, parts = _parts(slip, "none")
     above, below = slip.friction * slip.normal + force.symbol, slip.friction * slip.normal - force.symbol
     return Law(
         force=force.symbol,
@@ -150,9 +129,7 @@ def box(slip: Slip) -> Law:
         products=(
             slip.product("slip_plus", Role.SLIP, ("xi_plus", plus.symbol), ("slack_plus", above)),
             slip.product("slip_minus", Role.SLIP, ("xi_minus", minus.symbol), ("slack_minus", below)),
-            slip.product(
-                "slip_parts", Role.SLIP_PARTS, ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="none"
-            ),
+            parts,
         ),
         speed=plus.symbol + minus.symbol,
         slack=ca.fmin(above, below),
@@ -170,15 +147,8 @@ def polar(slip: Slip) -> Law:
     start = slip.velocity / ca.sqrt(ca.sumsqr(slip.velocity) + 1e-12)
     first = np.eye(slip.size)[0]
     still = ca.if_else(ca.sumsqr(slip.velocity) < 1e-12, 1.0, 0.0)
-    direction = slip.variable(
-        "direction",
-        Role.FRICTION_DIRECTION,
-        slip.size,
-        lower=-1.5,
-        upper=1.5,
-        initial=first,
-        estimate=still * first + (1 - still) * start,
-    )
+    numbers = {"lower": -1.5, "upper": 1.5, "initial": first, "estimate": still * first + (1 - still) * start}
+    direction = slip.variable("direction", Role.FRICTION_DIRECTION, slip.size, **numbers)
     size = ca.sqrt(ca.sumsqr(slip.velocity))
     speed = slip.variable("slip_speed", Role.SLIP_SPEED, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     r, d, s = radius.symbol, direction.symbol, speed.symbol
@@ -231,7 +201,7 @@ def paper(slip: Slip) -> Law:
     """
     force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, slip.size)
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0)
-    plus, minus, equation = _parts(slip)
+    plus, minus, equation, parts = _parts(slip, "both")
     weighted = force.symbol / slip.weights
     slack = (slip.friction * slip.normal) ** 2 - ca.sumsqr(weighted)
     return Law(
@@ -241,12 +211,7 @@ def paper(slip: Slip) -> Law:
             equation,
             slip.equation("stationarity", Role.MAXIMAL_DISSIPATION, slip.velocity + 2 * gamma.symbol * weighted),
         ),
-        products=(
-            slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("beta", slack)),
-            slip.product(
-                "slip_parts", Role.SLIP_PARTS, ("xi_plus", plus.symbol), ("xi_minus", minus.symbol), cross="both"
-            ),
-        ),
+        products=(slip.product("slip", Role.SLIP, ("gamma", gamma.symbol), ("beta", slack)), parts),
         speed=ca.sum1(plus.symbol + minus.symbol),
         slack=slack,
     )
@@ -279,14 +244,10 @@ class Modes:
     slack: Indicator
 
 
-def _both(pair: str, side: Literal["a", "b"], i: int = 0) -> And:
-    return And((Leaf("backward", pair, side, i), Leaf("forward", pair, side, i)))
-
-
 def _box_modes(name: str, count: int) -> Modes:
     plus, minus = f"slip_plus[{name}]", f"slip_minus[{name}]"
     return Modes(
-        steady=Or((_both(plus, "a"), _both(minus, "a"), And((_both(plus, "b"), _both(minus, "b"))))),
+        steady=Or((around(plus, "a"), around(minus, "a"), And((around(plus, "b"), around(minus, "b"))))),
         stuck=And((Leaf("backward", plus, "b", 0), Leaf("backward", minus, "b", 0))),
         moves=Or((Leaf("forward", plus, "a", 0), Leaf("forward", minus, "a", 0))),
         slack=And((Leaf("end", plus, "b", 0), Leaf("end", minus, "b", 0))),
@@ -296,7 +257,7 @@ def _box_modes(name: str, count: int) -> Modes:
 def _speed_modes(name: str, steady_slip: Indicator) -> Modes:
     pair = f"slip[{name}]"
     return Modes(
-        steady=Or((steady_slip, _both(pair, "b"))),
+        steady=Or((steady_slip, around(pair, "b"))),
         stuck=Leaf("backward", pair, "b", 0),
         moves=Leaf("forward", pair, "a", 0),
         slack=Leaf("end", pair, "b", 0),
@@ -306,24 +267,23 @@ def _speed_modes(name: str, steady_slip: Indicator) -> Modes:
 def _polar_modes(name: str, count: int) -> Modes:
     # A reversal passes through zero at the node; components of v_t do so in smooth slip and are no switches.
     pair = f"slip[{name}]"
-    return _speed_modes(name, And((Leaf("node", pair, "a", 0), _both(pair, "a"))))
+    return _speed_modes(name, And((Leaf("node", pair, "a", 0), around(pair, "a"))))
 
 
 def _polyhedral_modes(name: str, count: int) -> Modes:
     pair, direction = f"slip[{name}]", f"slip_direction[{name}]"
     same = [
-        Or((And((Leaf("node", direction, "a", i), _both(direction, "a", i))), _both(direction, "b", i)))
+        Or((And((Leaf("node", direction, "a", i), around(direction, "a", i))), around(direction, "b", i)))
         for i in range(count)
     ]
-    return _speed_modes(name, And((_both(pair, "a"), *same)))
+    return _speed_modes(name, And((around(pair, "a"), *same)))
 
 
 def _paper_modes(name: str, count: int) -> Modes:
     parts = f"slip_parts[{name}]"
-    slips = [_both(parts, side, i) for side in ("a", "b") for i in range(count)]
+    slips = [around(parts, side, i) for side in ("a", "b") for i in range(count)]
     moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
-    found = _speed_modes(name, Or(tuple(slips)))
-    return Modes(steady=found.steady, stuck=found.stuck, moves=Or(moves), slack=found.slack)
+    return replace(_speed_modes(name, Or(tuple(slips))), moves=Or(moves))
 
 
 def modes_of(contact: Contact, cone: FrictionCone, law: Law) -> Modes:

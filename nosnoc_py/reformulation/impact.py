@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.reformulation.contact_switching import CONTACT
-from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable
+from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable, of_each
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
@@ -20,13 +20,38 @@ ImpulseForm = Literal["product", "sum"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactOptions:
-    """How contacts are written; see `contact_dcs`."""
+    """How contacts are written.
 
-    impulse_form: ImpulseForm
-    epsilon_c: float
-    friction_cone: FrictionCone
-    polyhedral_directions: int
-    rest_velocity: float
+    Attributes
+    ----------
+    impulse_form : {"sum", "product"}
+        Appendix A.2 or Eq. 17.
+    friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
+        See `friction`; "auto" takes the box in the plane and the polar cone in space.
+    polyhedral_directions : int
+    gap_rate : bool
+        In persistent contact demand gap = 0 and n'v = 0, with q' = v + n tau (Gear-Gupta-Leimkuhler): keeps the order
+        where gaps are curved.
+    isolate_forces : bool
+        A force that is continuous at a node fixes the time of stick to slip and of release: see
+        `contact_switching.isolations`.
+    rest_velocity : float
+        Impacts slower than this are inelastic [m/s].
+    lift_acceleration : bool, optional
+        Make the acceleration an algebraic variable with M(q) a = f_v + sum n lambda (Section 2.2), so that M is never
+        inverted. Default: only when M depends on q.
+    epsilon_c : float
+        Fraction of an element in the regularising inequality (Eq. 18).
+    """
+
+    impulse_form: ImpulseForm = "sum"
+    friction_cone: FrictionCone = "auto"
+    polyhedral_directions: int = 8
+    gap_rate: bool = False
+    isolate_forces: bool = True
+    rest_velocity: float = 0.0
+    lift_acceleration: bool | None = None
+    epsilon_c: float = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +66,7 @@ class Contacts:
 
     def labels(self, quantity: str) -> tuple[str, ...]:
         """One label per contact."""
-        return tuple(f"{quantity}[{name}]" for name in self.names)
+        return of_each(quantity, self.names)
 
 
 def stack_contacts(system: CLS) -> Contacts:
@@ -91,13 +116,11 @@ def friction_laws(
 
 def friction_outputs(quantity: str, contacts: Contacts, laws: tuple[Law, ...]) -> tuple[Equation, ...]:
     """Friction forces by name, where a cone has other variables."""
-    found = []
-    for (_, contact), law in zip(contacts.frictional, laws, strict=True):
-        name, size = f"{quantity}[{contact.name}]", law.force.numel()
-        if all(v.role is not Role.TANGENTIAL_FORCE for v in law.variables):
-            labels = (name,) if size == 1 else tuple(f"{name}[{i}]" for i in range(size))
-            found.append(Equation(name=name, expression=law.force, components=labels, role=Role.TANGENTIAL_FORCE))
-    return tuple(found)
+    return tuple(
+        Equation.of(f"{quantity}[{contact.name}]", Role.TANGENTIAL_FORCE, law.force)
+        for (_, contact), law in zip(contacts.frictional, laws, strict=True)
+        if all(v.role is not Role.TANGENTIAL_FORCE for v in law.variables)
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,25 +129,19 @@ class Node:
 
     x_minus: ca.SX
     h: ca.SX
-    v_plus: ca.SX
-    impulse: ca.SX
+    v_plus: Variable
+    impulse: Variable
     laws: tuple[Law, ...]
 
 
 def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
     """Make the symbols of the jump law, and the friction laws of the impulses."""
-    x_minus, v_plus = ca.SX.sym("x_minus", 2 * system.n_q), ca.SX.sym("v_plus", system.n_q)
-    impulse = ca.SX.sym("Lambda_normal", len(contacts.names))
-    laws = friction_laws(
-        system,
-        contacts,
-        options,
-        q=x_minus[: system.n_q],
-        v=v_plus,
-        normal=impulse,
-        scale=np.ones(len(contacts.names)),
-        impulsive=True,
-    )
+    x_minus, names = ca.SX.sym("x_minus", 2 * system.n_q), tuple(f"{name}(+)" for name in system.names["v"])
+    v_plus = Variable.made("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
+    labels = contacts.labels("Lambda_normal")
+    impulse = Variable.made("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
+    at = {"q": x_minus[: system.n_q], "v": v_plus.symbol, "normal": impulse.symbol, "scale": np.ones(len(labels))}
+    laws = friction_laws(system, contacts, options, **at, impulsive=True)
     return Node(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
 
 
@@ -138,9 +155,8 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     for closed contacts that separate, which only the first node can have.
     """
     n_q, n_c = system.n_q, len(contacts.names)
-    x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus, node.impulse, node.laws
+    x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws
     q, v_minus = x_minus[:n_q], x_minus[n_q:]
-    y_plus, y_minus = ca.SX.sym("Y_plus", n_c), ca.SX.sym("Y_minus", n_c)
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
     approach, after = normal.T @ v_minus, normal.T @ v_plus
@@ -157,28 +173,19 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     tangential = ca.SX(n_q, 1)
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         tangential += ca.substitute(contact.tangent, system.q, q) @ law.force
-    names = tuple(f"{name}(+)" for name in system.names["v"])
-    variables = [
-        Variable(
-            name="v_plus",
-            symbol=v_plus,
-            components=names,
-            role=Role.VELOCITY_AFTER,
-            scale=system.nominal["v"],
-            estimate=v_likely,
-        ),
-        _boundary("Lambda_normal", Role.NORMAL_IMPULSE, contacts, impulse, likely, impulsive=True),
-        _boundary("Y_plus", Role.REBOUND_PLUS, contacts, y_plus, ca.fmax(0, r_likely)),
-        _boundary("Y_minus", Role.REBOUND_MINUS, contacts, y_minus, ca.fmax(0, -r_likely)),
+    rebounds = [
+        Variable.made(name, contacts.labels(name), role, lower=0.0, estimate=ca.fmax(0, part))
+        for name, role, part in (("Y_plus", Role.REBOUND_PLUS, r_likely), ("Y_minus", Role.REBOUND_MINUS, -r_likely))
     ]
-    for law in laws:
-        variables += [
-            replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_likely))
-            for v in law.variables
-        ]
-    momentum = tuple(f"impulse balance[{name}]" for name in system.names["v"])
+    y_plus, y_minus = (variable.symbol for variable in rebounds)
+    rubbing = [
+        replace(v, estimate=None if v.estimate is None else ca.substitute(v.estimate, v_plus, v_likely))
+        for law in laws
+        for v in law.variables
+    ]
+    motion = replace(node.v_plus, estimate=v_likely), replace(node.impulse, estimate=likely)
+    momentum = of_each("impulse balance", system.names["v"])
     balance = mass @ (v_plus - v_minus) - normal @ impulse - tangential
-    law_rows = contacts.labels("restitution law")
     # f_c(q) + eps h r >= 0 instead of (18), f_c(q + eps h v+) >= 0: the same to first order without
     # restitution, and with restitution it excludes roots that leave an impact too slowly, which (17c) admits where
     # several contacts are hit at once.
@@ -186,15 +193,12 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     return JumpLaw(
         x_minus=x_minus,
         h=h,
-        variables=tuple(variables),
+        variables=(*motion, *rebounds, *rubbing),
         x_plus=ca.vertcat(q, v_plus),
         equations=(
-            Equation(name="impulse_balance", expression=balance, components=momentum, role=Role.IMPULSE_BALANCE),
-            Equation(
-                name="restitution",
-                expression=y_plus - y_minus - restitution,
-                components=law_rows,
-                role=Role.RESTITUTION,
+            Equation.of("impulse_balance", Role.IMPULSE_BALANCE, balance, momentum),
+            Equation.of(
+                "restitution", Role.RESTITUTION, y_plus - y_minus - restitution, contacts.labels("restitution law")
             ),
             *[e for law in laws for e in law.equations],
         ),
@@ -203,12 +207,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
             *[pair for law in laws for pair in _node_pairs(law)],
         ),
         inequalities=(
-            Equation(
-                name="impact_guard",
-                expression=guard,
-                components=contacts.labels("impact guard"),
-                role=Role.IMPACT_GUARD,
-            ),
+            Equation.of("impact_guard", Role.IMPACT_GUARD, guard, contacts.labels("impact guard")),
             *[e for law in laws for e in law.inequalities],
         ),
         inner={Role.RESTITUTION: y_plus - y_minus - smooth, Role.IMPACT_GUARD: smooth_guard},
@@ -222,33 +221,14 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     )
 
 
-def _boundary(
-    name: str, role: Role, contacts: Contacts, symbol: ca.SX, estimate: ca.SX, *, impulsive: bool = False
-) -> Variable:
-    return Variable(
-        name=name,
-        symbol=symbol,
-        components=contacts.labels(name),
-        role=role,
-        lower=0.0,
-        estimate=estimate,
-        impulsive=impulsive,
-    )
-
-
 def _node_pairs(law: Law) -> list[NodePair]:
     """Every component against its partner."""
     return [
-        NodePair(
-            a=product.a[i],
-            b=product.b[i],
-            a_labels=(product.a_labels[i],),
-            b_labels=(product.b_labels[i],),
-            role=product.role,
-            split=product.split,
+        NodePair.between(
+            pair.role, (pair.a_labels[i : i + 1], pair.a[i]), (pair.b_labels[i : i + 1], pair.b[i]), split=pair.split
         )
-        for product in law.products
-        for i in range(product.a.numel())
+        for pair in law.products
+        for i in range(pair.a.numel())
     ]
 
 
@@ -257,25 +237,14 @@ def _impulse_pairs(
 ) -> tuple[NodePair, ...]:
     pairs: list[NodePair] = []
     for i, name in enumerate(contacts.names):
-        labels = (f"gap[{name}]", f"Y_plus[{name}]", f"Y_minus[{name}]")
+        labels: tuple[str, ...] = (f"gap[{name}]", f"Y_plus[{name}]", f"Y_minus[{name}]")
         values = (gap[i], y_plus[i], y_minus[i])
-        one = {"b": impulse[i], "b_labels": (f"Lambda_normal[{name}]",), "of": name}
-        if form == "product":
-            pairs.append(NodePair(role=Role.IMPACT, a=gap[i], a_labels=labels[:1], **one))
-            pairs.append(NodePair(role=Role.IMPACT_VELOCITY, a=ca.vertcat(*values[1:]), a_labels=labels[1:], **one))
-        else:
-            pairs.append(NodePair(role=Role.IMPACT, a=ca.vertcat(*values), a_labels=labels, **one))
-        pairs.append(
-            NodePair(
-                a=y_plus[i],
-                b=y_minus[i],
-                a_labels=labels[1:2],
-                b_labels=labels[2:],
-                role=Role.REBOUND_PARTS,
-                of=name,
-                split=True,
-            )
-        )
+        pressed = (f"Lambda_normal[{name}]",), impulse[i]
+        parts = {Role.IMPACT: slice(0, 1), Role.IMPACT_VELOCITY: slice(1, 3)}
+        for role, rows in parts.items() if form == "product" else [(Role.IMPACT, slice(0, 3))]:
+            pairs.append(NodePair.between(role, (labels[rows], ca.vertcat(*values[rows])), pressed, of=name))
+        rebounds = (labels[1:2], values[1]), (labels[2:], values[2])
+        pairs.append(NodePair.between(Role.REBOUND_PARTS, *rebounds, of=name, split=True))
     return tuple(pairs)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
+from nosnoc_py.reformulation.contact import drift
+from nosnoc_py.reformulation.dcs import DCS, Pair, of_each
 from nosnoc_py.reformulation.filippov import heaviside_dcs
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
@@ -53,49 +54,18 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
     contacts = [contact for contact, _ in pairs]
     names = [c.name for c in contacts]
 
-    def labels(quantity: str) -> tuple[str, ...]:
-        return tuple(f"{quantity}[{name}]" for name in names)
-
-    variables = tuple(
-        Variable(name=name, symbol=ca.SX.sym(name, len(names)), components=labels(name), role=role, lower=0.0)
-        for name, role in (("drift_plus", Role.DRIFT_PLUS), ("drift_minus", Role.DRIFT_MINUS))
-    )
-    up, down = (variable.symbol for variable in variables)
-    drift = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
-    gaps = ca.vertcat(*[c.gap for c in contacts])
-    below, above = (_stacked(dcs, role) for role in (Role.NEGATIVE_PART, Role.POSITIVE_PART))
+    parts, (rising, sinking, opposed) = drift(names, ca.vertcat(*[c.gap for c in contacts]))
+    up, down = (variable.symbol for variable in parts)
+    along = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
+    roles = (Role.NEGATIVE_PART, Role.POSITIVE_PART)
+    below, above = (ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role]) for role in roles)
     places = [f.functions[Role.NORMAL_VELOCITY] for _, f in pairs]
-    speed = ca.vertcat(*[below[j] + above[j] for j in places])
-    rates, size, held = labels("gap rate"), labels("drift"), labels("gap")
+    speed = of_each("gap rate", names), ca.vertcat(*[below[j] + above[j] for j in places])
+    held = Pair.of("held", Role.HOLDING, speed, (of_each("drift", names), up + down), faint=True, cross="none")
     return replace(
         dcs,
-        flow=dcs.flow + ca.vertcat(drift, ca.SX(dcs.x.numel() - system.n_q, 1)),
-        variables=(*dcs.variables, *variables),
-        pairs=(
-            *dcs.pairs,
-            _against("drift_up", gaps, up, held, labels("drift_plus")),
-            _against("drift_down", gaps, down, held, labels("drift_minus")),
-            replace(_against("held", speed, up + down, rates, size), role=Role.HOLDING, cross="none"),
-            Pair(
-                name="drift_parts",
-                a=up,
-                b=down,
-                a_labels=labels("drift_plus"),
-                b_labels=labels("drift_minus"),
-                role=Role.DRIFT_PARTS,
-                cross="none",
-                split=True,
-            ),
-        ),
+        flow=dcs.flow + ca.vertcat(along, ca.SX(dcs.x.numel() - system.n_q, 1)),
+        variables=(*dcs.variables, *parts),
+        pairs=(*dcs.pairs, rising, sinking, held, opposed),
         switch_indicator=dcs.indicator,
     )
-
-
-def _stacked(dcs: DCS, role: Role) -> ca.SX:
-    """All algebraic variables of one role below each other."""
-    return ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role])
-
-
-def _against(name: str, a: ca.SX, b: ca.SX, a_labels: tuple[str, ...], b_labels: tuple[str, ...]) -> Pair:
-    """A drift against what it keeps at zero."""
-    return Pair(name=name, a=a, b=b, a_labels=a_labels, b_labels=b_labels, role=Role.DRIFT, faint=True)

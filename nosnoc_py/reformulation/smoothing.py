@@ -22,15 +22,17 @@ regions are products of them, or, told by Stewart's indicators, have weights tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.reformulation.dcs import Equation
+from nosnoc_py.reformulation.dcs import Equation, of_each
 from nosnoc_py.reformulation.friction import weights
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
@@ -188,51 +190,39 @@ def _contacts(system: CLS) -> Smoothed:
     sigma = ca.SX.sym(SMOOTHING)
     forces, durations, units = [], [], dict(system.units)
     for contact, scale in zip(system.contacts, system.nominal["force"], strict=True):
-        spring = _Spring.of(system, contact, float(scale), sigma)
-        forces.append(_normal_force(system, contact, spring))
+        normal, duration = _spring(system, contact, float(scale), sigma)
+        forces.append(_normal_force(system, contact, normal))
         units[f"lambda_normal[{contact.name}]"] = "N"
         if contact.frictional:
-            forces.append(_friction(system, contact, spring.force, sigma))
+            forces.append(_friction(system, contact, normal, sigma))
             units |= dict.fromkeys(forces[-1].outputs[0].components, "N")
             units |= dict.fromkeys(forces[-1].outputs[1].components, "m/s")
         if contact.restitution > 0.0:
-            durations.append(spring.duration)
+            durations.append(duration)
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
-    return Smoothed(
-        original=system,
-        system=_smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted),
-        conditions=tuple(force.condition for force in forces),
-        outputs=tuple(output for force in forces for output in force.outputs),
-        units=units,
-        durations=ca.vertcat(ca.SX(0, 1), *durations),
-    )
+    smooth_system = _smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted)
+    outputs = [output for force in forces for output in force.outputs]
+    return _smoothed(system, smooth_system, [force.condition for force in forces], outputs, durations, units)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Spring:
+def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[ca.SX, ca.SX]:
     """The normal force of a contact, and how long an impact on it lasts."""
-
-    force: ca.SX
-    duration: ca.SX
-
-    @classmethod
-    def of(cls, system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> _Spring:
-        normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
-        delta = sigma * width(gap, system.q, system.nominal["q"])
-        # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
-        slope = ca.gradient(gap, system.q)
-        mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
-        period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
-        force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
-        return cls(force=force, duration=np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT)))
+    normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
+    delta = sigma * width(gap, system.q, system.nominal["q"])
+    # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
+    slope = ca.gradient(gap, system.q)
+    mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
+    period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
+    force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
+    return force, np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT))
 
 
-def _normal_force(system: CLS, contact: Contact, spring: _Spring) -> _Force:
+def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
     label = f"lambda_normal[{contact.name}]"
     return _Force(
-        push=system.normal(contact) * spring.force,
-        condition=Condition(a=contact.gap, b=spring.force, labels=(f"gap[{contact.name}] * {label}",)),
-        outputs=(Equation(name=label, expression=spring.force, components=(label,), role=Role.NORMAL_FORCE),),
+        push=system.normal(contact) * force,
+        condition=Condition(a=contact.gap, b=force, labels=(f"gap[{contact.name}] * {label}",)),
+        outputs=(Equation.of(label, Role.NORMAL_FORCE, force),),
     )
 
 
@@ -247,16 +237,10 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
         push=contact.tangent @ force,
         condition=Condition(a=_length(slip), b=slack, labels=(label,)),
         outputs=(
-            _output(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
-            _output(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
+            Equation.of(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
+            Equation.of(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
         ),
     )
-
-
-def _output(name: str, role: Role, expression: ca.SX) -> Equation:
-    count = expression.numel()
-    labels = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
-    return Equation(name=name, expression=expression, components=labels, role=role)
 
 
 def _length(vector: ca.SX) -> ca.SX:
@@ -268,8 +252,7 @@ def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, Algebraic | None]:
     if system.mass_matrix.is_constant():
         return ca.solve(system.mass_matrix, force), None
     a = ca.SX.sym("acceleration", system.n_q)
-    labels = tuple(f"acceleration[{name}]" for name in system.names["v"])
-    return a, Algebraic(a, system.mass_matrix @ a - force, names=labels)
+    return a, Algebraic(a, system.mass_matrix @ a - force, names=of_each("acceleration", system.names["v"]))
 
 
 # --- switches ---
@@ -282,10 +265,8 @@ def _regions(system: PSS) -> Smoothed:
         by_signs = modes.functions is not None
         theta = (_weights_by_signs if by_signs else _weights_by_indicators)(system, modes, sigma)
         flow += ca.horzcat(*modes.flows) @ theta
-        names, others = (tuple(f"{of}[{modes.name}][{i}]" for i in range(modes.count)) for of in ("theta", "lambda"))
-        outputs.append(
-            Equation(name=f"theta[{modes.name}]", expression=theta, components=names, role=Role.CONVEX_MULTIPLIER)
-        )
+        names, others = (of_each(f"{of}[{modes.name}]", range(modes.count)) for of in ("theta", "lambda"))
+        outputs.append(Equation.of(f"theta[{modes.name}]", Role.CONVEX_MULTIPLIER, theta, names))
         labels = tuple(f"{one} * {other}" for one, other in zip(others, names, strict=True))
         conditions.append(Condition(a=modes.indicators - ca.mmin(modes.indicators), b=theta, labels=labels))
     return _smoothed(system, _smooth_system(system, sigma, flow, system.algebraic), conditions, outputs)
@@ -294,13 +275,8 @@ def _regions(system: PSS) -> Smoothed:
 def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
     """Products of the smooth steps of all switching functions, or of what they leave to one; their sum is one."""
     above, below = (_smooth_steps(c, system, sigma) for c in (modes.functions, -modes.functions))
-    products = []
-    for signs in modes.signs:
-        product = ca.SX(1)
-        for j, sign in enumerate(signs):
-            product *= above[j] if sign > 0 else below[j]
-        products.append(product)
-    return ca.vertcat(*products)
+    factors = ([above[j] if sign > 0 else below[j] for j, sign in enumerate(signs)] for signs in modes.signs)
+    return ca.vertcat(*[reduce(mul, own, ca.SX(1)) for own in factors])
 
 
 def _weights_by_indicators(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
@@ -325,21 +301,25 @@ def _steps(system: Heaviside) -> Smoothed:
         Condition(a=ca.fmax(-c, 0), b=alpha, labels=tuple(f"lambda_n[{n}] * alpha[{n}]" for n in names)),
         Condition(a=ca.fmax(c, 0), b=rest, labels=tuple(f"lambda_p[{n}] * (1 - alpha[{n}])" for n in names)),
     ]
-    labels = tuple(f"alpha[{name}]" for name in names)
-    output = Equation(name="alpha", expression=alpha, components=labels, role=Role.STEP_FUNCTION)
+    output = Equation.of("alpha", Role.STEP_FUNCTION, alpha, of_each("alpha", names))
     return _smoothed(system, _smooth_system(system, sigma, flow, own), conditions, [output])
 
 
 def _smoothed(
-    system: Described, smooth_system: SmoothSystem, conditions: list[Condition], outputs: list[Equation]
+    system: Described,
+    smooth_system: SmoothSystem,
+    conditions: list[Condition],
+    outputs: list[Equation],
+    durations: Sequence[ca.SX] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Smoothed:
     return Smoothed(
         original=system,
         system=smooth_system,
         conditions=tuple(conditions),
         outputs=tuple(outputs),
-        units=dict(system.units),
-        durations=ca.SX(0, 1),
+        units=dict(system.units if units is None else units),
+        durations=ca.vertcat(ca.SX(0, 1), *durations),
     )
 
 
@@ -359,17 +339,10 @@ def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Alge
         names={
             "x": system.state_names,
             "u": system.control_names,
-            "p": (*system.parameter_names, _unused(SMOOTHING, system)),
+            "p": (*system.parameter_names, system.unused(SMOOTHING)),
         },
         units=dict(system.units),
         nominal={"x": system.x_nominal, "u": system.u_nominal},
         p_default=np.append(system.p_or_zeros, 1.0),
         original=system,
     )
-
-
-def _unused(name: str, system: Described) -> str:
-    """The name, with a mark where the system has a quantity of this name."""
-    while name in (*system.state_names, *system.control_names, *system.parameter_names):
-        name += "'"
-    return name

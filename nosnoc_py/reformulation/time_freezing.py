@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 
 import casadi as ca
 import numpy as np
@@ -129,7 +131,7 @@ def freeze(
         weights.append(1 - beta)
         made = found.contact
         contacts.append(replace(made, weight=beta, push=beta * made.push, rub=beta * made.rub, functions=places))
-    running = _product(weights)
+    running = reduce(mul, weights, ca.SX(1))
     if len(weights) > 1:
         theta = ca.SX.sym("theta_ode")
         lifts.append(_Lift(Role.CLOCK_RATE, "theta_ode", theta, running))
@@ -141,7 +143,7 @@ def freeze(
             push += contact.tangent @ frozen.rub
     acceleration, lifted = _acceleration(system, push)
     lifts += lifted
-    clock, name = ca.SX.sym(CLOCK), _unused(CLOCK, system)
+    clock, name = ca.SX.sym(CLOCK), system.unused(CLOCK)
     heaviside = Heaviside(
         x=ca.vertcat(system.x, clock),
         u=system.u,
@@ -187,18 +189,3 @@ def _algebraic(lifts: Sequence[_Lift]) -> Algebraic:
         initial=np.where(bounded, 0.25, 0.0),
         names=tuple(lift.name for lift in lifts),
     )
-
-
-def _unused(name: str, system: CLS) -> str:
-    """The name, with a mark where the system has a quantity of this name."""
-    taken = {*system.state_names, *system.control_names, *system.parameter_names}
-    while name in taken:
-        name += "'"
-    return name
-
-
-def _product(factors: list[ca.SX]) -> ca.SX:
-    product = ca.SX(1)
-    for factor in factors:
-        product *= factor
-    return product

@@ -541,7 +541,7 @@ def _trajectory(
     u_grid = np.concatenate([[0.0], *[_ends(step) for step in done]])
     u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
     elements = Readout.join([step.readout for step in done if step.readout is not None])
-    made = problem.fields_of(elements, state.p, u, u_grid, len(u))
+    made = problem.fields_of(elements, state.p, u, u_grid)
     several = _several(problem, elements, state.p)
     return Trajectory(**made, **common, message=_told(notes, failed, more + not_unique_note(several)))
 

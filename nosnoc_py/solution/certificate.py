@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.records import Event
-from nosnoc_py.solution.trajectory import Trajectory, jsonable
+from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
 from nosnoc_py.status import Verdict
 
 if TYPE_CHECKING:
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
 # Rows of a long list that the table shows.
 SHOWN = 12
+# Numbers and words that `to_dict` takes as they are.
+REPORTED = (
+    "reason",
+    "end_state_error",
+    "objective",
+    "true_objective",
+    "equations",
+    "jumps",
+    "amplification",
+    "seconds",
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,11 +200,8 @@ class Certificate:
         """Return what `json.dumps` takes."""
         return jsonable(
             {
+                **{name: getattr(self, name) for name in REPORTED},
                 "verdict": self.verdict.value,
-                "reason": self.reason,
-                "end_state_error": self.end_state_error,
-                "objective": self.objective,
-                "true_objective": self.true_objective,
                 "largest_defect": max((window.defect for window in self.windows), default=None),
                 "windows": [vars(window) for window in self.windows],
                 "events": [
@@ -201,28 +209,22 @@ class Certificate:
                     for pair in self.events
                 ],
                 "violation": [_plain(violation) for violation in self.violation],
-                "equations": self.equations,
-                "jumps": self.jumps,
                 "findings": [_plain(violation) for violation in self.findings],
-                "amplification": self.amplification,
                 "balance": None if self.balance is None else vars(self.balance),
                 "referee_status": self.trajectory.status.value,
-                "seconds": self.seconds,
             }
         )
 
     def __repr__(self) -> str:
-        lines = [f"Certificate: {self.verdict}", f"  {self.reason}", *_rows(self._numbers())]
+        lines = [f"Certificate: {self.verdict}", f"  {self.reason}"]
+        lines += [f"  {name:<18}{text}" for name, text in self._numbers()]
         lines += self._events()
         lines += self._list("violated on the true trajectory", self.violation)
         lines += self._list("local findings", self.findings)
         return "\n".join(lines)
 
     def _numbers(self) -> list[tuple[str, str]]:
-        rows = [
-            ("end state", self._end()),
-            ("objective", self._objective()),
-        ]
+        rows = [("end state", self._end()), ("objective", self._objective())]
         if (window := self.worst_window) is not None:
             agree = sum(window.events_agree for window in self.windows)
             size = f"{window.defect:.2e} ({window.state})" if np.isfinite(window.defect) else "unknown"
@@ -263,27 +265,19 @@ class Certificate:
     def _events(self) -> list[str]:
         if not self.events:
             return ["  events            none"]
-        head = f"  {'event':<34}{'claimed [s]':>14}{'true [s]':>14}{'delay [s]':>12}"
-        lines = [head]
-        for pair in self.events[:SHOWN]:
+        lines = [f"  {'event':<34}{'claimed [s]':>14}{'true [s]':>14}{'delay [s]':>12}"]
+        for pair in self.events:
             event = pair.claimed or pair.found
             assert event is not None
             times = [f"{each.time:.8g}" if each is not None else "-" for each in (pair.claimed, pair.found)]
             delay = "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
             lines.append(f"  {event.kind + ' ' + event.name:<34}{times[0]:>14}{times[1]:>14}{delay:>12}")
-        hidden = len(self.events) - SHOWN
-        return lines + ([f"  ... and {hidden} more"] if hidden > 0 else [])
+        return first_lines(lines, SHOWN + 1, "  ... and {} more")
 
     @staticmethod
     def _list(title: str, findings: Sequence[Violation]) -> list[str]:
-        hidden = len(findings) - SHOWN
-        lines = [f"  {title}:"] if findings else []
-        lines += [f"    {finding}" for finding in findings[:SHOWN]]
-        return lines + ([f"    ... and {hidden} more"] if hidden > 0 else [])
-
-
-def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"  {name:<18}{text}" for name, text in rows]
+        lines = [f"  {title}:", *(f"    {finding}" for finding in findings)]
+        return first_lines(lines, SHOWN + 1, "    ... and {} more") if findings else []
 
 
 def _plain(violation: Violation) -> dict[str, Any]:

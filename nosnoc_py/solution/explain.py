@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.roles import Role
-from nosnoc_py.solution.records import PairRole, Residual, StepRecord
+from nosnoc_py.solution.records import PairRole, StepRecord
 from nosnoc_py.status import UNITS, Stationarity, Status
+
+if TYPE_CHECKING:
+    from nosnoc_py.mpcc.result import MPCCResult
+    from nosnoc_py.solution.solution import Solution
+
+    Result = Solution | MPCCResult
 
 CONVERGED = ("Solve_Succeeded", "Solved_To_Acceptable_Level", "newton", "optimal")
 # A stall: while sigma falls by a factor of 100 or more, the residual keeps more than half of its size.
@@ -68,10 +74,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "the time limit or an interrupt stopped IPOPT",
         "raise time_limit, or continue from this point as guess",
     ),
-    "NonIpopt_Exception_Thrown": (
-        "the evaluation was interrupted",
-        "continue from this point as guess",
-    ),
+    "NonIpopt_Exception_Thrown": ("the evaluation was interrupted", "continue from this point as guess"),
     "Maximum_CpuTime_Exceeded": ("IPOPT reached its own limit of CPU time", "raise IPOPT's max_cpu_time"),
     "Maximum_WallTime_Exceeded": ("IPOPT reached its own limit of time", "raise IPOPT's max_wall_time"),
     "Feasible_Point_Found": (
@@ -102,28 +105,10 @@ CERTIFIED: dict[Stationarity, str] = {
 }
 
 
-class Result(Protocol):
-    """What `explain` reads; the results of `solve` and `solve_mpcc` have it.
-
-    `biactive` and `biactive_roles`, names and roles of the pairs with both sides zero, are read too where they exist.
-    """
-
-    @property
-    def status(self) -> Status: ...
-    @property
-    def objective(self) -> float: ...
-    @property
-    def complementarity(self) -> float: ...
-    @property
-    def complementarity_min(self) -> float: ...
-    @property
-    def infeasibility(self) -> float: ...
-    @property
-    def stationarity(self) -> Stationarity: ...
-    @property
-    def worst(self) -> tuple[Residual, ...]: ...
-    @property
-    def log(self) -> tuple[StepRecord, ...]: ...
+# What every result has; `message`, `series`, `events` and the biactive pairs are read where they exist.
+NEEDED = (
+    *("status", "objective", "complementarity", "complementarity_min", "infeasibility", "stationarity", "worst", "log"),
+)
 
 
 def explain(result: Result) -> str:
@@ -163,8 +148,7 @@ SAME = {
 
 
 def _check(result: Result) -> None:
-    needed = [name for name in vars(Result) if isinstance(vars(Result)[name], property)]
-    missing = [name for name in needed if not hasattr(result, name)]
+    missing = [name for name in NEEDED if not hasattr(result, name)]
     if missing:
         raise OptionError(
             f"explain: expected the result of ns.solve or ns.solve_mpcc, given {type(result).__name__} without "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,17 +30,17 @@ class Interpolant(Protocol):
         ...
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return everything it is made of."""
-        ...
+        """Return everything it is made of: its fields by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Interpolant:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """Build it again from `to_arrays`."""
-        ...
+        return cls(**arrays)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RungeKuttaInterpolant:
+class RungeKuttaInterpolant(Interpolant):
     """Collocation polynomials: on element e, through (0, x_left[e]) and (c_j, x_stages[e, j]).
 
     Parameters
@@ -107,8 +107,7 @@ class RungeKuttaInterpolant:
         TranscriptionError
             If t lies outside of the trajectory.
         """
-        if side not in ("-", "+"):
-            raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
+        check_side(side)
         times = inside(t, self.t_0, self.t_f)
         element, tau = self._before(times) if side == "-" else self._after(times)
         x: Array = np.einsum("mk,mkx->mx", lagrange_basis(self._nodes, tau), self._values[element])
@@ -130,15 +129,6 @@ class RungeKuttaInterpolant:
         """Right ends of all elements, before a jump there, (E, n_x)."""
         x: Array = np.einsum("k,ekx->ex", lagrange_basis(self._nodes, np.ones(1))[0], self._values)
         return x
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the fields by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> RungeKuttaInterpolant:
-        """Build the interpolant again from `to_arrays`."""
-        return cls(**arrays)
 
     def _before(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
         """Element that ends at t or contains it, -1 at the start; position in it."""
@@ -175,12 +165,18 @@ class RungeKuttaInterpolant:
         return np.concatenate([self.x_left[:, np.newaxis], self.x_stages[:, self.c != 0.0]], axis=1)
 
 
+def check_side(side: str) -> None:
+    """Raise `OptionError` for anything but the two limits."""
+    if side not in ("-", "+"):
+        raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
+
+
 def lagrange_basis(nodes: Array, tau: Array) -> Array:
-    """Values of the Lagrange polynomials of some nodes (k,) at points tau (m,), as (m, k); exact at the nodes."""
-    basis = np.empty((tau.size, nodes.size))
+    """Values of the Lagrange polynomials of some nodes (k,) at points tau, as (*tau.shape, k); exact at the nodes."""
+    basis = np.empty((*tau.shape, nodes.size))
     for k, node in enumerate(nodes):
         others = np.delete(nodes, k)
-        basis[:, k] = np.prod((tau[:, np.newaxis] - others) / (node - others), axis=1)
+        basis[..., k] = np.prod((tau[..., np.newaxis] - others) / (node - others), axis=-1)
     return basis
 
 

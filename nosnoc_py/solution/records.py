@@ -10,17 +10,7 @@ import numpy as np
 from nosnoc_py.errors import TranscriptionError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign, read_only
 
-EVENT_KINDS = (
-    "impact",
-    "contact",
-    "release",
-    "slip",
-    "stick",
-    "reversal",
-    "switch",
-    "enter_sliding",
-    "leave_sliding",
-)
+EVENT_KINDS = ("impact", "contact", "release", "slip", "stick", "reversal", "switch", "enter_sliding", "leave_sliding")
 RESIDUAL_KINDS = ("complementarity", "equation", "bound")
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.rotations import exp, log
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
-from nosnoc_py.solution.interpolant import SNAP, Side
+from nosnoc_py.solution.interpolant import SNAP, Interpolant, Side, check_side
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RigidMotion:
+class RigidMotion(Interpolant):
     """A motion on SE(3) between nodes.
 
     Positions are Hermite's cubics of positions and velocities gamma / m, exact for free flight; rotations are R_k
@@ -52,8 +51,7 @@ class RigidMotion:
         TranscriptionError
             If t lies outside of the motion.
         """
-        if side not in ("-", "+"):
-            raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
+        check_side(side)
         times = inside(t, float(self.t[0]), float(self.t[-1]))
         snap = SNAP * float(np.abs(self.t[[0, -1]]).max())
         if side == "-":
@@ -66,15 +64,6 @@ class RigidMotion:
         x = self._between(left, np.where(at_node, left, right), times)
         x[at_node] = self.x[node[at_node]]
         return x if np.ndim(t) else x.reshape(-1)
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the fields by name."""
-        return {"t": self.t, "x": self.x, "mass": self.mass}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> RigidMotion:
-        """Build the motion again from `to_arrays`."""
-        return cls(**arrays)
 
     def _between(self, left: npt.NDArray[np.intp], right: npt.NDArray[np.intp], t: Array) -> Array:
         """States between pairs of nodes."""

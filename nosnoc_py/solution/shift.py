@@ -134,9 +134,8 @@ def _controls(trajectory: Trajectory, later: float, stages: int, slack: float) -
 
 
 def _series(trajectory: Trajectory, start: float, slack: float) -> dict[str, Series]:
-    found = {}
-    for name, series in trajectory.series.items():
-        keep = series.t > start - slack
-        if keep.any():
-            found[name] = Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep], series.role)
-    return found
+    return {
+        name: Series(np.maximum(series.t[keep] - start, 0.0), series.values[keep], series.role)
+        for name, series in trajectory.series.items()
+        if (keep := series.t > start - slack).any()
+    }

@@ -16,6 +16,11 @@ from nosnoc_py.status import Stationarity
 __all__ = ["Residual", "Solution", "StepRecord"]
 
 
+# Numbers and words that a summary takes as they are.
+REPORTED = (
+    *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
+    *("iterations", "wall_seconds", "horizon", "method", "solver"),
+)
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -98,21 +103,17 @@ class Solution(Trajectory):
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
-        assign(
-            self,
-            log=tuple(self.log),
-            worst=tuple(self.worst),
-            biactive=tuple(self.biactive),
-            biactive_roles=tuple(self.biactive_roles),
-            multipliers=dict(self.multipliers),
-        )
+        lists = ("log", "worst", "biactive", "biactive_roles")
+        assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
+        made_by = ", solver ".join(text for text in (self.method, self.solver) if text)
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
-        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort(), self._made_by()) if line]
+        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort(), made_by) if line]
         if self.events and not self.success:
-            beyond = f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})" if self._misses_horizon else ""
+            whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
+            beyond = "" if whole else f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})"
             lines += [f"  events of the last iterate, which is no solution{beyond}:"]
         lines += self._first_events()
         lines += [f"  note: {self.message}"] if self.message else []
@@ -123,18 +124,9 @@ class Solution(Trajectory):
 
     def _summary_fields(self) -> dict[str, Any]:
         return {
-            "objective": self.objective,
-            "penalty": self.penalty,
-            "complementarity": self.complementarity,
-            "complementarity_min": self.complementarity_min,
-            "infeasibility": self.infeasibility,
+            **{name: getattr(self, name) for name in REPORTED},
             "stationarity": self.stationarity.value,
-            "iterations": self.iterations,
-            "wall_seconds": self.wall_seconds,
             "homotopy_steps": len(self.log),
-            "horizon": self.horizon,
-            "method": self.method,
-            "solver": self.solver,
             "worst": [str(residual) for residual in self.worst],
             **super()._summary_fields(),
         }
@@ -151,13 +143,6 @@ class Solution(Trajectory):
             f"residuals: complementarity {self.complementarity:.1e} (min {self.complementarity_min:.1e}), "
             f"infeasibility {self.infeasibility:.1e}"
         )
-
-    @property
-    def _misses_horizon(self) -> bool:
-        return not abs(self.duration - self.horizon) <= MISSED * self.horizon
-
-    def _made_by(self) -> str:
-        return ", solver ".join(text for text in (self.method, self.solver) if text)
 
     def _effort(self) -> str:
         steps = f" in {len(self.log)} steps" if self.log else ""

@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
-from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,7 @@ _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
 _ENUMS: dict[str, Callable[[str], Status | Stationarity]] = {"status": Status, "stationarity": Stationarity}
-_DIMENSIONS = {
-    "t": ("node",),
-    "x": ("node", "state"),
-    "u_grid": ("control_edge",),
-    "u": ("control_stage", "control"),
-}
+_DIMENSIONS = {"t": ("node",), "x": ("node", "state"), "u_grid": ("control_edge",), "u": ("control_stage", "control")}
 
 
 def save(trajectory: Trajectory, path: str | Path) -> Path:
@@ -124,15 +119,13 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     if name in _SERIES:
         for k, series in enumerate(value.values()):
             arrays |= {f"{name}_{k}_t": series.t, f"{name}_{k}_values": series.values}
-        return [[key, _packed_role(series.role)] for key, series in value.items()]
+        return [[key, series.role] for key, series in value.items()]
     if name == "biactive_roles":
-        return [[_packed_role(pair.role), pair.of] for pair in value]
+        return [[pair.role, pair.of] for pair in value]
     if name == "discretization" and value is not None:
         return asdict(value)
     if name in _RECORDS:
         return [asdict(record) for record in value]
-    if name in _ENUMS:
-        return value.value
     if name in _INTERPOLANTS and value is not None:
         parts = value.to_arrays()
         arrays |= {f"{name}_{part}": array for part, array in parts.items()}
@@ -181,10 +174,6 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     return value
 
 
-def _packed_role(role: Enum | None) -> Any:
-    return None if role is None else role.value
-
-
 def _role(value: str | None) -> Role | None:
     return None if value is None else Role(value)
 
@@ -196,7 +185,7 @@ def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
     buffer = io.BytesIO()
     with netcdf_file(buffer, "w", version=2) as file:
-        setattr(file, _ATTRIBUTE, json.dumps(meta))
+        setattr(file, _ATTRIBUTE, json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
         for name, array in arrays.items():
             if array.size:
                 _write_variable(file, name, array)

@@ -13,14 +13,8 @@ import numpy.typing as npt
 
 from nosnoc_py.errors import SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
-from nosnoc_py.solution.interpolant import (
-    SNAP,
-    Interpolant,
-    RungeKuttaInterpolant,
-    Side,
-    nodes_of,
-)
-from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, Series
+from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
+from nosnoc_py.solution.records import Discretization, Event, Series
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 
@@ -30,17 +24,8 @@ if TYPE_CHECKING:
 
     from nosnoc_py.solution.shift import Shifted
 
-__all__ = [
-    "EVENT_KINDS",
-    "Event",
-    "Interpolant",
-    "RungeKuttaInterpolant",
-    "Sensitivity",
-    "Series",
-    "Trajectory",
-    "nodes_of",
-]
-
+# What a summary takes as it is.
+SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
 # Events that a summary lists.
 SHOWN = 20
 
@@ -142,26 +127,26 @@ class Trajectory:
 
     def __getitem__(self, name: str) -> Any:
         """Return the values of a state (nodes,), a control (N,), a series (its times,), or a parameter (scalar)."""
-        if name in self.state_names:
-            return self.x[:, self.state_names.index(name)]
-        if name in self.control_names:
-            return self.u[:, self.control_names.index(name)]
-        if name in self.series:
-            return self.series[name].values
         if name in self.parameters:
             return self.parameters[name]
-        raise UnknownNameError(name, self.names)
+        if (found := self._over_time(name)) is None:
+            raise UnknownNameError(name, self.names)
+        return found[1]
 
     def times(self, name: str) -> Array:
         """Return the times [s] of `self[name]`; for a control the starts of its stages."""
+        if (found := self._over_time(name)) is None:
+            legal = (*self.state_names, *self.control_names, *self.series)
+            raise UnknownNameError(name, legal, "quantity over time")
+        return found[0]
+
+    def _over_time(self, name: str) -> tuple[Array, Array] | None:
+        """Times and values of a state, a control or a series."""
         if name in self.state_names:
-            return self.t
+            return self.t, self.x[:, self.state_names.index(name)]
         if name in self.control_names:
-            return self.u_grid[:-1]
-        if name in self.series:
-            return self.series[name].t
-        legal = (*self.state_names, *self.control_names, *self.series)
-        raise UnknownNameError(name, legal, "quantity over time")
+            return self.u_grid[:-1], self.u[:, self.control_names.index(name)]
+        return (self.series[name].t, self.series[name].values) if name in self.series else None
 
     def __call__(self, t: npt.ArrayLike, side: Side = "+") -> Array:
         """Return the state at t, (n_x,) or (times, n_x); `side` is the limit to take where it jumps."""
@@ -251,9 +236,9 @@ class Trajectory:
 
     def _first_events(self) -> list[str]:
         """Lines about the first events, and how many more there are."""
-        hidden = len(self.events) - SHOWN
-        more = [f"  ... and {hidden} more events"] if hidden > 0 else []
-        return [*(f"  {event}" for event in self.events[:SHOWN]), *more] or ["  no events"]
+        return first_lines([f"  {event}" for event in self.events], SHOWN, "  ... and {} more events") or [
+            "  no events"
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a summary that `json.dumps` takes; numbers that JSON does not know (NaN, infinity) become None."""
@@ -262,13 +247,8 @@ class Trajectory:
     def _summary_fields(self) -> dict[str, Any]:
         return {
             "status": self.status.value,
-            "message": self.message,
-            "t0": self.t0,
-            "duration": self.duration,
             "events": [event.to_dict() for event in self.events],
-            "state_names": self.state_names,
-            "final_state": self.final_state,
-            "parameters": self.parameters,
+            **{name: getattr(self, name) for name in SUMMARISED},
         }
 
     def to_xarray(self) -> xr.Dataset:
@@ -309,6 +289,11 @@ class Trajectory:
         branches += [f"message: {self.message}"] if self.message else []
         branches += [] if self.success else [f"what to try: {self.status.remedy}"]
         return [*branches, *([repr(self.sensitivity).replace("S", "s", 1)] if self.sensitivity is not None else [])]
+
+
+def first_lines(lines: list[str], most: int, more: str) -> list[str]:
+    """Return the first lines, with one that says how many more there are."""
+    return lines if len(lines) <= most else [*lines[:most], more.format(len(lines) - most)]
 
 
 def enumerate_some(items: Iterable[str], most: int = 6) -> str:

@@ -98,6 +98,12 @@ class Described:
         """An expression of the states, controls and parameters in their names."""
         return shown(expression, [(getattr(self, group), self.names[group]) for group in self.groups])
 
+    def unused(self, name: str) -> str:
+        """The name, with a mark where the system has a state, a control or a parameter of this name."""
+        while name in (*self.state_names, *self.control_names, *self.parameter_names):
+            name += "'"
+        return name
+
     @property
     def z(self) -> ca.SX:
         """Algebraic variables of the user's own (n_z,)."""

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
-from nosnoc_py.discretization.options import Representation
-from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Series
 from nosnoc_py.solution.solution import costate_name
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
 
 # Elements shorter than this, relative to their equal share, only distribute a jump of the costate.
 NO_LENGTH = 1e-6
 
 
-def costates(
-    mpcc: MPCC,
-    tableau: ButcherTableau,
-    representation: Representation,
-    names: Sequence[str],
-    multipliers: np.ndarray,
-    h: np.ndarray,
-) -> dict[str, Series]:
+def costates(problem: Transcription, multipliers: np.ndarray, h: np.ndarray) -> dict[str, Series]:
     """lambda(t) at the Runge-Kutta stages, with the sign of the Hamiltonian lambda'f + L.
 
     The rows of stage j are S_j - h f(X_j) = 0, S the increments of the element, and the Lagrangian has mu' times them:
@@ -40,8 +34,9 @@ def costates(
     h : (E,)
         Lengths of the elements [s].
     """
-    rows = [block.rows for block in mpcc.constraints.blocks(role=Role.DYNAMICS)]
-    b, c = tableau.b, tableau.c
+    names, tableau = problem.dcs.x_names, problem.tableau
+    rows = [block.rows for block in problem.mpcc.constraints.blocks(role=Role.DYNAMICS)]
+    b, c, representation = tableau.b, tableau.c, representation_of(problem.fesd, tableau)
     mu = np.array([multipliers[row] for row in rows]).reshape(h.size, c.size, len(names))
     kept = h > NO_LENGTH * h.sum() / h.size
     weights = b[None, :, None] * (1.0 if representation == "integral" else h[kept][:, None, None])

@@ -10,20 +10,22 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import stage_estimates
 from nosnoc_py.mpcc.layout import At, Block, Edge
-from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.reformulation.dcs import rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import Contact
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
 
 SIDES: tuple[Side, Side] = ("-", "+")
 # Where a piece of motion is looked at: its forces jump at its ends.
@@ -34,18 +36,15 @@ SAMPLES = np.linspace(0.05, 0.95, 7)
 
 
 def frozen_guess(
-    mpcc: MPCC,
-    dcs: DCS,
-    frozen: Frozen,
-    grid: Grid,
-    c: np.ndarray,
-    trajectory: Trajectory,
-    horizon: float,
-    p: np.ndarray,
-    left: Container[tuple[str, At]] = (),
+    problem: Transcription, trajectory: Trajectory, horizon: float, p: np.ndarray, left: Container[tuple[str, At]] = ()
 ) -> np.ndarray:
     """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
-    motion, columns = _Motion(frozen, trajectory, p), _columns(dcs)
+    mpcc, dcs, frozen, grid = problem.mpcc, problem.dcs, problem.frozen, problem.grid
+    assert frozen is not None
+    # Where every step function stands among all of them, and the algebraic variables of the frozen system, by name.
+    roles = (Role.STEP_FUNCTION, Role.ALGEBRAIC)
+    of_role = [rows_of(variable for variable in dcs.variables if variable.role is role) for role in roles]
+    motion, columns = _Motion(frozen, trajectory, p), of_role[0] | of_role[1]
     w = mpcc.w0.copy()
     estimates = stage_estimates(dcs)
     known_control = len(trajectory.u) > 0 and trajectory.control_names == frozen.original.control_names
@@ -66,7 +65,7 @@ def frozen_guess(
         elif block.role is Role.STEP:
             w[block.rows] = pieces[n].numerical / total * len(pieces)
         elif block.at.stage is not None:
-            share = _share(block, c)
+            share = _share(block, problem.tableau.c)
             y = pieces[n].state(share)
             if block.role is Role.STATE:
                 w[block.rows] = y
@@ -79,17 +78,6 @@ def frozen_guess(
         elif block.role is Role.STATE:  # at the start of the horizon, without the clock
             w[block.rows] = pieces[0].state(0.0)[:-1]
     return w
-
-
-def _columns(dcs: DCS) -> dict[str, slice]:
-    """Where every step function stands among all of them, and the algebraic variables of the frozen system, by name."""
-    found: dict[str, slice] = {}
-    for role in (Role.STEP_FUNCTION, Role.ALGEBRAIC):
-        start = 0
-        for variable in (v for v in dcs.variables if v.role is role):
-            found[variable.name] = slice(start, start + len(variable.components))
-            start = found[variable.name].stop
-    return found
 
 
 def _share(block: Block, c: np.ndarray) -> float:

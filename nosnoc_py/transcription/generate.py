@@ -49,20 +49,19 @@ WORDS = {
 def functions(mpcc: MPCC) -> dict[str, ca.Function]:
     """The functions that are exported, by name."""
     w, p, f, g, G, H = mpcc.w, mpcc.p, mpcc.objective, mpcc.g, mpcc.G, mpcc.H
-    plain: dict[str, Any] = {
-        "nlp_f": ca.densify(f),
-        "nlp_grad_f": ca.densify(ca.gradient(f, w)),
-        "nlp_penalty": ca.densify(mpcc.penalty),
-        "nlp_g": ca.densify(g),
-        "nlp_jac_g": ca.jacobian(g, w),
-        "nlp_G": ca.densify(G),
-        "nlp_H": ca.densify(H),
-        "nlp_jac_G": ca.jacobian(G, w),
-        "nlp_jac_H": ca.jacobian(H, w),
-        "nlp_r": ca.densify(mpcc.r),
-        "nlp_indicator": ca.densify(mpcc.indicator(G, H)),
+    dense = {
+        "nlp_f": f,
+        "nlp_grad_f": ca.gradient(f, w),
+        "nlp_penalty": mpcc.penalty,
+        "nlp_g": g,
+        "nlp_G": G,
+        "nlp_H": H,
+        "nlp_r": mpcc.r,
+        "nlp_indicator": mpcc.indicator(G, H),
     }
-    made = {name: ca.Function(name, [w, p], [value], ["w", "p"], ["value"]) for name, value in plain.items()}
+    values = {name: ca.densify(value) for name, value in dense.items()}
+    values |= {f"nlp_jac_{name}": ca.jacobian(rows, w) for name, rows in zip("gGH", (g, G, H), strict=True)}
+    made = {name: ca.Function(name, [w, p], [values[name]], ["w", "p"], ["value"]) for name in WORDS if name in values}
     weights = [ca.SX.sym(f"lam_{name}", rows.numel()) for name, rows in zip("fgGH", (f, g, G, H), strict=True)]
     lagrangian = sum((ca.dot(lam, rows) for lam, rows in zip(weights, (f, g, G, H), strict=True)), ca.SX(0))
     hessian = ca.hessian(lagrangian, w)[0]
@@ -75,11 +74,8 @@ def generate(problem: Transcription, folder: str | os.PathLike[str], values: np.
     """See `Transcription.generate`; `values` are the parameters (n_p,) of the MPCC, `w` the guess (n_w,)."""
     target = _target(folder)
     made = functions(problem.mpcc)
-    contents = {
-        **_sources(made),
-        LAYOUT: json.dumps(_description(problem, made, values, w), indent=1) + "\n",
-        README: _readme(problem, made),
-    }
+    layout = json.dumps(_description(problem, made, values, w), indent=1) + "\n"
+    contents = {**_sources(made), LAYOUT: layout, README: _readme(problem, made)}
     try:
         _write(target, contents)
     except OSError as error:
@@ -156,18 +152,12 @@ def _description(
         "method": repr(problem.method),
         "layout_key": problem.layout_key,
         "places": "start:stop are rows; stage, element and rk count from 0 and are null where they have no meaning",
-        "variables": _blocks(m.variables),
-        "parameters": _blocks(m.parameters),
-        "constraints": _blocks(m.constraints),
+        **{name: _blocks(getattr(m, name)) for name in ("variables", "parameters", "constraints", "switched")},
         "G": _blocks(m.left),
         "H": _blocks(m.right),
-        "switched": _blocks(m.switched),
         "groups": [{"G": group.left.tolist(), "H": group.right.tolist()} for group in m.groups],
         "switched_required": m.required.tolist(),
-        "lbw": _bounds(m.lbw),
-        "ubw": _bounds(m.ubw),
-        "lbg": _bounds(m.lbg),
-        "ubg": _bounds(m.ubg),
+        **{name: _bounds(getattr(m, name)) for name in ("lbw", "ubw", "lbg", "ubg")},
         "parameter_values": values.tolist(),
         "guess": w.tolist(),
         "functions": {
@@ -185,9 +175,7 @@ def _blocks(layout: Layout) -> list[dict[str, Any]]:
     return [
         {
             "name": block.name,
-            "stage": block.at.stage,
-            "element": block.at.element,
-            "rk": block.at.rk,
+            **vars(block.at),
             "start": block.start,
             "stop": block.start + block.size,
             "components": list(block.components),

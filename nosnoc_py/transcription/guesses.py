@@ -16,6 +16,7 @@ import numpy as np
 from nosnoc_py.discretization.guess import Places, fill, trajectory_series
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.layout import At
+from nosnoc_py.ocp import OCP
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
@@ -51,14 +52,12 @@ def keeps_its_iterate(problem: Transcription, guess: Any) -> bool:
 def _horizon(problem: Transcription, guess: Any, values: np.ndarray) -> float:
     """Length of the horizon [s]; one that is free starts at what is left of a trajectory."""
     free = problem.ocp.free_time
-    if free is None or not isinstance(guess, Trajectory) or _of_numerical_time(problem, guess):
+    if free is None or not isinstance(guess, Trajectory):
+        return problem.horizon(problem.mpcc.w0, values)
+    if problem.frozen is not None and guess.state_names == problem.dcs.x_names:  # in numerical time
         return problem.horizon(problem.mpcc.w0, values)
     left = guess.duration - (guess.later if isinstance(guess, Shifted) else 0.0)
     return float(np.clip(left, free.lower, free.upper))
-
-
-def _of_numerical_time(problem: Transcription, guess: Trajectory) -> bool:
-    return problem.frozen is not None and guess.state_names == problem.dcs.x_names
 
 
 def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon: float, guess: Any) -> np.ndarray:
@@ -76,7 +75,8 @@ def _with_unknowns(problem: Transcription, w: np.ndarray, p: np.ndarray, horizon
 def _from_functions(problem: Transcription, guess: Any, places: Places, values: np.ndarray) -> np.ndarray:
     """From a control, or from controls and states by name; states stay where they start by default."""
     ocp, horizon = problem.ocp, float(places.nodes[-1][-1])
-    start = _start_state(problem, values)
+    layout = problem.mpcc.parameters
+    start = np.asarray(values[layout["x0"]]) if "x0" in layout.names else start_of(ocp)
     state: Callable[[float], np.ndarray] = lambda t: start  # noqa: E731
     if isinstance(guess, Mapping):
         given = checked_guess(guess)
@@ -87,14 +87,12 @@ def _from_functions(problem: Transcription, guess: Any, places: Places, values: 
     def at(t: float, side: str) -> np.ndarray:
         return state(t) if problem.frozen is None else np.append(state(t), t)
 
-    return fill(problem.mpcc, problem.dcs, places, values[problem.mpcc.parameters["p"]], at, control)
+    return fill(problem.mpcc, problem.dcs, places, values[layout["p"]], at, control)
 
 
-def _start_state(problem: Transcription, values: np.ndarray) -> np.ndarray:
-    if "x0" in problem.mpcc.parameters.names:
-        return np.asarray(values[problem.mpcc.parameters["x0"]])
-    lower, upper = problem.ocp.x_bounds
-    return np.clip(np.zeros(lower.size), lower, upper)
+def start_of(ocp: OCP) -> np.ndarray:
+    """The initial state (n_x,); where it is free, the admissible one nearest to zero."""
+    return np.asarray(np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0)
 
 
 def _from_trajectory(
@@ -104,8 +102,7 @@ def _from_trajectory(
     if not np.isfinite(guess.x).all():
         raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
     if problem.frozen is not None and guess.state_names == problem.ocp.system.state_names:
-        span = float(places.nodes[-1][-1])
-        return frozen_guess(mpcc, dcs, problem.frozen, problem.grid, problem.tableau.c, guess, span, p, known)
+        return frozen_guess(problem, guess, float(places.nodes[-1][-1]), p, known)
     if guess.state_names != dcs.x_names:
         raise TranscriptionError(
             f"guess: expected the states {', '.join(dcs.x_names)}, given {', '.join(guess.state_names)}."
@@ -143,12 +140,12 @@ def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, 
     # What is continuous has values of its own at the ends of elements, too: they follow from the state there.
     inside = (b for b in problem.mpcc.variables.blocks() if b.edge is None or b.role is Role.STATE)
     blocks = {(b.name, b.at): b.rows for b in inside}
-    moved = {}
-    for name, at in blocks:
-        source = (name, At((at.stage or 0) + guess.stages, at.element, at.rk))
-        if at.stage is not None and source in blocks:
-            moved[name, at] = blocks[source]
-    return moved
+    later = {
+        (name, at): (name, At(at.stage + guess.stages, at.element, at.rk))
+        for name, at in blocks
+        if at.stage is not None
+    }
+    return {place: blocks[source] for place, source in later.items() if source in blocks}
 
 
 def _move(problem: Transcription, guess: Shifted, w: np.ndarray, moved: Mapping[tuple[str, At], slice]) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau, radau_iia
-from nosnoc_py.discretization.readout import SLIPPING, Readout, trajectory_fields
-from nosnoc_py.reformulation.dcs import DCS
+from nosnoc_py.discretization.butcher import radau_iia
+from nosnoc_py.discretization.readout import SLIPPING, Readout, change_of_slip, evaluate, trajectory_fields
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
 from nosnoc_py.tolerances import IMPACT
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
 
 # Elements in which the clock advances by less than this share of a control stage are jumps.
 FROZEN = 1e-7
@@ -26,14 +27,7 @@ BISECTIONS = 60
 
 
 def physical_fields(
-    frozen: Frozen,
-    dcs: DCS,
-    tableau: ButcherTableau,
-    readout: Readout,
-    p: np.ndarray,
-    u: np.ndarray,
-    u_grid: np.ndarray,
-    elements: Sequence[int],
+    problem: Transcription, frozen: Frozen, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
     """Fields of a `Trajectory` in physical time, its field `numerical` the one in numerical time (Theorems 5 and 8).
 
@@ -42,13 +36,14 @@ def physical_fields(
     readout : Readout
         States (q, v, clock).
     u : (N, n_u + 1)
-        Controls and the speed of time in every control stage; `elements` has their numbers of finite elements.
+        Controls and the speed of time in every control stage, of the grid of the problem once or several times.
     u_grid : (N + 1,)
         The grid of the control stages, the same in both times.
     """
-    numerical = trajectory_fields(dcs, tableau, readout, p, u, u_grid)
-    speed = np.repeat(u[:, -1], elements)
-    found = _Values.read(frozen, dcs, tableau, readout, p, speed)
+    numerical = trajectory_fields(problem.dcs, problem.tableau, readout, p, u, u_grid)
+    elements = problem.grid.elements
+    speed = np.repeat(u[:, -1], elements * (len(u) // len(elements)))
+    found = _Values.read(problem, frozen, readout, p, speed)
     horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
     pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
     t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
@@ -92,16 +87,13 @@ class _Values:
     energy: np.ndarray
 
     @classmethod
-    def read(
-        cls, frozen: Frozen, dcs: DCS, tableau: ButcherTableau, r: Readout, p: np.ndarray, speed: np.ndarray
-    ) -> _Values:
-        system, contacts = frozen.original, frozen.contacts
+    def read(cls, problem: Transcription, frozen: Frozen, r: Readout, p: np.ndarray, speed: np.ndarray) -> _Values:
+        dcs, system, contacts = problem.dcs, frozen.original, frozen.contacts
         count, stages = r.x_stages.shape[:2]
 
         def at_stages(expression: ca.SX) -> np.ndarray:
-            function = ca.Function("values", [dcs.x, dcs.z, dcs.p], [expression])
-            x, z = (values.reshape(count * stages, -1).T for values in (r.x_stages, r.z_stages))
-            return np.asarray(function(x, z, p).full()).T.reshape(count, stages, -1)
+            x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
+            return evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, expression.numel())
 
         approach = ca.vertcat(*[c.approach for c in contacts])
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
@@ -117,7 +109,7 @@ class _Values:
             approach=at_stages(approach),
             slip=tuple(at_stages(c.slip) for c in contacts),
             reserve=at_stages(ca.vertcat(*[c.reserve for c in contacts])),
-            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", tableau.b, push),
+            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, push),
             ends=ends[..., 1:],
             energy=ends[..., 0],
         )
@@ -134,7 +126,9 @@ class _Pieces:
         clock = np.clip(np.stack([r.x_left[:, -1], r.x_right[:, -1]], axis=1), *horizon)
         runs = clock[:, 1] - clock[:, 0] > shortest
         self.rows = np.flatnonzero(runs)
-        self.jumps = self._groups(runs)
+        before = np.cumsum(runs)
+        # Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements.
+        self.jumps = {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
         self.h = clock[self.rows, 1] - clock[self.rows, 0]
         self.t_left = clock[self.rows, 0]
         self.x_left, self.x_right = r.x_left[self.rows, :-1], r.x_right[self.rows, :-1]
@@ -144,11 +138,6 @@ class _Pieces:
             self.h, self.t_left = np.append(self.h, 0.0), np.append(self.t_left, clock[-1, 1])
             self.x_left, self.x_right = np.vstack([self.x_left, end]), np.vstack([self.x_right, end])
             self.x_nodes = np.concatenate([self.x_nodes, np.repeat(end[:, None], NODES.size, axis=1)])
-
-    def _groups(self, runs: np.ndarray) -> dict[int, np.ndarray]:
-        """Frozen elements before the k-th piece, by k; behind the last one, k is the number of running elements."""
-        before = np.cumsum(runs)
-        return {int(k): np.flatnonzero((before == k) & ~runs) for k in np.unique(before[~runs])}
 
     def _resampled(self, numerical: Interpolant) -> np.ndarray:
         """States at the nodes in physical time (pieces, NODES, n_x): the clock is inverted by bisection."""
@@ -217,12 +206,9 @@ def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event
         if before[i] != after[i]:
             found.append(Event(time, contact.name, "contact" if after[i] else "release"))
         elif after[i] and contact.slip.numel():
-            slips = pieces.slips(i)
             velocity = pieces.values.slip[i][pieces.rows[k - 1 : k + 1]].mean(axis=1)
-            if slips[k - 1] != slips[k]:
-                found.append(Event(time, contact.name, "slip" if slips[k] else "stick"))
-            elif slips[k] and velocity[0] @ velocity[1] < 0:
-                found.append(Event(time, contact.name, "reversal"))
+            kind = change_of_slip(pieces.slips(i)[k - 1 : k + 1], velocity)
+            found += [] if kind is None else [Event(time, contact.name, kind)]
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import casadi as ca
@@ -20,8 +20,9 @@ from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
-from nosnoc_py.reformulation.dcs import DCS, Pair
+from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
+from nosnoc_py.reformulation.impact import ContactOptions
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
@@ -29,7 +30,7 @@ from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.tolerances import REST_VELOCITY
-from nosnoc_py.transcription.guesses import FREE
+from nosnoc_py.transcription.guesses import FREE, start_of
 from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of
 
 OCP_GAMMA = 0.9
@@ -162,18 +163,10 @@ def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool)
     """The DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
-        dcs = contact_dcs(
-            system,
-            running_cost=cost,
-            impulse_form=method.impulse_form,
-            friction_cone=method.friction_cone,
-            polyhedral_directions=method.polyhedral_directions,
-            gap_rate=gap_rate_of(method, system, simulation=simulation),
-            isolate_forces=method.isolate_forces,
-            rest_velocity=rest_velocity_of(method, simulation=simulation),
-            lift_acceleration=method.lift_acceleration,
-            epsilon_c=method.epsilon_c,
-        )
+        given = {field.name: getattr(method, field.name) for field in fields(ContactOptions)}
+        given["gap_rate"] = gap_rate_of(method, system, simulation=simulation)
+        given["rest_velocity"] = rest_velocity_of(method, simulation=simulation)
+        dcs = contact_dcs(system, ContactOptions(**given), running_cost=cost)
     elif frozen is not None:
         assert isinstance(method, TimeFreezing)
         dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
@@ -183,18 +176,9 @@ def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool)
 
 
 def _own_pair(pair: Complementarity) -> Pair:
-    def labels(side: str) -> tuple[str, ...]:
-        return tuple(f"{pair.name} {side}[{i}]" for i in range(pair.a.numel()))
-
-    return Pair(
-        name=f"own {pair.name}",
-        a=pair.a,
-        b=pair.b,
-        a_labels=labels("a"),
-        b_labels=labels("b"),
-        role=Role.COMPLEMENTARITY,
-        cross="none",
-    )
+    rows = range(pair.a.numel())
+    sides = (of_each(f"{pair.name} a", rows), pair.a), (of_each(f"{pair.name} b", rows), pair.b)
+    return Pair.of(f"own {pair.name}", Role.COMPLEMENTARITY, *sides, cross="none")
 
 
 def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:
@@ -219,13 +203,10 @@ class _Symbols:
 
     @classmethod
     def make(cls, builder: ProgramBuilder, ocp: OCP, stages: int, *, simulation: bool) -> _Symbols:
-        p = _parameters(builder, ocp)
-        horizon = _horizon(builder, ocp)
-        x_initial = _initial_state(builder, ocp, is_parameter=simulation or ocp.x0 is not None)
         return cls(
-            p=p,
-            horizon=horizon,
-            x_initial=x_initial,
+            p=_parameters(builder, ocp),
+            horizon=_horizon(builder, ocp),
+            x_initial=_initial_state(builder, ocp, is_parameter=simulation or ocp.x0 is not None),
             controls=_controls(builder, ocp, stages, is_parameter=simulation),
         )
 
@@ -265,7 +246,7 @@ def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
 
 def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
     lower, upper = ocp.x_bounds
-    start = np.clip(np.zeros(lower.size) if ocp.x0 is None else ocp.x0, lower, upper)
+    start = np.clip(start_of(ocp), lower, upper)
     if frozen is not None:
         lower, upper, start = np.append(lower, -np.inf), np.append(upper, np.inf), np.append(start, 0.0)
     return StateBounds(lower=lower, upper=upper, initial=start)
@@ -274,7 +255,7 @@ def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
 def _initial_state(builder: ProgramBuilder, ocp: OCP, *, is_parameter: bool) -> ca.SX:
     s = ocp.system
     lower, upper = ocp.x_bounds
-    value = np.clip(np.zeros(lower.size), lower, upper) if ocp.x0 is None else ocp.x0
+    value = start_of(ocp)
     if is_parameter:
         return builder.parameter("x0", s.state_names, value, role=Role.STATE)
     return builder.variable("x_initial", At(), s.state_names, lower, upper, value, s.x_nominal, role=Role.STATE)
@@ -307,10 +288,10 @@ def _add_costs_and_constraints(
     builder.objective += ca.Function("terminal_cost", at_end[0], [ocp.terminal_cost])(*at_end[1])
     for c in (constraint.without_roots(s.u) for constraint in ocp.path_constraints):
         function = ca.Function("path", [s.x, dcs.z, s.u, s.p], [c.expression])
-        for at, state, e in place_constraints(elements, c.at):
+        for at, x, e in place_constraints(elements, c.at):
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]
             u = symbols.controls[e.at.stage or 0][:n_u]
-            _constrain(builder, c, at, function(state(e)[:n_x], z, u, p))
+            _constrain(builder, c, at, function(x[:n_x], z, u, p))
     for c in ocp.initial_constraints:
         function = ca.Function("initial", [s.x, s.p], [c.expression])
         _constrain(builder, c, At(0), function(start, p))
@@ -320,5 +301,5 @@ def _add_costs_and_constraints(
 
 
 def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:
-    labels = [str(c.name)] if value.numel() == 1 else [f"{c.name}[{i}]" for i in range(value.numel())]
+    labels = indexed(str(c.name), value.numel())
     builder.constraint(block_name(c), at, value, labels, c.lower, c.upper, role=Role.CONSTRAINT)

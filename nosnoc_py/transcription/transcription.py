@@ -21,12 +21,11 @@ from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
-from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.solve import biactive_pairs, biactive_roles
+from nosnoc_py.mpcc.solve import numbers_of
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
@@ -193,25 +192,23 @@ class Transcription:
         Where that fails it belongs to another branch, and a large sigma forgets it in any case: the default start is
         as good as without it.
         """
+
+        def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
+            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+            how = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
+            found: SolverState = strategy.run(self.mpcc, start, values, **how)
+            return found
+
         records: tuple[StepRecord, ...] = ()
         if warm:
             first, sigma = solver.warm(self.mpcc)
-            state = self._once(first, w, values, deadline, callback, sigma)
+            state = once(first, w, sigma)
             if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
             records, w = state.records, self.initial_guess(None, values)
-        state = self._once(solver, w, values, deadline, callback, None)
+        state = once(solver, w)
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))
-
-    def _once(
-        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, sigma: float | None
-    ) -> SolverState:
-        left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-        found: SolverState = solver.run(
-            self.mpcc, w, values, sigma=sigma, callback=callback, time_limit=left, solvers=self.solvers
-        )
-        return found
 
     def generate(
         self,
@@ -266,29 +263,25 @@ class Transcription:
         """Speed of time in every control stage (N,), for time-freezing."""
         return self._rows(Role.SPEED_OF_TIME, w)[:, 0]
 
-    def fields_of(
-        self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray, times: int = 1
-    ) -> dict[str, Any]:
+    def fields_of(self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
         """Fields of a trajectory in physical time, of the elements of this grid, or of it several times in a row.
 
         Parameters
         ----------
-        u : (N times, n_u)
-            Controls of the control stages; with time-freezing also the speed of time.
-        u_grid : (N times + 1,)
+        u : (N k, n_u)
+            Controls of the control stages, k times in a row; with time-freezing also the speed of time.
+        u_grid : (N k + 1,)
         """
         if self.frozen is None:
             fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
         else:
-            elements = self.grid.elements * times
-            fields = physical_fields(self.frozen, self.dcs, self.tableau, readout, p, u, u_grid, elements)
+            fields = physical_fields(self, self.frozen, readout, p, u, u_grid)
         return {**fields, "discretization": self.discretization}
 
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
         """Return the solution that a state of a strategy stands for, whatever its status."""
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)
         readout = self.read(state.w, state.p)
-        evaluator = state.solvers.evaluator
         status = state.status or Status.STOPPED
         certificate = final_certificate(state)
         seconds = sum(record.wall_seconds for record in state.records)
@@ -296,7 +289,8 @@ class Transcription:
         if self.frozen is not None:
             u = np.hstack([u, self._rows(Role.SPEED_OF_TIME, state.w)])
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
-        fields["series"] = {**fields["series"], **self._costates(state, readout.h)}
+        if state.multipliers is not None and self.frozen is None:  # those of numerical time are others
+            fields["series"] = {**fields["series"], **costates(self, state.multipliers.g, readout.h)}
         worst, gaining = None, ""
         if status.success and isinstance(self.method, FESDJ):
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
@@ -317,20 +311,11 @@ class Transcription:
             message="; ".join(note for note in notes if note),
             parameters=dict(zip(self.dcs.p_names, p, strict=True)),
             status=status,
-            objective=state.values.objective,
-            penalty=state.values.penalty,
+            **numbers_of(state, certificate),
             stationarity=Stationarity.UNKNOWN if certificate is None else certificate.stationarity,
-            biactive=biactive_pairs(self.mpcc, state.values, certificate),
-            biactive_roles=biactive_roles(self.mpcc, state.values, certificate),
-            complementarity=state.complementarity,
-            complementarity_min=state.complementarity_min,
-            infeasibility=state.infeasibility,
             iterations=sum(record.iterations for record in state.records),
             wall_seconds=seconds if wall_seconds is None else wall_seconds,
-            log=state.records,
-            multipliers=self._multipliers(state, horizon, readout.h, self._clock(readout)),
-            worst=evaluator.worst(state.values),
-            w=state.w,
+            multipliers=self._multipliers(state, horizon, readout),
             layout_key=self.layout_key,
             x0=readout.x_minus[0][: len(self.ocp.system.state_names)],
             p=p,
@@ -338,13 +323,6 @@ class Transcription:
             method=repr(self.method),
             solver=solver,
         )
-
-    def _clock(self, readout: Readout) -> tuple[np.ndarray, np.ndarray] | None:
-        """Numerical and physical times of the nodes."""
-        if self.frozen is None:
-            return None
-        tau = np.concatenate([[0.0], np.cumsum(readout.h)])
-        return tau, np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
 
     def late(self, w: np.ndarray) -> str:
         """Say where time cannot run any faster: the jumps of such a control stage may take too long."""
@@ -387,15 +365,15 @@ class Transcription:
         nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
         return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 
-    def _multipliers(
-        self, state: SolverState, horizon: float, h: np.ndarray, clock: tuple[np.ndarray, np.ndarray] | None
-    ) -> dict[str, Series]:
+    def _multipliers(self, state: SolverState, horizon: float, readout: Readout) -> dict[str, Series]:
         if state.multipliers is None:
             return {}
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
-        places = Places.of_lengths(self.grid, self.tableau.c, h)
-        to_physical = (lambda t: t) if clock is None else (lambda t: np.interp(t, *clock))
+        places = Places.of_lengths(self.grid, self.tableau.c, readout.h)
+        tau = np.concatenate([[0.0], np.cumsum(readout.h)])
+        clock = np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
+        to_physical = (lambda t: t) if self.frozen is None else (lambda t: np.interp(t, tau, clock))
         found: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
@@ -405,12 +383,6 @@ class Transcription:
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
         return found
-
-    def _costates(self, state: SolverState, h: np.ndarray) -> dict[str, Series]:
-        if state.multipliers is None or self.frozen is not None:
-            return {}  # those of numerical time are others
-        of_elements = (self.mpcc, self.tableau, representation_of(self.fesd, self.tableau), self.dcs.x_names)
-        return costates(*of_elements, state.multipliers.g, h)
 
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))

@@ -47,7 +47,7 @@ def test_the_linearisation_against_differences(program):
         e = step * np.eye(3)[i]
         up, down = linearize(w + e, mpcc.p0), linearize(w - e, mpcc.p0)
         assert at.grad[i] == pytest.approx((up.f - down.f) / (2 * step), abs=1e-9)
-        for name, jacobian in (("g", at.jac_g), ("G", at.jac_G), ("H", at.jac_H), ("r", at.jac_r)):
+        for name, jacobian in zip("gGHr", (at.jacobian[at.block(k)] for k in range(4)), strict=True):
             column = (getattr(up, name) - getattr(down, name)) / (2 * step)
             np.testing.assert_allclose(jacobian.toarray()[:, i], column, atol=1e-9)
 

@@ -1,6 +1,7 @@
 """The builder and the MPCC: one row per quantity, products and aggregations, switched equations."""
 
 from itertools import product
+from typing import get_args
 
 import casadi as ca
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nosnoc_py.discretization.options import Aggregation
 from nosnoc_py.mpcc.layout import At
-from nosnoc_py.mpcc.program import AGGREGATIONS, ProgramBuilder
+from nosnoc_py.mpcc.program import ProgramBuilder
 
 NONNEGATIVE = st.sampled_from([0.0, 0.0, 1e-3, 1.0, 7.5])
 
@@ -157,14 +159,14 @@ def test_the_first_word_sums_the_left_and_the_second_the_right(aggregation, expe
     assert np.array_equal(values, expected)
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("aggregation", get_args(Aggregation))
 def test_summed_groups_are_one_product_whatever_the_aggregation(aggregation):
     mpcc = grouped(3, 2, aggregation, summed=True)
     assert np.array_equal(product_values(mpcc, [5, 2, 3, 7, 11]), [180])
     assert len(mpcc.pairs()[0]) == 6
 
 
-PROGRAMS = {a: grouped(3, 2, a) for a in AGGREGATIONS} | {"summed": grouped(3, 2, "stage_stage", summed=True)}
+PROGRAMS = {a: grouped(3, 2, a) for a in get_args(Aggregation)} | {"summed": grouped(3, 2, "stage_stage", summed=True)}
 
 
 @pytest.mark.parametrize("aggregation", PROGRAMS)

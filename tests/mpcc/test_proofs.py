@@ -11,7 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.mpcc.proofs import Proofs
-from nosnoc_py.mpcc.strategy import Solvers, concluded
+from nosnoc_py.mpcc.strategy import Solvers
 from nosnoc_py.status import Stationarity, Status
 from tests.mpcc.judge import residuals
 
@@ -24,7 +24,7 @@ def proofs(mpcc: ns.MPCC) -> Proofs:
 
 def stopped(mpcc: ns.MPCC, status: Status, p: object = None):
     """What a strategy that ended with this status at its start would return."""
-    return concluded(replace(ns.Homotopy().init(mpcc, p=p), status=status), 1e-8)
+    return ns.Homotopy().conclude(replace(ns.Homotopy().init(mpcc, p=p), status=status))
 
 
 def choices(weights: list[float], target: float, **fields) -> ns.MPCC:
@@ -190,12 +190,12 @@ def test_a_local_solution_of_an_unbounded_program_says_both():
     """(1, 0) is a local minimum: y has to stay where it is as long as x > 0. Along x = 0 there is none."""
     mpcc = plane(lambda x, y: (x - 1) ** 2 - y, w0=[1.0, 0.0])
     state = ns.Homotopy().init(mpcc)
-    ended = concluded(replace(state, status=Status.SOLVED), 1e-8)
+    ended = ns.Homotopy().conclude(replace(state, status=Status.SOLVED))
     assert ended.status is Status.UNBOUNDED
     assert "+1 in w_1" in ended.message
     assert ended.message.endswith("; the point is a local solution")
     elsewhere = ns.Homotopy().init(mpcc, [0.5, 0.0])
-    assert not concluded(replace(elsewhere, status=Status.SOLVED), 1e-8).message.endswith("local solution")
+    assert not ns.Homotopy().conclude(replace(elsewhere, status=Status.SOLVED)).message.endswith("local solution")
 
 
 def test_what_runs_away_without_a_proof_says_so():
@@ -205,16 +205,16 @@ def test_what_runs_away_without_a_proof_says_so():
     assert not result.success
     assert not result.message.startswith("proved")
     far = replace(ns.Homotopy().init(mpcc, [0.0, 1e8]), status=Status.SOLVED)
-    ended = concluded(far, 1e-8)
+    ended = ns.Homotopy().conclude(far)
     assert ended.status is Status.UNBOUNDED
     assert ended.message.startswith("not proved: the iterates run away, |w| = 1e+08")
-    near = concluded(replace(far, w=np.array([0.0, 1e3])), 1e-8)
+    near = ns.Homotopy().conclude(replace(far, w=np.array([0.0, 1e3])))
     assert near.status is Status.SOLVED
 
 
 def test_a_program_that_is_bounded_below_is_not_called_unbounded():
     mpcc = plane(lambda x, y: x**2 + y**2)
     far = replace(ns.Homotopy().init(mpcc, [1e13, 0.0]), status=Status.UNBOUNDED)
-    ended = concluded(far, 1e-8)
+    ended = ns.Homotopy().conclude(far)
     assert ended.status is Status.ITERATION_LIMIT
     assert "bounded below" in ended.message

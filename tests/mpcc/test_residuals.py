@@ -1,11 +1,14 @@
 """Honest residuals: the formulas of the design on numbers made by hand, and names for what is worst."""
 
+from typing import get_args
+
 import casadi as ca
 import numpy as np
 import pytest
 
+from nosnoc_py.discretization.options import Aggregation
 from nosnoc_py.mpcc.layout import At
-from nosnoc_py.mpcc.program import AGGREGATIONS, ProgramBuilder
+from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.residuals import Evaluator, outside
 
 NONE = np.zeros(0)
@@ -37,7 +40,7 @@ def test_complementarity_on_hand_numbers(program, a, b, scaled, smaller):
 
 
 def test_the_largest_of_all_single_products_counts_whatever_the_aggregation():
-    for aggregation in AGGREGATIONS:
+    for aggregation in get_args(Aggregation):
         builder = ProgramBuilder()
         w = builder.variable("w", At(), ("a", "b", "c", "d"))
         left, right = builder.left.add(("a", "b"), w[:2], At()), builder.right.add(("c", "d"), w[2:], At())

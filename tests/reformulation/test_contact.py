@@ -6,6 +6,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import contact_dcs
+from nosnoc_py.reformulation.impact import ContactOptions
 
 FORMS = ["sum", "product"]
 EPSILON, H = 1e-3, 0.1
@@ -26,7 +27,7 @@ def pendulum():
 
 
 def law(form, system=None):
-    jump = contact_dcs(ball() if system is None else system, impulse_form=form, epsilon_c=EPSILON).jump
+    jump = contact_dcs(ball() if system is None else system, ContactOptions(impulse_form=form, epsilon_c=EPSILON)).jump
 
     def evaluate(expressions, x_minus, boundary):
         function = ca.Function("law", [jump.x_minus, jump.symbol, jump.h], [ca.vertcat(ca.SX(0, 1), *expressions)])
@@ -158,7 +159,7 @@ def test_the_flow_of_a_ball():
 @pytest.mark.parametrize("build", [ball, pendulum])
 def test_lifting_the_acceleration_changes_nothing(build):
     system = build()
-    plain, lifted = (contact_dcs(system, lift_acceleration=lift) for lift in (False, True))
+    plain, lifted = (contact_dcs(system, ContactOptions(lift_acceleration=lift)) for lift in (False, True))
     n = system.n_q
     x, u, force = np.linspace(0.2, 0.9, 2 * n), [1.5], np.full(len(system.contacts), 0.7)
     flow = np.array(ca.Function("f", [plain.x, plain.z, plain.u], [plain.flow])(x, force, u)).ravel()

@@ -16,6 +16,7 @@ import numpy as np
 from nosnoc_py.contacts.linear_algebra import correction, is_regular
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.functions import buffered
+from nosnoc_py.solution.interpolant import lagrange_basis
 
 MOST_ITERATIONS = 30
 # Places in every element where guards are looked at, besides the stages.
@@ -109,8 +110,8 @@ class Collocation:
         self.n_g = equations.guards.shape[0]
         self.iterations = 0
         self._glides: dict[int, Callable[..., list[np.ndarray]]] = {}
-        self._x_end = lagrange(np.append(0.0, tableau.c), np.ones(1))[0]
-        self._y_end = lagrange(tableau.c, np.ones(1))[0]
+        self._x_end = lagrange_basis(np.append(0.0, tableau.c), np.ones(1))[0]
+        self._y_end = lagrange_basis(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
         inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
         self._stage = ca.Function("stage", inputs, [equations.flow, equations.rows])
@@ -242,8 +243,8 @@ class Collocation:
         """Weights (m, 1 + n_s) of the values at the left boundary and at the stages, for states and for unknowns y."""
         c = self.tableau.c
         ramp = np.minimum(theta / c[0], 1.0)[:, None]
-        inside = ramp * lagrange(c, np.maximum(theta, c[0]))
-        return lagrange(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
+        inside = ramp * lagrange_basis(c, np.maximum(theta, c[0]))
+        return lagrange_basis(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
 
     def _nodes(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
         """Values at the left boundary and at the stages (r, 1 + n_s, n)."""
@@ -374,14 +375,3 @@ class Collocation:
             x_left=left,
             x_right=np.concatenate([left[1:], end[None]]),
         )
-
-
-def lagrange(nodes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Lagrange polynomials of the nodes at some points, (m, nodes)."""
-    away = at[:, None] - nodes
-    basis = np.ones((at.size, nodes.size))
-    for j, node in enumerate(nodes):
-        for k in range(nodes.size):
-            if k != j:
-                basis[:, j] *= away[:, k] / (node - nodes[k])
-    return basis
