@@ -1,20 +1,10 @@
-"""Rotations SO(3) and rigid motions SE(3), of numbers and of CasADi expressions.
+"""Rotation matrices: rotation vectors and quaternions by SciPy, checks, and the rotation next to a matrix.
 
-Vectors are NumPy arrays (..., 3), matrices (..., 3, 3) and (..., 4, 4), with any leading axes; or CasADi columns and
-matrices without them. Functions of the angle are written in its square s = |w|^2, as a Taylor series for s < 1 and in
-closed form beyond, so that values are exact to rounding and derivatives of any order right, at w = 0, too. CasADi
-looks at both branches when it differentiates; each gets an argument it can take where the other one counts.
-
-Conventions: S(w) y = w x y; quaternions have their real part first; a motion T = [R x; 0 1] takes y to R y + x, its
-twist is (w, v), the rotation first.
+Vectors w are NumPy arrays (3,) or (n, 3), an angle [rad] times its axis; matrices are (3, 3) or (n, 3, 3).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import factorial
 from typing import Any
 
 import numpy as np
@@ -22,122 +12,28 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 
 ORTHONORMAL = 1e-9
-TERMS = 10  # of the series: the next one is below 1e-17 for s < 1
-NEAR = 0.01  # (|v| / q_0)^2 of a quaternion, below which its logarithm is a series
 
 
-def hat(w: Any) -> Any:
-    """Return the matrix S(w) with S(w) y = w x y."""
-    return _combination(w, 0.0, 1.0, 0.0)
+def exp(w: Any) -> np.ndarray:
+    """Return the rotation by the angle |w| about w."""
+    from scipy.spatial.transform import Rotation
+
+    return np.asarray(Rotation.from_rotvec(w).as_matrix())
 
 
-def vee(matrix: Any) -> Any:
-    """Return w of a matrix S(w); of any other matrix, that of its antisymmetric part."""
-    r, space = _entries(matrix), _space(matrix)
-    return space.vector([(r[2][1] - r[1][2]) / 2, (r[0][2] - r[2][0]) / 2, (r[1][0] - r[0][1]) / 2])
-
-
-def exp(w: Any) -> Any:
-    """Return the rotation by the angle |w| about w: I + a S + b S^2, a = sin(t) / t, b = (1 - cos t) / t^2."""
-    s = _square(w)
-    a, b, _, _ = _coefficients(s, _space(w))
-    return _combination(w, 1 - b * s, a, b)
-
-
-def log(rotation: Any) -> Any:
+def log(rotation: Any) -> np.ndarray:
     """Return w with exp(w) = R and |w| <= pi; at half a turn, one of both."""
-    space, (q, *v) = _space(rotation), _quaternion(rotation)
-    n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
-    near = n < NEAR * q**2
-    q_near, n_far = space.where(near, q, 1.0), space.where(near, 1.0, n)
-    x = space.where(near, n, 0.0) / q_near**2
-    series = 2 / q_near * _polynomial([(-1) ** k / (2 * k + 1) for k in range(TERMS)], x)
-    root = space.sqrt(n_far)
-    factor = space.where(near, series, 2 * space.arctan2(root, q) / root)
-    return space.vector([factor * each for each in v])
+    from scipy.spatial.transform import Rotation
+
+    return np.asarray(Rotation.from_matrix(rotation).as_rotvec())
 
 
-def left_jacobian(w: Any) -> Any:
-    """Return J with exp(w + dw) = exp(J dw) exp(w) to first order: I + b S + c S^2, c = (t - sin t) / t^3."""
-    s = _square(w)
-    _, b, c, _ = _coefficients(s, _space(w))
-    return _combination(w, 1 - c * s, b, c)
+def quaternion_of(rotation: Any) -> np.ndarray:
+    """Return the unit quaternion (q_0, q_1, q_2, q_3) of a rotation, the real part first and q_0 >= 0."""
+    from scipy.spatial.transform import Rotation
 
-
-def right_jacobian(w: Any) -> Any:
-    """Return J with exp(w + dw) = exp(w) exp(J dw) to first order, the transpose of the left one."""
-    return left_jacobian(-w)
-
-
-def left_jacobian_inverse(w: Any) -> Any:
-    """Return the inverse of the left Jacobian, for |w| < 2 pi: I - S / 2 + d S^2."""
-    s = _square(w)
-    _, _, _, d = _coefficients(s, _space(w))
-    return _combination(w, 1 - d * s, -0.5, d)
-
-
-def right_jacobian_inverse(w: Any) -> Any:
-    """Return the inverse of the right Jacobian, for |w| < 2 pi."""
-    return left_jacobian_inverse(-w)
-
-
-def cayley(f: Any) -> Any:
-    """Return the rotation ((1 - f.f) I + 2 S(f) + 2 f f') / (1 + f.f), by the angle 2 atan |f| about f."""
-    s = _square(f)
-    return _combination(f, (1 - s) / (1 + s), 2 / (1 + s), 2 / (1 + s))
-
-
-def cayley_inverse(rotation: Any) -> Any:
-    """Return f with cayley(f) = R; it grows beyond all bounds towards half a turn."""
-    q, *v = _quaternion(rotation)
-    return _space(rotation).vector([each / q for each in v])
-
-
-def quaternion_of(rotation: Any) -> Any:
-    """Return the unit quaternion (q_0, q_1, q_2, q_3) of a rotation, with q_0 >= 0."""
-    return _space(rotation).vector(_quaternion(rotation))
-
-
-def rotation_of(quaternion: Any) -> Any:
-    """Return the rotation of a quaternion that need not have length one."""
-    space = _space(quaternion)
-    q, *v = space.components(quaternion, 4)
-    n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
-    total = q**2 + n
-    return _combination(space.vector(v), (q**2 - n) / total, 2 * q / total, 2 / total)
-
-
-def motion(rotation: Any, position: Any) -> Any:
-    """Return T = [R x; 0 1], (..., 4, 4)."""
-    space = _space(position)
-    rows, x = _entries(rotation), space.components(position, 3)
-    zero = x[0] * 0
-    return space.matrix([[*rows[i], x[i]] for i in range(3)] + [[zero, zero, zero, zero + 1]])
-
-
-def exp_se3(twist: Any) -> Any:
-    """Return the motion of a twist (w, v): rotation exp(w), position left_jacobian(w) v."""
-    space = _space(twist)
-    parts = space.components(twist, 6)
-    w, v = space.vector(parts[:3]), space.vector(parts[3:])
-    return motion(exp(w), space.apply(left_jacobian(w), v))
-
-
-def log_se3(transform: Any) -> Any:
-    """Return the twist (w, v) with exp_se3(w, v) = T and |w| <= pi."""
-    space, (rotation, position) = _space(transform), _split(transform)
-    w = log(rotation)
-    v = space.apply(left_jacobian_inverse(w), position)
-    return space.vector([*space.components(w, 3), *space.components(v, 3)])
-
-
-def adjoint_se3(transform: Any) -> Any:
-    """Return Ad_T (..., 6, 6) = [R 0; S(x) R, R]: T exp(xi) T^-1 = exp(Ad_T xi)."""
-    space, (rotation, position) = _space(transform), _split(transform)
-    r, lower = _entries(rotation), _entries(hat(position) @ rotation)
-    zero = r[0][0] * 0
-    upper = [[*row, zero, zero, zero] for row in r]
-    return space.matrix(upper + [[*low, *row] for low, row in zip(lower, r, strict=True)])
+    found = np.roll(Rotation.from_matrix(rotation).as_quat(), 1, axis=-1)
+    return np.where(found[..., :1] < 0.0, -found, found)
 
 
 def check_rotation(value: Any, what: str) -> np.ndarray:
@@ -170,126 +66,3 @@ def nearest_rotation(matrix: Any) -> np.ndarray:
     left, _, right = np.linalg.svd(np.asarray(matrix, dtype=float))
     signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
     return (left * signs) @ right
-
-
-@dataclass(frozen=True)
-class _Space:
-    """The operations of one kind of numbers."""
-
-    components: Callable[[Any, int], Sequence[Any]]
-    vector: Callable[[Sequence[Any]], Any]
-    matrix: Callable[[Sequence[Sequence[Any]]], Any]
-    entry: Callable[[Any, int, int], Any]
-    apply: Callable[[Any, Any], Any]
-    where: Callable[[Any, Any, Any], Any]
-    sqrt: Callable[[Any], Any]
-    sin: Callable[[Any], Any]
-    arctan2: Callable[[Any, Any], Any]
-
-
-def _stack(parts: Sequence[Any]) -> np.ndarray:
-    return np.stack(np.broadcast_arrays(*parts), axis=-1)
-
-
-_ARRAYS = _Space(
-    components=lambda x, n: [np.asarray(x, dtype=float)[..., i] for i in range(n)],
-    vector=_stack,
-    matrix=lambda rows: np.stack([_stack(row) for row in rows], axis=-2),
-    entry=lambda x, i, j: np.asarray(x, dtype=float)[..., i, j],
-    apply=lambda matrix, x: (matrix @ x[..., None])[..., 0],
-    where=np.where,
-    sqrt=np.sqrt,
-    sin=np.sin,
-    arctan2=np.arctan2,
-)
-
-
-def _space(value: Any) -> _Space:
-    """CasADi's operations for its expressions; this module does not import it, where they come from has."""
-    if not hasattr(value, "sparsity"):
-        return _ARRAYS
-    ca = sys.modules[type(value).__module__]
-    return _Space(
-        components=lambda x, n: [x[i] for i in range(n)],
-        vector=lambda parts: ca.vertcat(*parts),
-        matrix=lambda rows: ca.vertcat(*(ca.horzcat(*row) for row in rows)),
-        entry=lambda x, i, j: x[i, j],
-        apply=lambda matrix, x: matrix @ x,
-        where=ca.if_else,
-        sqrt=ca.sqrt,
-        sin=ca.sin,
-        arctan2=ca.atan2,
-    )
-
-
-def _square(w: Any) -> Any:
-    x = _space(w).components(w, 3)
-    return x[0] ** 2 + x[1] ** 2 + x[2] ** 2
-
-
-def _entries(matrix: Any) -> list[list[Any]]:
-    entry = _space(matrix).entry
-    return [[entry(matrix, i, j) for j in range(3)] for i in range(3)]
-
-
-def _split(transform: Any) -> tuple[Any, Any]:
-    space = _space(transform)
-    return space.matrix(_entries(transform)), space.vector([space.entry(transform, i, 3) for i in range(3)])
-
-
-def _combination(w: Any, one: Any, first: Any, outer: Any) -> Any:
-    """one I + first S(w) + outer w w'; S^2 = w w' - |w|^2 I."""
-    space = _space(w)
-    x, y, z = space.components(w, 3)
-    xy, xz, yz = outer * x * y, outer * x * z, outer * y * z
-    return space.matrix(
-        [
-            [one + outer * x**2, xy - first * z, xz + first * y],
-            [xy + first * z, one + outer * y**2, yz - first * x],
-            [xz - first * y, yz + first * x, one + outer * z**2],
-        ]
-    )
-
-
-def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    value = 0 * x + coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
-
-
-_A = [(-1) ** k / factorial(2 * k + 1) for k in range(TERMS)]
-_B = [(-1) ** k / factorial(2 * k + 2) for k in range(TERMS)]
-_C = [(-1) ** k / factorial(2 * k + 3) for k in range(TERMS)]
-_E = [(-1) ** k * (k + 1) / ((k + 2) * factorial(2 * k + 3)) for k in range(TERMS)]
-
-
-def _coefficients(s: Any, space: _Space) -> tuple[Any, Any, Any, Any]:
-    """a = sin(t) / t, b = (1 - cos t) / s, c = (1 - a) / s, d = (1 - a / (2 b)) / s = e / (2 b), s = t^2."""
-    near = s < 1.0
-    small, large = space.where(near, s, 0.0), space.where(near, 1.0, s)
-    angle = space.sqrt(large)
-    a = space.sin(angle) / angle
-    b = 2 * space.sin(angle / 2) ** 2 / large  # 1 - cos t would cancel near a full turn
-    closed = (a, b, (1 - a) / large, (2 * b - a) / large)
-    series = [_polynomial(each, small) for each in (_A, _B, _C, _E)]
-    a, b, c, e = (space.where(near, one, other) for one, other in zip(series, closed, strict=True))
-    return a, b, c, e / (2 * b)
-
-
-def _quaternion(rotation: Any) -> list[Any]:
-    """Shepperd's method: of 4 q q', which R gives without roots, the column with the largest diagonal entry, >= 1."""
-    space, r = _space(rotation), _entries(rotation)
-    trace = r[0][0] + r[1][1] + r[2][2]
-    first = [1 + trace, r[2][1] - r[1][2], r[0][2] - r[2][0], r[1][0] - r[0][1]]
-    columns = [first]
-    for i in range(3):
-        others = [1 + 2 * r[i][i] - trace if j == i else r[i][j] + r[j][i] for j in range(3)]
-        columns.append([first[1 + i], *others])
-    column, best = columns[0], columns[0][0]
-    for k in range(1, 4):
-        better = columns[k][k] > best
-        column = [space.where(better, one, other) for one, other in zip(columns[k], column, strict=True)]
-        best = space.where(better, columns[k][k], best)
-    sign = space.where(column[0] < 0, -1.0, 1.0)
-    return [sign * each / (2 * space.sqrt(best)) for each in column]

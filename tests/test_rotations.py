@@ -1,10 +1,8 @@
-"""Rotations and motions: against scipy, matrix exponentials and differences, to second derivatives at zero."""
+"""Rotations: against matrix exponentials, and back."""
 
-import casadi as ca
 import numpy as np
 import pytest
 from scipy.linalg import expm
-from scipy.spatial.transform import Rotation
 
 import nosnoc_py as ns
 from nosnoc_py import rotations as so3
@@ -26,25 +24,17 @@ def skew(w):
     return np.array([np.cross(w, e) for e in E]).T
 
 
-def transform(w, v):
-    algebra = np.zeros((4, 4))
-    algebra[:3, :3], algebra[:3, 3] = skew(w), v
-    return algebra
-
-
 # Values -------------------------------------------------------------------------------------------------------------
 
 
-def test_hat_is_the_cross_product_and_vee_its_inverse():
-    w, y = rng.normal(size=(2, 5, 3))
-    np.testing.assert_allclose((so3.hat(w) @ y[..., None])[..., 0], np.cross(w, y), rtol=0, atol=1e-15)
-    np.testing.assert_array_equal(so3.vee(so3.hat(w)), w)
+def test_exp_is_the_matrix_exponential_of_the_cross_product():
+    for w in VECTORS:
+        np.testing.assert_allclose(so3.exp(w), expm(skew(w)), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(so3.exp(VECTORS)[3], so3.exp(VECTORS[3]), rtol=0, atol=1e-15)
 
 
-def test_exp_and_log_agree_with_scipy_up_to_half_a_turn():
-    reference = Rotation.from_rotvec(VECTORS).as_matrix()
-    np.testing.assert_allclose(so3.exp(VECTORS), reference, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(so3.log(reference), VECTORS, rtol=0, atol=2e-15)
+def test_log_is_the_inverse_of_exp_up_to_half_a_turn():
+    np.testing.assert_allclose(so3.log(so3.exp(VECTORS)), VECTORS, rtol=0, atol=4e-15)
 
 
 def test_half_a_turn_has_two_logarithms_and_either_is_right():
@@ -58,195 +48,19 @@ def test_half_a_turn_has_two_logarithms_and_either_is_right():
 def test_the_logarithm_by_the_antisymmetric_part_loses_half_the_digits_near_half_a_turn():
     w = (np.pi - 1e-6) * axes(1)[0]
     rotation = so3.exp(w)
-    sine = so3.vee(rotation)
+    sine = (rotation - rotation.T)[[2, 0, 1], [1, 2, 0]] / 2
     naive = sine * np.arccos((np.trace(rotation) - 1) / 2) / np.linalg.norm(sine)
     assert np.abs(naive - w).max() > 1e-11
-    np.testing.assert_allclose(so3.log(rotation), w, rtol=0, atol=2e-15)
+    np.testing.assert_allclose(so3.log(rotation), w, rtol=0, atol=4e-15)
 
 
-def test_values_are_relatively_exact_near_zero():
-    for size in 10.0 ** np.arange(-16, 0):
-        w = size * axes(5)
-        np.testing.assert_allclose(so3.log(so3.exp(w)), w, rtol=0, atol=1e-15)
-        square = so3.hat(w) @ so3.hat(w)
-        expansion = so3.hat(w) + square / 2 + square @ so3.hat(w) / 6 + square @ square / 24
-        if size < 1e-3:
-            np.testing.assert_allclose(so3.exp(w) - np.eye(3), expansion, rtol=0, atol=3e-16)
-
-
-@pytest.mark.parametrize("k", range(4))
-def test_coefficients_match_integrals_on_both_sides_of_the_series(k):
-    """a, b, c, d as integrals without cancellation, by Gauss's rule."""
-    nodes, weights = np.polynomial.legendre.leggauss(40)
-    r, weights = (nodes + 1) / 2, weights / 2
-    for t in (1e-8, 0.1, 0.5, 0.99, 1.0, 1.01, 2.0, 5.0):
-        a = weights @ np.cos(r * t)  # sin(t) / t
-        b = weights @ ((1 - r) * np.cos(r * t))  # (1 - cos t) / t^2
-        c = weights @ ((1 - r) ** 2 / 2 * np.cos(r * t))  # (t - sin t) / t^3
-        d = weights @ (r * (1 - r) * np.cos((2 * r - 1) * t / 2)) / (2 * np.sin(t / 2) / (t / 2))
-        found = so3._coefficients(np.float64(t) ** 2, so3._ARRAYS)[k]
-        expected = (a, b, c, d)[k]
-        assert abs(found - expected) < 1e-14  # the sum of 40 terms has rounding, too
-
-
-def test_jacobians_are_derivatives_of_exp():
-    h = 1e-6
-    for w in VECTORS:
-        for k in range(3):
-            rate = (so3.exp(w + h * E[k]) - so3.exp(w - h * E[k])) / (2 * h)
-            left = so3.vee(rate @ so3.exp(w).T)
-            right = so3.vee(so3.exp(w).T @ rate)
-            np.testing.assert_allclose(so3.left_jacobian(w)[:, k], left, rtol=0, atol=1e-9)
-            np.testing.assert_allclose(so3.right_jacobian(w)[:, k], right, rtol=0, atol=1e-9)
-
-
-def test_inverse_jacobians():
-    w = np.concatenate([VECTORS, 5.0 * axes(5)])
-    for jacobian, inverse in (
-        (so3.left_jacobian, so3.left_jacobian_inverse),
-        (so3.right_jacobian, so3.right_jacobian_inverse),
-    ):
-        product = jacobian(w) @ inverse(w)
-        np.testing.assert_allclose(product, np.broadcast_to(np.eye(3), product.shape), rtol=0, atol=2e-14)
-
-
-def test_left_and_right_jacobians_are_not_the_same():
-    w = 0.1 * axes(1)[0]
-    assert np.abs(so3.left_jacobian(w) - so3.right_jacobian(w)).max() > 1e-2
-
-
-def test_cayley_is_a_rotation_by_twice_the_arctangent():
-    for f in VECTORS:
-        size = np.linalg.norm(f)
-        turn = 2 * np.arctan(size) * f / max(size, 1e-300)
-        np.testing.assert_allclose(so3.cayley(f), Rotation.from_rotvec(turn).as_matrix(), rtol=0, atol=2e-15)
-        solved = np.linalg.solve(np.eye(3) - so3.hat(f), np.eye(3) + so3.hat(f))
-        np.testing.assert_allclose(so3.cayley(f), solved, rtol=0, atol=3e-15)
-        np.testing.assert_allclose(so3.cayley_inverse(so3.cayley(f)), f, rtol=4e-15, atol=1e-15)
-
-
-def test_cayley_equals_exp_to_second_order():
-    axis = axes(1)[0]
-    errors = [np.abs(so3.cayley(h * axis / 2) - so3.exp(h * axis)).max() for h in (0.1, 0.05)]
-    assert 2.95 < np.log2(errors[0] / errors[1]) < 3.05
-
-
-def test_quaternions_agree_with_scipy_in_all_four_cases():
-    turns = np.concatenate([VECTORS, 3.0 * E, -3.0 * E, np.pi * E])
-    rotations = Rotation.from_rotvec(turns)
-    found = so3.quaternion_of(rotations.as_matrix())
-    reference = rotations.as_quat()[:, [3, 0, 1, 2]]
-    same = np.abs((found * reference).sum(axis=1))
-    np.testing.assert_allclose(same, 1, rtol=0, atol=3e-15)
-    assert (found[:, 0] >= 0).all()
-    np.testing.assert_allclose(so3.rotation_of(3.0 * found), rotations.as_matrix(), rtol=0, atol=3e-15)
-
-
-# SE(3) --------------------------------------------------------------------------------------------------------------
-
-
-def test_motions_are_matrix_exponentials():
-    for w in VECTORS[::3]:
-        v = rng.normal(size=3)
-        np.testing.assert_allclose(so3.exp_se3([*w, *v]), expm(transform(w, v)), rtol=0, atol=1e-14)
-
-
-def test_logarithm_of_a_motion_and_back():
-    twists = np.concatenate([VECTORS, rng.normal(size=VECTORS.shape)], axis=1)
-    np.testing.assert_allclose(so3.log_se3(so3.exp_se3(twists)), twists, rtol=0, atol=2e-14)
-
-
-def test_adjoint_moves_twists():
-    for k in range(0, len(VECTORS), 5):
-        twist, other = np.concatenate([VECTORS[k], rng.normal(size=3)]), rng.normal(size=6)
-        t = so3.exp_se3(other)
-        moved = t @ so3.exp_se3(twist) @ np.linalg.inv(t)
-        np.testing.assert_allclose(so3.exp_se3(so3.adjoint_se3(t) @ twist), moved, rtol=0, atol=1e-13)
-
-
-def test_leading_axes_are_kept():
-    twists = rng.normal(size=(2, 4, 6))
-    assert so3.exp_se3(twists).shape == (2, 4, 4, 4)
-    assert so3.adjoint_se3(so3.exp_se3(twists)).shape == (2, 4, 6, 6)
-    np.testing.assert_allclose(so3.exp_se3(twists)[1, 2], so3.exp_se3(twists[1, 2]), rtol=0, atol=1e-15)
-
-
-# CasADi -------------------------------------------------------------------------------------------------------------
-
-FUNCTIONS = {
-    "exp": (3, so3.exp),
-    "left_jacobian": (3, so3.left_jacobian),
-    "right_jacobian": (3, so3.right_jacobian),
-    "left_jacobian_inverse": (3, so3.left_jacobian_inverse),
-    "right_jacobian_inverse": (3, so3.right_jacobian_inverse),
-    "cayley": (3, so3.cayley),
-    "cayley_inverse": (3, lambda w: so3.cayley_inverse(so3.exp(w))),
-    "log": (3, lambda w: so3.log(so3.exp(w))),
-    "quaternion_of": (3, lambda w: so3.quaternion_of(so3.exp(w))),
-    "rotation_of": (3, lambda w: so3.rotation_of(so3.quaternion_of(so3.exp(w)))),
-    "exp_se3": (6, so3.exp_se3),
-    "log_se3": (6, lambda x: so3.log_se3(so3.exp_se3(x))),
-    "adjoint_se3": (6, lambda x: so3.adjoint_se3(so3.exp_se3(x))),
-}
-
-
-def derivatives(name, kind):
-    """Value, first and second derivatives of all entries."""
-    size, function = FUNCTIONS[name]
-    x = kind.sym("x", size)
-    value = ca.densify(ca.vec(function(x).T))
-    first = ca.jacobian(value, x)
-    return ca.Function(name, [x], [value, first, ca.jacobian(ca.vec(first), x)])
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("kind", [ca.SX, ca.MX], ids=["SX", "MX"])
-def test_casadi_has_the_same_values_and_right_derivatives(name, kind):
-    size, function = FUNCTIONS[name]
-    evaluate = derivatives(name, kind)
-    offsets = rng.normal(size=(len(ANGLES), 3))
-    for angle, axis, v in zip(ANGLES, axes(len(ANGLES)), offsets, strict=True):
-        if angle > 3.0:
-            continue  # differences would step over half a turn
-        x = np.concatenate([angle * axis, v])[:size]
-        value, first, second = (np.asarray(part) for part in evaluate(x))
-        np.testing.assert_allclose(value[:, 0], np.ravel(function(x)), rtol=0, atol=3e-15 * max(1, np.abs(value).max()))
-        h = 1e-4
-        steps = [h * e for e in np.eye(size)]
-        differences = np.array([(np.ravel(function(x + s)) - np.ravel(function(x - s))) / (2 * h) for s in steps]).T
-        # h^2 / 6 of a third derivative, which at 3 rad is large for the inverse of Cayley's map (tan)
-        np.testing.assert_allclose(first, differences, rtol=1e-4, atol=1e-7)
-        differences = np.array([np.asarray(evaluate(x + s)[1]) - np.asarray(evaluate(x - s)[1]) for s in steps])
-        differences = differences.transpose(2, 1, 0).reshape(-1, size) / (2 * h)
-        np.testing.assert_allclose(second, differences, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("kind", [ca.SX, ca.MX], ids=["SX", "MX"])
-def test_second_derivatives_at_zero_are_exact(kind):
-    """exp(w) = I + S + S^2 / 2 + ..: its derivatives at zero are those of the terms up to the second."""
-    _, first, second = (np.asarray(part) for part in derivatives("exp", kind)(np.zeros(3)))
-    generators = [skew(e) for e in E]
-    for i in range(3):
-        np.testing.assert_array_equal(first[:, i].reshape(3, 3), generators[i])
-        for j in range(3):
-            product = (generators[i] @ generators[j] + generators[j] @ generators[i]) / 2
-            np.testing.assert_array_equal(second.reshape(3, 9, 3)[i, :, j].reshape(3, 3), product)
-
-
-@pytest.mark.parametrize("kind", [ca.SX, ca.MX], ids=["SX", "MX"])
-def test_log_after_exp_is_the_identity_to_second_order_at_zero(kind):
-    _, first, second = (np.asarray(part) for part in derivatives("log", kind)(np.zeros(3)))
-    np.testing.assert_allclose(first, np.eye(3), rtol=0, atol=1e-16)
-    np.testing.assert_allclose(second, 0, rtol=0, atol=1e-16)
-
-
-def test_the_closed_form_alone_has_no_derivative_at_zero():
-    w = ca.SX.sym("w", 3)
-    closed = ca.sin(ca.norm_2(w)) / ca.norm_2(w)
-    assert np.isnan(np.asarray(ca.Function("closed", [w], [ca.jacobian(closed, w)])(np.zeros(3)))).all()
-    series = so3._coefficients(ca.sumsqr(w), so3._space(w))[0]
-    hessian = ca.Function("series", [w], [ca.hessian(series, w)[0]])(np.zeros(3))
-    np.testing.assert_allclose(np.asarray(hessian), -np.eye(3) / 3, rtol=0, atol=1e-16)
+def test_quaternions_turn_vectors_as_their_rotations_do_and_have_no_negative_real_part():
+    for w in (*VECTORS, *(3.0 * E), *(-3.0 * E), *(np.pi * E)):
+        rotation = so3.exp(w)
+        q, v = np.split(so3.quaternion_of(rotation), [1])
+        turned = np.eye(3) + 2 * q * skew(v) + 2 * skew(v) @ skew(v)
+        np.testing.assert_allclose(turned, rotation, rtol=0, atol=4e-15)
+        assert q >= 0
 
 
 # Bad input ----------------------------------------------------------------------------------------------------------
