@@ -21,7 +21,7 @@ from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
 from nosnoc_py.simulation.event_selected.local_error import local_error, too_long
 from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.event_selected.record import Record, record_of
-from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme
+from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -153,18 +153,17 @@ def _check_surfaces(
 
 
 @lru_cache(maxsize=1)
-def _compiled_loop() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Both functions of the kernel, compiled once for all systems and kept on disk."""
+def _compiled_loop() -> Callable[..., Any]:
+    """The loop of the kernel, compiled once for all systems and kept on disk."""
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
     row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
     given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
-    start, advance = kernel.versioned(version_of(segments, kernel))
     scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, 1.0, True, 1)
     state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
-    example = (*given, scheme, rules, state, 1.0, buffers, True)
-    return compiled(start, examples=(*given, x, x, True), cache=True), compiled(advance, examples=example, cache=True)
+    examples = (*given, scheme, rules, state, 1.0, buffers, True)
+    return compiled(kernel.versioned(version_of(segments, kernel)), examples=examples, cache=True)
 
 
 def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
@@ -209,10 +208,10 @@ class Walk:
 
     def go(self, x: Array, mode: Array, seconds: float) -> None:
         """Simulate until the end, or until something stops it."""
-        start, advance = _compiled_loop() if self.fields.compiled else (kernel.start_at, kernel.advance)
         f = self.fields
-        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns)
-        state: State = start(*given, x, mode, f.compiled)
+        advance = _compiled_loop() if f.compiled else kernel.advance
+        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
+        state = kernel.start_at(System(*given, f.compiled), x, mode)
         self.start, self.initial, self.end = state, mode, state
         buffers = self._buffers(seconds)
         nodes, sweeps, code = 0, 0, kernel.FULL
@@ -220,12 +219,8 @@ class Walk:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
                 return
-            state, count, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers, f.compiled)
-            self.chunks.append(
-                tuple(
-                    array[:count].copy() for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
-                )
-            )
+            state, count, rows, code = advance(*given, state, seconds, buffers, f.compiled)
+            self.chunks.append(tuple(array[:count].copy() for array in buffers[:5]))  # t, x, h, slopes, euler
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + count, state
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
