@@ -22,14 +22,7 @@ HOW_TO_GO_ON = "the same command again goes on from there"
 
 
 def work(
-    path: Path,
-    *,
-    workers: int | None,
-    output: Path | None,
-    scheduler: str | None,
-    retry: bool,
-    json: bool,
-    quiet: bool,
+    path: Path, *, workers: int | None, output: Path | None, scheduler: str | None, retry: bool, json: bool, quiet: bool
 ) -> int:
     """Do the runs of a configuration that are not finished, and tell what all have given; return the exit code.
 

@@ -14,17 +14,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
-from nosnoc_py.systems.symbols import (
-    check_free,
-    column,
-    columns,
-    finite,
-    free_of_others,
-    parts,
-    scalar,
-    square,
-    titled,
-)
+from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
 

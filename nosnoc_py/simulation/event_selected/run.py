@@ -118,7 +118,16 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
         mode = np.array(method.initial_mode, dtype=float)
     else:
         mode = np.where(values[0] > noise[0], 1.0, 0.0)
-        _check_surfaces(system, fields, method, x, p, mode, np.flatnonzero(np.abs(values[0]) <= noise[0]))
+        on_surface = np.flatnonzero(np.abs(values[0]) <= noise[0])
+        speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p)) if on_surface.size else np.zeros(0)
+        for k in on_surface:
+            opens = fields.returns[k] and speeds[k] < -method.liveness
+            if not (speeds[k] > method.liveness or opens):
+                raise ModelError(
+                    f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to rise "
+                    "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
+                    "motion slides on it."
+                )
     live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
     lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
     for k in np.flatnonzero(lost | (live > uncertain)):
@@ -128,28 +137,6 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
             f"{(values[0] if lost[k] else live)[k]:.3g} there; give initial_mode with the other bit, or another start."
         )
     return mode
-
-
-def _check_surfaces(
-    system: EventSelectedSystem,
-    fields: Fields,
-    method: EventSelected,
-    x: Array,
-    p: Array,
-    mode: Array,
-    on_surface: Array,
-) -> None:
-    if not on_surface.size:
-        return
-    speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p))
-    for k in on_surface:
-        opens = fields.returns[k] and speeds[k] < -method.liveness
-        if not (speeds[k] > method.liveness or opens):
-            raise ModelError(
-                f"guard {system.guard_names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has "
-                "to rise where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if "
-                "the motion slides on it."
-            )
 
 
 @lru_cache(maxsize=1)
@@ -226,7 +213,11 @@ class Walk:
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
             self.status = STATUS.get(code, Status.SOLVED)
             if count and self.callback is not None:
-                stopped = asked_to_stop(self.callback, self._state(state))
+                t, x, bits = float(state.t), np.array(state.x), np.array(state.mode)
+                shown = EventSelectedState(
+                    t=t, x=x, p=self.p, mode=bits, crossings=int(state.crossed), status=self.status
+                )
+                stopped = asked_to_stop(self.callback, shown)
                 if stopped is not None and self.status.success:
                     self.status = stopped
                     return
@@ -236,16 +227,6 @@ class Walk:
         expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing makes one more
         room = 1 if self.callback is not None else expected
         return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
-
-    def _state(self, state: State) -> EventSelectedState:
-        return EventSelectedState(
-            t=float(state.t),
-            x=np.array(state.x),
-            p=self.p,
-            mode=np.array(state.mode),
-            crossings=int(state.crossed),
-            status=self.status,
-        )
 
     def _message(self, code: int, state: State, report: Array) -> str:
         """Why it ended before the end."""

@@ -17,15 +17,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.simulation.variational.book import (
-    Book,
-    pack,
-    put_event,
-    put_node,
-    put_row,
-    turned_far,
-    unpacked,
-)
+from nosnoc_py.simulation.variational.book import Book, pack, put_event, put_node, put_row, turned_far, unpacked
 from nosnoc_py.simulation.variational.collision import approach, gap_of
 from nosnoc_py.simulation.variational.flight import Segment, State, discrete_energy, energy_of, flown, parts_of
 from nosnoc_py.simulation.variational.friction import struck

@@ -13,13 +13,7 @@ import math
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.simulation.variational.collision import (
-    count_of,
-    feature_point,
-    gap_of,
-    height_of,
-    lowest_point,
-)
+from nosnoc_py.simulation.variational.collision import count_of, feature_point, gap_of, height_of, lowest_point
 from nosnoc_py.simulation.variational.contacts import energy_norm, joint, put_rows, together, velocity_of
 from nosnoc_py.simulation.variational.flight import State, cayley
 from nosnoc_py.simulation.variational.scene import Scene

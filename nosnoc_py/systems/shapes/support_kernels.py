@@ -71,12 +71,7 @@ def _difference(mu: float, scale: np.ndarray, center: np.ndarray, weights: np.nd
 
 @jitable
 def _root(
-    excess_low: float,
-    excess_high: float,
-    scale: np.ndarray,
-    center: np.ndarray,
-    weights: np.ndarray,
-    z: np.ndarray,
+    excess_low: float, excess_high: float, scale: np.ndarray, center: np.ndarray, weights: np.ndarray, z: np.ndarray
 ) -> None:
     """Regula falsi, the end that stays twice being weighted down (Anderson and Bjoerck), then bisection."""
     low, high, side, tolerance = 0.0, 1.0, 0, 1e-15
