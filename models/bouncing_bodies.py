@@ -79,7 +79,7 @@ def nearby(body: RigidBody, count: int, *, size: float = 1e-3, seed: int = 0) ->
 
     numbers = np.random.default_rng(seed).normal(scale=size, size=(count, 6))
     return np.array(
-        [body.state(np.add(POSITION, row[:3]), MOMENTUM, ANGULAR_MOMENTUM, np.asarray(exp(row[3:]))) for row in numbers]
+        [body.state(np.add(POSITION, row[:3]), MOMENTUM, ANGULAR_MOMENTUM, exp(row[3:])) for row in numbers]
     )
 
 

@@ -625,8 +625,8 @@ def test_the_initial_value_is_moved_into_the_bounds() -> None:
         ({"z": z}, "PSS: algebraic: expected ns.Algebraic, given dict"),
         (ns.Algebraic(z, z - STRANGER), "Algebraic: equations depends on stranger, which is not among x, z, u, p"),
         (ns.Algebraic(x[0], x[0]), "symbol x_0 is used in both x and z; make a symbol for each"),
-        (ns.Algebraic(z, z, names=["x_0"]), "PSS: the names x_0 are used twice"),
-        (ns.Algebraic(PAIRED, PAIRED, names=["a", "a"]), "PSS: the names a are used twice"),
+        (ns.Algebraic(z, z, names=["x_0"]), "PSS: two components are named 'x_0'"),
+        (ns.Algebraic(PAIRED, PAIRED, names=["a", "a"]), "PSS: two components are named 'a'"),
     ],
 )
 def test_algebraic_variables_that_do_not_fit_a_system(algebraic: Any, message: str) -> None:

@@ -12,21 +12,6 @@ from nosnoc_py.cli.commands import write_json
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution import Solution, Trajectory, load
 
-# What a row says of every run; the rest are the certificate and the user's measures.
-SUMMED_UP = (
-    "status",
-    "success",
-    "objective",
-    "complementarity",
-    "complementarity_min",
-    "infeasibility",
-    "iterations",
-    "wall_seconds",
-    "stationarity",
-    "impacts",
-    "message",
-)
-
 
 def opened(path: Path) -> Trajectory:
     """Read a file of results.
@@ -78,7 +63,10 @@ def tell(
         files = {"file": None if file is None else str(file), "figures": [str(path) for path in figures]}
         write_json({**row, **trajectory.to_dict(), **files})
     elif not quiet:
-        measures = (f"{name}: {value}" for name, value in row.items() if name not in SUMMED_UP)
+        from nosnoc_py.sweep.execute import TOLD
+
+        # the rest are the certificate and the user's measures
+        measures = (f"{name}: {value}" for name, value in row.items() if name not in TOLD)
         typer.echo("\n".join([trajectory.summary(), *measures]))
         for kind, path in (*((("file", file),) if file else ()), *(("figure", path) for path in figures)):
             typer.echo(f"{kind}: {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.sweep import config, grid, study
 from nosnoc_py.sweep.config import Configuration
-from nosnoc_py.sweep.results import Results, grouped, read
+from nosnoc_py.sweep.results import Results, grouped, numbers_of, read
 
 Draw = Callable[[Path], Any]
 MANY = 5000  # runs whose check takes seconds
@@ -22,14 +22,7 @@ HOW_TO_GO_ON = "the same command again goes on from there"
 
 
 def work(
-    path: Path,
-    *,
-    workers: int | None,
-    output: Path | None,
-    scheduler: str | None,
-    retry: bool,
-    json: bool,
-    quiet: bool,
+    path: Path, *, workers: int | None, output: Path | None, scheduler: str | None, retry: bool, json: bool, quiet: bool
 ) -> int:
     """Do the runs of a configuration that are not finished, and tell what all have given; return the exit code.
 
@@ -53,19 +46,10 @@ def work(
     return SUCCESS if results.success else FAILURE
 
 
-def show_folder(
-    folder: Path,
-    figures: Path | None,
-    *,
-    x: str | None = None,
-    y: str | None = None,
-    value: str | None = None,
-    group: str | None = None,
-    json: bool,
-) -> None:
-    """Tell and draw what is in the folder of a sweep, finished or not."""
+def show_folder(folder: Path, figures: Path | None, *, json: bool, **columns: str | None) -> None:
+    """Tell and draw what is in the folder of a sweep, finished or not; columns as in `chosen`."""
     results = read(folder)
-    drawn = _draw(chosen(results, x, y, value, group), figures or folder) if figures or not json else []
+    drawn = _draw(chosen(results, **columns), figures or folder) if figures or not json else []
     tell(results, drawn, json=json)
 
 
@@ -126,15 +110,10 @@ def chosen(
 
 
 def _check_numeric(results: Results, value: str) -> None:
-    numeric = [name for name in results.columns if _has_number(results.rows, name)]
+    numeric = [name for name in results.columns if numbers_of(results.rows, name)]
     if value not in numeric:
         told = ", ".join(numeric) or "of which there are none"
         raise OptionError(f"--value: expected a column of numbers, {told}; given {value!r}.")
-
-
-def _has_number(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
-    values = (row.get(name) for row in rows)
-    return any(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _heat_map(
@@ -176,7 +155,7 @@ def _first_told(results: Results, first: Iterable[str] = ()) -> str | None:
     """The first column of these, or else of the efforts, in which a successful run has a number."""
     good = [row for row in results.rows if row["success"]]
     names = (*first, "wall_seconds", "iterations")
-    return next((name for name in names if _has_number(good, name)), None)
+    return next((name for name in names if numbers_of(good, name)), None)
 
 
 def _draw(pictures: dict[str, Draw], folder: Path) -> list[Path]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_type, unknown_name
@@ -18,12 +17,13 @@ from nosnoc_py.plotting.film import (
     check_integer,
     check_positive,
     check_size,
-    film,
     frame_rate,
     frame_times,
+    record,
 )
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion, View
+from nosnoc_py.plotting.sheets import new_figure
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
@@ -99,15 +99,13 @@ def animate_scene(
     clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)
     above = 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5
     now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
-    with film(figure, path, rate, dots_per_inch) as take:
-        for t in times:
-            drawn = painter.draw(axes, float(t), flash=flash)
-            clock.set_text(said.said(t))
-            now.set_text(said.now(t))
-            take()
-            for artist in drawn:
-                artist.remove()
-    return path
+
+    def draw(t: float) -> list[Any]:
+        clock.set_text(said.said(t))
+        now.set_text(said.now(t))
+        return painter.draw(axes, t, flash=flash)
+
+    return record(figure, path, rate, dots_per_inch, times, draw)
 
 
 def stage(
@@ -120,8 +118,7 @@ def stage(
     head = LINE * (1.3 + rows_of(handles, WIDTH if size is None else size[0]))
     head += (0.0 if size is None or size[0] >= WIDE else LINE) + (TITLE if title else 0.0)
     width, height = size or (WIDTH, _height(motion.view, head))
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height, layout=None)
     wide, high = max(width - LEFT - RIGHT, 0.2 * width), max(height - BOTTOM - head, 0.2 * height)
     axes = figure.add_axes((LEFT / width, BOTTOM / height, wide / width, high / height))
     painter = Painter(motion, motion.view.with_ratio(high / wide))

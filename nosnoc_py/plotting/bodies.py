@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.figures import COLOURS
@@ -22,13 +19,14 @@ from nosnoc_py.plotting.film import (
     check_integer,
     check_positive,
     check_size,
-    film,
     frame_rate,
     frame_times,
+    record,
 )
 from nosnoc_py.plotting.floors import floors_of, shadows_of
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
-from nosnoc_py.plotting.scenes import FLOOR, View, scene
+from nosnoc_py.plotting.scenes import FLOOR, View, filled, scene
+from nosnoc_py.plotting.sheets import new_figure
 from nosnoc_py.rotations import quaternion_of
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -83,26 +81,25 @@ def animate_body(
     check_size(size)
     path = Path(path)
     rate = frame_rate(path, frames_per_second)
-    figure = Figure(figsize=size)
-    FigureCanvasAgg(figure)
+    figure = new_figure(*size, layout=None)
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
-    axes.set_axis_off()
     meshes = meshes_of(body.shape, resolution)
     places = impact_places(body, trajectory)
     clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
     times = frame_times(trajectory, speed, rate)
     said = Clock(trajectory, times, FLASH * speed)
-    with film(figure, path, rate, dots_per_inch) as take:
-        for t in times:
-            drawn: list[Any] = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: said.struck(t)])]
-            drawn += axes.plot(
-                *trajectory.x[trajectory.t <= t, :3].T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False
-            )
-            clock.set_text(said.said(t))
-            take()
-            for artist in drawn:
-                artist.remove()
-    return path
+
+    def draw(t: float) -> list[Any]:
+        clock.set_text(said.said(t))
+        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: said.struck(t)])]
+        return [*drawn, *draw_way(axes, trajectory.x[trajectory.t <= t, :3])]
+
+    return record(figure, path, rate, dots_per_inch, times, draw)
+
+
+def draw_way(axes: Any, places: Array) -> list[Any]:
+    """Draw the way through places (n, 3); return what was drawn."""
+    return list(axes.plot(*places.T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False))
 
 
 def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, opacity: float = 1.0) -> list[Any]:
@@ -116,18 +113,10 @@ def draw_body(axes: Any, body: RigidBody, meshes: Sequence[Mesh], x: Array, *, o
         shaded = _shaded(PARTS[k % len(PARTS)], mesh.normals @ rotation.T, tones, opacity)
         colours += list(shaded)
         edges += [(0.1, 0.1, 0.1, opacity)] * len(shaded) if mesh.sharp else list(shaded)
-    surface = Poly3DCollection(polygons, facecolors=colours, edgecolors=edges, lw=0.5, zorder=3, clip_on=False)
-    axes.add_collection3d(surface)
-    return [surface, *_shadow(axes, body, polygons)]
-
-
-def _shadow(axes: Any, body: RigidBody, polygons: Sequence[Array]) -> list[Any]:
-    fallen = shadows_of(body.planes, body.gravity, polygons)
-    if not fallen:
-        return []
-    shadow = Poly3DCollection(fallen, facecolors=SHADOW, edgecolors=SHADOW, lw=0.5, zorder=1, clip_on=False)
-    axes.add_collection3d(shadow)
-    return [shadow]
+    drawn = [filled(axes, polygons, facecolors=colours, edgecolors=edges, lw=0.5, zorder=3)]
+    if fallen := shadows_of(body.planes, body.gravity, polygons):
+        drawn.append(filled(axes, fallen, facecolors=SHADOW, edgecolors=SHADOW, lw=0.5, zorder=1))
+    return drawn
 
 
 def mark(axes: Any, places: Array) -> list[Any]:

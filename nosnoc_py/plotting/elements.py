@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.plotting.figures import COLOURS, GREY
-from nosnoc_py.plotting.sheets import finished, new_figure, tidy, titled
+from nosnoc_py.plotting.sheets import finished, legend_outside, new_figure, tidy, titled
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
 
@@ -80,7 +80,7 @@ def plot_active_set(
     axes.spines[["top", "right", "left"]].set_visible(False)
     used = [side for side in SIDES if any(side in sides for sides in table.values())]
     handles = [Patch(fc=SIDES[side][0], ec="white", hatch=SIDES[side][1], label=side) for side in used]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8, frameon=False)
+    legend_outside(figure, handles, 8)
     return finished(figure, titled(title, solution), path)
 
 
@@ -110,13 +110,9 @@ def active_set(
 def _side(first: float, second: float, tolerance: float) -> str:
     if np.isnan(first) or np.isnan(second):
         return ""
-    zero = first <= tolerance, second <= tolerance
-    return {
-        (True, True): "both are zero",
-        (True, False): "first is zero",
-        (False, True): "second is zero",
-        (False, False): "neither is zero",
-    }[zero]
+    if (first <= tolerance) == (second <= tolerance):
+        return "both are zero" if first <= tolerance else "neither is zero"
+    return "first is zero" if first <= tolerance else "second is zero"
 
 
 def _names_and_places(layout: Layout) -> list[tuple[str, Any]]:
@@ -180,7 +176,7 @@ def _explain_elements(figure: Figure, events: bool) -> None:
         Line2D([], [], color=GREY, lw=1.0, ls="--", label="equal lengths"),
         *([Line2D([], [], color=COLOURS[1], lw=0.9, label="event")] if events else []),
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=7, frameon=False)
+    legend_outside(figure, handles, 7)
 
 
 def _nodes(problem: Transcription, w: Array, values: Array) -> Array:

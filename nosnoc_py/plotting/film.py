@@ -94,6 +94,19 @@ class Clock:
         return ", ".join(dict.fromkeys(f"{event.kind.replace('_', ' ')} {event.name}" for event in last))
 
 
+def record(
+    figure: Figure, path: Path, frames_per_second: float, dots_per_inch: int, times: Array, draw: Callable[[float], Any]
+) -> Path:
+    """Write a film whose frames `draw` fills; what it returns is removed before the next one."""
+    with film(figure, path, frames_per_second, dots_per_inch) as take:
+        for t in times:
+            drawn = draw(float(t))
+            take()
+            for artist in drawn:
+                artist.remove()
+    return path
+
+
 @contextmanager
 def film(figure: Figure, path: Path, frames_per_second: float, dots_per_inch: int) -> Iterator[Callable[[], None]]:
     """Give a function that takes the figure as the next frame; the file appears when all of them are there.

@@ -42,7 +42,7 @@ class Painter:
 
     @staticmethod
     def _colour(shape: scene.Shape, free: Any) -> str:
-        chosen = getattr(shape, "colour", None)
+        chosen = shape.colour
         if chosen is not None:
             return NAMED[chosen]
         if isinstance(shape, scene.Arrow):
@@ -167,7 +167,7 @@ class Painter:
         """What the legend explains: shapes with a label, and marks."""
         found: dict[str, Any] = {}
         for k, (shape, colour) in enumerate(zip(self.motion.shapes, self._colours, strict=True)):
-            label = getattr(shape, "label", "")
+            label = shape.label
             if isinstance(shape, scene.Arrow):
                 if not label or not self.motion.longest(k):
                     continue

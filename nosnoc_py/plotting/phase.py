@@ -31,12 +31,7 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 
 def plot_phase(
-    trajectory: Trajectory,
-    x: str,
-    y: str,
-    *,
-    path: str | Path | None = None,
-    title: str | None = None,
+    trajectory: Trajectory, x: str, y: str, *, path: str | Path | None = None, title: str | None = None
 ) -> Figure:
     """Draw one state over another, jumps dotted, with a mark at the state before and after every event.
 

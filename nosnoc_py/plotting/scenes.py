@@ -56,6 +56,13 @@ class View:
         return right, np.cross(self.eye, right)
 
 
+def filled(axes: Any, polygons: Sequence[Array], **look: Any) -> Any:
+    """Draw polygons (n, 3) in space, also beyond the limits of the axes; return what was drawn."""
+    drawn = Poly3DCollection(polygons, clip_on=False, **look)
+    axes.add_collection3d(drawn)
+    return drawn
+
+
 def scene(axes: Any, body: RigidBody, trajectories: Sequence[Trajectory], view: View | None = None) -> Any:
     """Prepare axes in space: the planes below the motions, equal scales, the view, a scale bar; return the axes."""
     view = view_of(body.planes) if view is None else view
@@ -67,13 +74,10 @@ def scene(axes: Any, body: RigidBody, trajectories: Sequence[Trajectory], view: 
     floors = floors_of(body.planes, places, reach)
     for plane, polygons in zip(body.planes, floors, strict=True):
         opacity = OPACITY if view.eye @ plane.normal > 0.0 else BEHIND
-        axes.add_collection3d(
-            Poly3DCollection(
-                polygons, facecolors=(*to_rgb(FLOOR), opacity), edgecolors="white", lw=0.4, zorder=0, clip_on=False
-            )
-        )
+        filled(axes, polygons, facecolors=(*to_rgb(FLOOR), opacity), edgecolors="white", lw=0.4, zorder=0)
     corners = [polygon for polygons in floors for polygon in polygons]
     _scale_bar(axes, _fit(axes, np.vstack([_around(places, reach, view), *corners]), view))
+    axes.set_axis_off()
     return axes
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,9 +24,9 @@ LONG, POWER = 15, 5  # letters beside a panel that leave no room for the unit, a
 PLAIN = range(-2, 4)  # powers of ten of the largest number on an axis that is written as it is
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """A figure of this size [inches] whose axes find their places."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+def new_figure(width: float, height: float, layout: str | None = "constrained") -> Figure:
+    """A figure of this size [inches] whose axes find their places, or with `layout=None` are given them."""
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -62,6 +64,11 @@ def power_of(largest: float) -> int:
     """The power of ten, a multiple of three, that numbers up to the largest are written with."""
     exponent = int(np.floor(np.log10(largest))) if 0.0 < largest < np.inf else 0
     return 0 if exponent in PLAIN else 3 * (exponent // 3)
+
+
+def legend_outside(figure: Figure, handles: Sequence[Any], size: int) -> None:
+    """A legend in one line above all axes, with letters of a size."""
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=size, frameon=False)
 
 
 def titled(title: str | None, trajectory: Trajectory) -> str | None:

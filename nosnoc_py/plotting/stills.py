@@ -8,18 +8,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.plotting.animation import LINE, SYSTEMS, stage
-from nosnoc_py.plotting.bodies import check_motion, draw_body, impact_places, mark
+from nosnoc_py.plotting.bodies import check_motion, draw_body, draw_way, impact_places, mark
 from nosnoc_py.plotting.film import check_size
 from nosnoc_py.plotting.meshes import meshes_of
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion
 from nosnoc_py.plotting.scenes import scene
-from nosnoc_py.plotting.sheets import finished, titled
+from nosnoc_py.plotting.sheets import finished, new_figure, titled
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -128,8 +127,7 @@ def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None, ti
     width = size[0] if size else columns * (wide + BESIDE)
     head = LINE * rows_of(handles, width) + 0.1 + (TITLE if title else 0.0)
     height = size[1] if size else rows * (high + BESIDE + 0.15) + head
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height, layout=None)
     share = head / height
     cell = 1.0 / columns, (1.0 - share) / rows
     across, up = (cell[0] * width - BESIDE) / width, (cell[1] * height - BESIDE - 0.15) / height
@@ -147,19 +145,13 @@ def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None, ti
     return figure
 
 
-def _space(size: tuple[float, float]) -> Figure:
-    figure = Figure(figsize=size)
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _space_strobe(body: RigidBody, trajectory: Trajectory, moments: Array, size: Any, title: str | None) -> Figure:
     check_motion(trajectory)
-    figure = _space(size or (6.4, 4.0))
+    width, height = size or (6.4, 4.0)
+    figure = new_figure(width, height, layout=None)
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 0.94), projection="3d"), body, [trajectory])
-    axes.set_axis_off()
     meshes = meshes_of(body.shape, 16)
-    axes.plot(*trajectory.x[:, :3].T, color="black", lw=0.7, alpha=0.6, zorder=2, clip_on=False)
+    draw_way(axes, trajectory.x[:, :3])
     mark(axes, impact_places(body, trajectory))
     for t, opacity in zip(moments, _opacities(len(moments)), strict=True):
         draw_body(axes, body, meshes, trajectory(float(t)), opacity=float(opacity))
@@ -173,7 +165,8 @@ def _space_panels(body: RigidBody, trajectory: Trajectory, moments: Array, size:
     check_motion(trajectory)
     columns = min(3, len(moments))
     rows = -(-len(moments) // columns)
-    figure = _space(size or (SPACE * columns, 0.8 * SPACE * rows + (TITLE if title else 0.0)))
+    width, height = size or (SPACE * columns, 0.8 * SPACE * rows + (TITLE if title else 0.0))
+    figure = new_figure(width, height, layout=None)
     legend_above(figure, [], title)
     top = 1.0 - (TITLE / figure.get_figheight() if title else 0.0)
     high = top / rows
@@ -182,7 +175,6 @@ def _space_panels(body: RigidBody, trajectory: Trajectory, moments: Array, size:
         row, column = divmod(k, columns)
         box = (column / columns, top - (row + 1) * high, 1.0 / columns, 0.94 * high)
         axes = scene(figure.add_axes(box, projection="3d"), body, [trajectory])
-        axes.set_axis_off()
         draw_body(axes, body, meshes, trajectory(float(t)))
         mark(axes, places[: sum(event.time <= t for event in trajectory.impacts)])
         figure.text((column + 0.05) / columns, top - (row + 0.04) * high, f"t = {t:.3g} s", fontsize=8, va="top")

@@ -21,7 +21,11 @@ from nosnoc_py.sweep.choices import make
 from nosnoc_py.sweep.references import called, function, on_path, parameters_of
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
-# Columns of every table, besides those of `row` and the paths, which have dots.
+# Columns of every table: what is told of every run, and others besides the paths, which have dots.
+TOLD = (
+    *("status", "success", "objective", "complementarity", "complementarity_min", "infeasibility", "iterations"),
+    *("wall_seconds", "stationarity", "impacts", "message"),
+)
 RESERVED = ("key", "attempts", "repeat", "certificate", "problem", "method", "solver", "simulate", "certify")
 
 
@@ -124,19 +128,7 @@ def _solved(
         taken = parameters_of(function(guess, folder)).among(resolved["problem"]["arguments"])
         guess = called("problem.guess", guess, folder, **taken)
     solution = solve(ocp, **chosen, guess=guess, callback=callback, time_limit=time_limit)
-    row = {
-        "status": solution.status.value,
-        "success": solution.success,
-        "objective": solution.objective,
-        "complementarity": solution.complementarity,
-        "complementarity_min": solution.complementarity_min,
-        "infeasibility": solution.infeasibility,
-        "iterations": solution.iterations,
-        "wall_seconds": solution.wall_seconds,
-        "stationarity": solution.stationarity.value,
-        "impacts": len(solution.impacts),
-        "message": solution.message,
-    }
+    row = _told(solution, stationarity=solution.stationarity.value)
     if resolved["certify"]:
         row["certificate"] = str(certify(ocp, solution).verdict)
     return solution, row
@@ -156,20 +148,14 @@ def _simulated(
     meter = _Meter(callback)
     started = time.perf_counter()
     run = simulate(system, **resolved["simulate"], **chosen, callback=meter, time_limit=time_limit)
-    row = {
-        "status": run.status.value,
-        "success": run.success,
-        "objective": None,
-        "complementarity": meter.worst["complementarity"],
-        "complementarity_min": None,
-        "infeasibility": meter.worst["infeasibility"],
-        "iterations": meter.iterations,
-        "wall_seconds": time.perf_counter() - started,
-        "stationarity": None,
-        "impacts": len(run.impacts),
-        "message": run.message,
-    }
-    return run, row
+    seconds = time.perf_counter() - started
+    return run, _told(run, **meter.worst, iterations=meter.iterations, wall_seconds=seconds)
+
+
+def _told(run: Trajectory, **known: Any) -> dict[str, Any]:
+    """What is told of every run; None for what a simulation has not."""
+    known |= {"status": run.status.value, "impacts": len(run.impacts)}
+    return {name: known.get(name, getattr(run, name, None)) for name in TOLD}
 
 
 def _measured(

@@ -124,15 +124,15 @@ class Results:
     def measures(self) -> tuple[str, ...]:
         """Names of the numeric columns that are neither axes nor said of every run."""
         known = {"key", *self.axes, *TOLD, *NOT_MEASURED}
-        return tuple(name for name in self.columns if name not in known and _numbers(self.rows, name))
+        return tuple(name for name in self.columns if name not in known and numbers_of(self.rows, name))
 
     def _medians(self, axis: str) -> list[str]:
         """A small table: medians of the successful runs over the values of one axis."""
-        shown = [name for name in (*TOLD, *self.measures) if _numbers(self.rows, name)]
+        shown = [name for name in (*TOLD, *self.measures) if numbers_of(self.rows, name)]
         table = [[axis, "succeeded", *(f"median {name}" for name in shown)]]
         for value, rows in grouped(self.rows, axis):
             good = [row for row in rows if row["success"]]
-            middles = (_numbers(good, name) for name in shown)
+            middles = (numbers_of(good, name) for name in shown)
             cells = [f"{median(numbers):.5g}" if numbers else "-" for numbers in middles]
             table.append([str(value), f"{len(good)} of {len(rows)}", *cells])
         widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
@@ -221,6 +221,7 @@ def label(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else value
 
 
-def _numbers(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+def numbers_of(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    """The numbers in a column."""
     values = (row.get(name) for row in rows)
     return [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]

@@ -83,13 +83,13 @@ def _tabulated(folder: Path, table: str) -> Results:
 def tasks(given: Configuration, todo: Sequence[Run]) -> list[Task]:
     """The tasks of runs."""
     folder = None if given.folder is None else str(given.folder)
-    paths = (str(Path.cwd()),) if folder is None else (folder, str(Path.cwd()))
+    paths = tuple(dict.fromkeys(path for path in (folder, str(Path.cwd())) if path is not None))
     return [
         Task(
             key=each.key,
             function="nosnoc_py.sweep.execute:produce",
             arguments={"resolved": each.resolved, "trajectory": given.run.trajectories, "folder": folder},
-            paths=tuple(dict.fromkeys(paths)),
+            paths=paths,
             timeout=given.run.timeout,
         )
         for each in todo

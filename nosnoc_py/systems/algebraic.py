@@ -9,6 +9,7 @@ from typing import Any
 import casadi as ca
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 
@@ -63,12 +64,4 @@ class Algebraic:
             raise ModelError(f"Algebraic: a lower bound lies above its upper bound, given {lower} and {upper}.")
         initial = finite(self.initial, "Algebraic: initial", count).clip(lower, upper)
         names = component_names(self.names, "z", count)
-        for key, value in (
-            ("z", z),
-            ("equations", equations),
-            ("lower", lower),
-            ("upper", upper),
-            ("initial", initial),
-            ("names", names),
-        ):
-            object.__setattr__(self, key, value)
+        assign(self, z=z, equations=equations, lower=lower, upper=upper, initial=initial, names=names)

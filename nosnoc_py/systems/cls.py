@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,19 +11,10 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
-from nosnoc_py.systems.symbols import (
-    check_distinct,
-    check_free,
-    column,
-    columns,
-    finite,
-    free_of_others,
-    scalar,
-    square,
-    symbols,
-)
+from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
 
@@ -66,26 +57,22 @@ class Contact:
     restitution: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"Contact: the name has to be a non-empty string, given {self.name!r}.")
-        object.__setattr__(self, "gap", column(self.gap, f"contact {self.name!r}: gap", 1))
-        restitution = scalar(self.restitution, f"contact {self.name!r}: restitution")
-        object.__setattr__(self, "restitution", restitution)
+        what = titled(self, "contact")
+        restitution = scalar(self.restitution, f"{what}: restitution")
+        assign(self, gap=column(self.gap, f"{what}: gap", 1), restitution=restitution)
         if not 0.0 <= restitution <= 1.0:
             raise ModelError(
-                f"contact {self.name!r}: restitution has to lie in [0, 1], given {self.restitution!r} "
-                "(0 is inelastic, 1 elastic)."
+                f"{what}: restitution has to lie in [0, 1], given {restitution!r} (0 is inelastic, 1 elastic)."
             )
-        self._check_friction()
+        self._check_friction(what)
 
-    def _check_friction(self) -> None:
-        what = f"contact {self.name!r}"
+    def _check_friction(self, what: str) -> None:
         if isinstance(self.friction, ca.SX | ca.MX):
             raise ModelError(
                 f"{what}: friction has to be a number (or one per tangent), given the symbol {self.friction}."
             )
         if self.tangent is not None:
-            object.__setattr__(self, "tangent", columns(self.tangent, f"{what}: tangent"))
+            assign(self, tangent=columns(self.tangent, f"{what}: tangent"))
         size = 1 if self.tangent is None else self.tangent.shape[1]
         friction = finite(self.friction, f"{what}: friction", size)
         if (friction < 0).any():
@@ -100,7 +87,7 @@ class Contact:
                 f"{what}: friction {self.friction!r} needs a direction; give tangent=, the columns of J_t in "
                 "generalised coordinates (one in the plane, two in space)."
             )
-        object.__setattr__(self, "friction", tuple(float(mu) for mu in friction))
+        assign(self, friction=tuple(float(mu) for mu in friction))
 
     @property
     def frictional(self) -> bool:
@@ -158,34 +145,23 @@ class CLS(Described):
 
     q: Any
     v: Any
-    u: Any = None
-    p: Any = None
     mass_matrix: Any
     force: Any
     contacts: Sequence[Contact] = ()
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    scene: Sequence[Any] = ()
-    x_initial: Any = field(init=False, repr=False)
+    x: Any = field(init=False)  # the state (q, v)
 
     def __post_init__(self) -> None:
-        for name in ("q", "v", "u", "p"):
-            self._set(name, symbols(getattr(self, name), f"CLS: {name}"))
+        allowed = self._check_symbols()
         n_q = self.q.shape[0]
         if n_q == 0 or self.v.shape != self.q.shape:
-            raise ModelError(f"CLS: q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
-        check_distinct({"q": self.q, "v": self.v, "u": self.u, "p": self.p})
+            raise self._error(f"q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
+        self._set("x", ca.vertcat(self.q, self.v))
         self._set("force", column(self.force, "CLS: force", n_q))
-        if not isinstance(self.contacts, (list, tuple)):
-            kind = type(self.contacts).__name__
-            raise ModelError(f"CLS: contacts: expected a sequence of ns.Contact, given {kind}; put it in a list.")
-        self._set("contacts", tuple(self.contacts))
+        self._set("contacts", parts(self.contacts, Contact, "CLS", "contacts"))
         self._check_mass_matrix()
         self._check_contacts()
         self._describe(force=len(self.contacts))
-        check_free(self.force, {"q": self.q, "v": self.v, "u": self.u, "p": self.p}, "CLS: force")
+        check_free(self.force, allowed, "CLS: force")
 
     def _check_mass_matrix(self) -> None:
         matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])
@@ -193,18 +169,12 @@ class CLS(Described):
         if matrix.is_constant():
             values = np.array(ca.DM(matrix))
             if not np.allclose(values, values.T) or np.linalg.eigvalsh(values).min() <= 0:
-                raise ModelError("CLS: mass_matrix has to be symmetric and positive definite; check its entries.")
+                raise self._error("mass_matrix has to be symmetric and positive definite; check its entries.")
         self._set("mass_matrix", matrix)
 
     def _check_contacts(self) -> None:
-        seen: set[str] = set()
         check = free_of_others({"q": self.q, "p": self.p})
         for contact in self.contacts:
-            if not isinstance(contact, Contact):
-                raise ModelError(f"CLS: contacts have to be ns.Contact objects, given {type(contact).__name__}.")
-            if contact.name in seen:
-                raise ModelError(f"CLS: two contacts are named {contact.name!r}; give each a name of its own.")
-            seen.add(contact.name)
             check(contact.gap, f"contact {contact.name!r}: gap")
             if not ca.depends_on(contact.gap, self.q):
                 raise ModelError(f"contact {contact.name!r}: the gap does not depend on q; write it in q.")
@@ -227,11 +197,6 @@ class CLS(Described):
     def n_q(self) -> int:
         """Number of generalised coordinates."""
         return int(self.q.shape[0])
-
-    @property
-    def x(self) -> ca.SX:
-        """State x = (q, v)."""
-        return ca.vertcat(self.q, self.v)
 
     @property
     def position_rate(self) -> ca.SX:
@@ -277,7 +242,7 @@ class CLS(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
-        state = finite(x, what, 2 * self.n_q)
+        state = super().check_state(x, what=what)
         parameters = self.parameters(p)
         values = self.mechanics.gaps_at(state[: self.n_q], parameters)
         for contact, value in zip(self.contacts, values, strict=True):

@@ -11,12 +11,14 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import numbers
 
 # A control grid may miss the ends of the interval by this, relative to its length.
 GRID_TOLERANCE = 1e-9
 # What a guess by name may hold.
 GUESSED = ("x", "u")
+A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Trajectory or a Solution"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +52,7 @@ class PiecewiseConstant:
             )
         if not np.isfinite(values).all():
             raise OptionError("control: every value has to be finite.")
-        object.__setattr__(self, "grid", grid)
-        object.__setattr__(self, "values", values)
+        assign(self, grid=grid, values=values)
 
     def __call__(self, t: float) -> np.ndarray:
         """Return the control (n_u,) at t; at the end and beyond the last value."""
@@ -110,11 +111,10 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
     if callable(u):
         with_state = _positional(u) >= 2
         _check_arguments(u, 2 if with_state else 1, "u has to be a function of t, or of t and x")
-        law = (
-            (lambda t, x: numbers(u(t, x), "u(t, x)", n_u)) if with_state else (lambda t, x: numbers(u(t), "u(t)", n_u))
-        )
+        what = "u(t, x)" if with_state else "u(t)"
+        law = lambda t, x: numbers(u(t, x) if with_state else u(t), what, n_u)  # noqa: E731
         return Control(law=law, breaks=ends, constant=False, feedback=with_state)
-    rows = _rows(u, n_u, "u")
+    rows = _rows(u, n_u, "u", "control", A_CONTROL)
     return _on_grid(PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows), n_u, duration)
 
 
@@ -132,8 +132,8 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
         return control_guess(np.zeros(n_u) if control is None else control, n_u, horizon)
     if callable(guess):
         _check_arguments(guess, 1, "guess: a control has to be a function of t")
-        return lambda t: _row(guess(t), n_u)
-    rows = _rows(guess, n_u, "guess")
+        return lambda t: _vector(guess(t), n_u, "control")
+    rows = _rows(guess, n_u, "guess", "control", A_CONTROL)
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
 
 
@@ -148,14 +148,8 @@ def state_guess(guess: Any, n_x: int, horizon: float) -> Callable[[float], np.nd
     """
     if callable(guess):
         _check_arguments(guess, 1, "guess x: a state has to be a function of t")
-        return lambda t: _state(guess(t), n_x)
-    try:
-        array = np.array(guess, dtype=float)
-    except (TypeError, ValueError):
-        raise TranscriptionError(
-            f"guess x: expected {n_x} numbers, rows of them, or a function of time, given {type(guess).__name__}."
-        ) from None
-    rows = np.array([_state(row, n_x) for row in (array if array.ndim == 2 else array.reshape(1, -1))])
+        return lambda t: _vector(guess(t), n_x, "guess x")
+    rows = _rows(guess, n_x, "guess x", "guess x", "{} numbers, rows of them, or a function of time")
     times = np.linspace(0.0, horizon, len(rows))
     return lambda t: np.array([np.interp(t, times, rows[:, i]) for i in range(n_x)])
 
@@ -166,18 +160,6 @@ def checked_guess(guess: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in GUESSED:
             raise TranscriptionError(f"guess: {unknown_name(name, GUESSED)} x are states, u controls.")
     return guess
-
-
-def _state(value: Any, n_x: int) -> np.ndarray:
-    try:
-        row = np.asarray(value, dtype=float).reshape(-1)
-    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
-        raise TranscriptionError(f"guess x: expected {n_x} numbers, given {value!r}.") from None
-    if row.size != n_x:
-        raise TranscriptionError(f"guess x: expected {n_x} numbers, given {row.size}.")
-    if not np.isfinite(row).all():
-        raise TranscriptionError(f"guess x: every number has to be finite, given {row}.")
-    return row
 
 
 def _merged(trajectory: Trajectory) -> PiecewiseConstant:
@@ -242,22 +224,24 @@ def _check_arguments(function: Callable[..., Any], count: int, expected: str) ->
         raise TranscriptionError(f"{expected}, given {given}.") from None
 
 
-def _rows(values: Any, n_u: int, name: str) -> np.ndarray:
+def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.ndarray:
+    """Rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise TranscriptionError(
-            f"{name}: expected a control ({n_u} numbers or rows of them), a function of time, a Trajectory or a "
-            f"Solution, given {type(values).__name__}."
-        ) from None
+        given = type(values).__name__
+        raise TranscriptionError(f"{what}: expected {expected.format(length)}, given {given}.") from None
     rows = array if array.ndim == 2 else array.reshape(1, -1)
-    return np.array([_row(row, n_u) for row in rows]).reshape(len(rows), n_u)
+    return np.array([_vector(each, length, row) for each in rows]).reshape(len(rows), length)
 
 
-def _row(value: Any, n_u: int) -> np.ndarray:
-    row = np.asarray(value, dtype=float).reshape(-1)
-    if row.size != n_u:
-        raise TranscriptionError(f"control: expected {n_u} numbers, given {row.size}.")
-    if np.isnan(row).any():
-        raise TranscriptionError(f"control: contains NaN: {row}.")
-    return row
+def _vector(value: Any, length: int, what: str) -> np.ndarray:
+    try:
+        vector = np.asarray(value, dtype=float).reshape(-1)
+    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
+        raise TranscriptionError(f"{what}: expected {length} numbers, given {value!r}.") from None
+    if vector.size != length:
+        raise TranscriptionError(f"{what}: expected {length} numbers, given {vector.size}.")
+    if not np.isfinite(vector).all():
+        raise TranscriptionError(f"{what}: every number has to be finite, given {vector}.")
+    return vector

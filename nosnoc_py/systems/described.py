@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,15 +13,24 @@ import numpy as np
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.drawing import Drawing, checked
-from nosnoc_py.systems.symbols import check_keys, component_names, finite, mapping, numbers
+from nosnoc_py.systems.symbols import (
+    check_different,
+    check_distinct,
+    check_keys,
+    component_names,
+    finite,
+    mapping,
+    numbers,
+    symbols,
+)
 from nosnoc_py.systems.text import counted, shown
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Described:
     """A system whose vectors (`groups`, the states first) have named components.
 
-    A subclass is a frozen dataclass with one field per group and the fields `names`, `units`, `nominal`, `p_default`
-    and `x_initial`, and calls `_describe` when its symbols are checked.
+    A subclass is a frozen dataclass with one field per group, and calls `_describe` when its symbols are checked.
     """
 
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
@@ -28,15 +38,15 @@ class Described:
     controlled: ClassVar[bool] = True  # whether it may be part of an optimal control problem
 
     x: Any
-    u: Any
-    p: Any
-    names: Mapping[str, Any]
-    units: Mapping[str, str]
-    nominal: Mapping[str, Any]
-    p_default: Any
-    x_initial: Any
-    algebraic: Algebraic | None = None
+    u: Any = None
+    p: Any = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    nominal: Mapping[str, Any] = field(default_factory=dict)
+    p_default: Any = None
     scene: Any = ()
+    algebraic: Algebraic | None = field(default=None, init=False)
+    x_initial: Any = field(init=False)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -44,6 +54,19 @@ class Described:
     @property
     def _kind(self) -> str:
         return type(self).__name__
+
+    def _error(self, message: str) -> ModelError:
+        return ModelError(f"{self._kind}: {message}")
+
+    def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
+        """Symbols of all groups and of some fields more, by name; none of them is there twice."""
+        for name in (*self.groups, *more):
+            self._set(name, symbols(getattr(self, name), f"{self._kind}: {name}"))
+        if "x" in self.groups and self.x.numel() == 0:
+            raise self._error("x needs at least one component.")
+        found = {name: getattr(self, name) for name in (*self.groups, *more)}
+        check_distinct({**found, "z": self.z})
+        return found
 
     def _describe(self, **more: int) -> None:
         """Resolve names, nominal values (of the groups without p, and of `more`, name -> size), and defaults of p."""
@@ -61,9 +84,7 @@ class Described:
         resolved = {k: component_names(given.get(k), k, getattr(self, k).shape[0]) for k in self.groups}
         own = () if self.algebraic is None else tuple(self.algebraic.names or ())
         every = [*(name for group in resolved.values() for name in group), *own]
-        double = sorted({name for name in every if every.count(name) > 1})
-        if double:
-            raise ModelError(f"{self._kind}: the names {', '.join(double)} are used twice.")
+        check_different(every, self._kind, "components")
         self._set("names", resolved)
         check_keys(mapping(self.units, f"{self._kind}: units"), every, "name in units")
 
@@ -73,14 +94,12 @@ class Described:
         resolved = {k: numbers(given.get(k, 1.0), f"{self._kind}: nominal {k}", n) for k, n in sizes.items()}
         for key, values in resolved.items():
             if (values <= 0).any() or not np.isfinite(values).all():
-                raise ModelError(
-                    f"{self._kind}: nominal values of {key} have to be positive and finite, given {values}."
-                )
+                raise self._error(f"nominal values of {key} have to be positive and finite, given {values}.")
         self._set("nominal", resolved)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible."""
-        raise NotImplementedError
+        return finite(x, what, len(self.state_names))
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
         """The system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""

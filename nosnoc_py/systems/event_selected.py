@@ -9,7 +9,7 @@ flow is piecewise differentiable (ESS, Section 2).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,18 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import EVENT_KINDS
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import (
-    check_distinct,
+    check_different,
+    check_free,
     column,
     component_names,
     finite,
     free_of_others,
-    symbols,
+    parts,
+    titled,
 )
 
 SWITCH, CONTACT = ("switch", "switch"), ("contact", "release")
@@ -73,17 +76,16 @@ class Guard:
     reset: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"Guard: the name has to be a non-empty string, given {self.name!r}.")
+        what = titled(self, "guard")
         if self.reset is not None:
             raise ModelError(
-                f"guard {self.name!r}: the state of an event-selected system does not jump; write impacts as an ns.CLS "
-                "(ns.FESDJ, ns.EventDriven), other jumps as an ns.HybridSystem."
+                f"{what}: the state of an event-selected system does not jump; write impacts as an ns.CLS (ns.FESDJ, "
+                "ns.EventDriven), other jumps as an ns.HybridSystem."
             )
-        object.__setattr__(self, "kinds", check_kinds(self.kinds, f"guard {self.name!r}"))
-        object.__setattr__(self, "function", column(self.function, f"guard {self.name!r}: function", 1))
+        function = column(self.function, f"{what}: function", 1)
+        assign(self, kinds=check_kinds(self.kinds, what), function=function)
         if self.back is not None:
-            object.__setattr__(self, "back", column(self.back, f"guard {self.name!r}: back", 1))
+            assign(self, back=column(self.back, f"{what}: back", 1))
 
     @classmethod
     def contact(cls, name: str, touchdown: Any, lift_off: Any = None) -> Guard:
@@ -130,9 +132,7 @@ class EventSelectedSystem(Described):
 
     controlled = False
 
-    x: Any
     mode: Any = None
-    p: Any = None
     flow: Any
     guards: Sequence[Any]
     functions: Callable[..., Any] | None = None
@@ -141,26 +141,17 @@ class EventSelectedSystem(Described):
     back_jacobian: Callable[..., Any] | None = None
     flow_jacobian: Callable[..., Any] | None = None
     kinds: tuple[str, str] | None = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    scene: Sequence[Any] = ()
-    u: Any = field(init=False, repr=False)
-    x_initial: Any = field(init=False, repr=False)
+    u: Any = field(default=None, init=False)
     guard_names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._set("u", ca.SX(0, 1))
         if not isinstance(self.guards, list | tuple) or not self.guards:
-            raise ModelError("EventSelectedSystem: guards: expected a list of one or more ns.Guard, or of names.")
+            raise self._error("guards: expected a list of one or more ns.Guard, or of names.")
         if self.symbolic:
             self._check_symbolic()
         else:
             self._check_numeric()
-        double = sorted({name for name in self.guard_names if self.guard_names.count(name) > 1})
-        if double:
-            raise ModelError(f"EventSelectedSystem: two guards are named {', '.join(double)}; rename one.")
+        check_different(self.guard_names, "EventSelectedSystem", "guards")
         self._describe()
 
     def __repr__(self) -> str:
@@ -220,60 +211,47 @@ class EventSelectedSystem(Described):
                 wrong = np.abs(given - found) > WRONG * size
             if wrong.any():
                 i, j = np.argwhere(wrong)[0]
-                raise ModelError(
-                    f"EventSelectedSystem: {name}: entry ({i}, {j}) at {x} is {given[i, j]:.6g}, but differences of "
+                raise self._error(
+                    f"{name}: entry ({i}, {j}) at {x} is {given[i, j]:.6g}, but differences of "
                     f"{function.__name__} give {found[i, j]:.6g}; mend the derivative, or write the system in CasADi."
                 )
 
     def _check_symbolic(self) -> None:
-        for name in ("x", "mode", "p"):
-            self._set(name, symbols(getattr(self, name), f"EventSelectedSystem: {name}"))
-        if self.x.numel() == 0:
-            raise ModelError("EventSelectedSystem: x needs at least one component.")
-        for guard in self.guards:
-            if not isinstance(guard, Guard):
-                kind = type(guard).__name__
-                raise ModelError(f"EventSelectedSystem: guards: expected ns.Guard(name, function), given {kind}.")
+        allowed = self._check_symbols("mode")
+        self._set("guards", parts(self.guards, Guard, "EventSelectedSystem", "guards"))
+        self._set("guard_names", tuple(guard.name for guard in self.guards))
         if self.mode.numel() != len(self.guards):
-            raise ModelError(
-                f"EventSelectedSystem: mode: expected one bit per guard, {len(self.guards)}, given {self.mode.numel()}."
-            )
+            raise self._error(f"mode: expected one bit per guard, {len(self.guards)}, given {self.mode.numel()}.")
         numeric = ("functions", "jacobian", "back", "back_jacobian", "flow_jacobian", "kinds")
         given = [name for name in numeric if getattr(self, name) is not None]
         if given:
-            raise ModelError(
-                f"EventSelectedSystem: {', '.join(given)}: only with NumPy functions; a flow in CasADi is "
+            raise self._error(
+                f"{', '.join(given)}: only with NumPy functions; a flow in CasADi is "
                 "differentiated, and its guards are ns.Guard(name, function, back)."
             )
-        groups = {"x": self.x, "mode": self.mode, "p": self.p}
-        check_distinct(groups)
         self._set("flow", column(self.flow, "EventSelectedSystem: flow", self.x.numel()))
-        free_of_others(groups)(self.flow, "EventSelectedSystem: flow")
+        check_free(self.flow, allowed, "EventSelectedSystem: flow")
         check = free_of_others({"x": self.x, "p": self.p})
         for guard in self.guards:
             for expression in (guard.function, *(() if guard.back is None else (guard.back,))):
                 check(expression, f"guard {guard.name!r}")
                 if not ca.depends_on(expression, self.x):
                     raise ModelError(f"guard {guard.name!r}: it does not depend on x, so it is never crossed.")
-        self._set("guards", tuple(self.guards))
-        self._set("guard_names", tuple(guard.name for guard in self.guards))
 
     def _check_numeric(self) -> None:
         if self.mode is not None:
-            raise ModelError("EventSelectedSystem: mode: leave it out; a function takes it as its second argument.")
+            raise self._error("mode: leave it out; a function takes it as its second argument.")
+        self._set("u", ca.SX(0, 1))
         for name in ("x", "p"):
             size = getattr(self, name)
             if name == "p" and size is None:
                 size = 0
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < (name == "x"):
-                raise ModelError(
-                    f"EventSelectedSystem: {name}: with NumPy functions expected the number of components, given "
-                    f"{size!r}."
-                )
+                raise self._error(f"{name}: with NumPy functions expected the number of components, given {size!r}.")
             self._set(name, ca.SX.sym(name, int(size)))
         if not all(isinstance(name, str) and name for name in self.guards):
-            raise ModelError(
-                f"EventSelectedSystem: guards: with NumPy functions expected names, given {self.guards!r}; an ns.Guard "
+            raise self._error(
+                f"guards: with NumPy functions expected names, given {self.guards!r}; an ns.Guard "
                 "is for systems in CasADi."
             )
         if self.kinds is not None:
@@ -283,18 +261,15 @@ class EventSelectedSystem(Described):
         if callable(self.back):
             needed["back_jacobian"] = self.back_jacobian
         elif self.back not in (None, "negative"):
-            raise ModelError(
-                f"EventSelectedSystem: back: expected 'negative' or a function of (x, p), given {self.back!r}."
-            )
+            raise self._error(f"back: expected 'negative' or a function of (x, p), given {self.back!r}.")
         missing = [name for name, function in needed.items() if not callable(function)]
         if missing:
-            raise ModelError(
-                f"EventSelectedSystem: {', '.join(missing)}: expected a function of (x, p), as the flow is one; or "
+            raise self._error(
+                f"{', '.join(missing)}: expected a function of (x, p), as the flow is one; or "
                 "write the system in CasADi, which differentiates it."
             )
         self._check_signatures()
-        p = self.p_or_zeros
-        p = finite(p, "EventSelectedSystem: p_default", self.p.shape[0])
+        p = finite(self.p_or_zeros, "EventSelectedSystem: p_default", self.p.shape[0])
         self._check_results(np.zeros(self.n_x), p, defined=False)  # it need not be defined at zero
 
     def _check_signatures(self) -> None:
@@ -302,7 +277,7 @@ class EventSelectedSystem(Described):
             function = getattr(self, name)
             if callable(function) and arity(function) not in ((2, 3) if name.startswith("flow") else (1, 2)):
                 expected = "(x, mode) or (x, mode, p)" if name.startswith("flow") else "(x) or (x, p)"
-                raise ModelError(f"EventSelectedSystem: {name}: expected a function of {expected}.")
+                raise self._error(f"{name}: expected a function of {expected}.")
 
     def _check_results(self, x: np.ndarray, p: np.ndarray, *, defined: bool) -> None:
         """Every function is called once, to see what comes back; `defined` says that it has to be something."""
@@ -319,20 +294,13 @@ class EventSelectedSystem(Described):
                 except Exception as error:
                     if not defined:
                         continue
-                    raise ModelError(
-                        f"EventSelectedSystem: {name}: at x = {x} it raised {type(error).__name__}: {error}."
-                    ) from error
+                    raise self._error(f"{name}: at x = {x} it raised {type(error).__name__}: {error}.") from error
             expected = tuple(sizes[axis] for axis in shape)
             if not isinstance(found, np.ndarray) or found.dtype != float:
                 kind = f"{found.dtype} numbers" if isinstance(found, np.ndarray) else type(found).__name__
-                raise ModelError(
-                    f"EventSelectedSystem: {name}: expected an array of floats of shape {expected}, given {kind}."
-                )
+                raise self._error(f"{name}: expected an array of floats of shape {expected}, given {kind}.")
             if found.shape != expected:
-                raise ModelError(
-                    f"EventSelectedSystem: {name}: expected an array of shape {expected}, given one of shape "
-                    f"{found.shape}."
-                )
+                raise self._error(f"{name}: expected an array of shape {expected}, given one of shape {found.shape}.")
 
 
 def check_kinds(given: Any, what: str) -> tuple[str, str]:

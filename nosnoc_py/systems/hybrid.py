@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,14 +10,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import (
-    check_distinct,
-    column,
-    finite,
-    free_of_others,
-    symbols,
-)
+from nosnoc_py.systems.symbols import check_free, column, free_of_others, parts, titled
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +43,10 @@ class StateJump:
     impulse: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"StateJump: the name has to be a non-empty string, given {self.name!r}.")
-        what = f"jump {self.name!r}"
-        object.__setattr__(self, "guard", column(self.guard, f"{what}: guard", 1))
-        object.__setattr__(self, "reset", column(self.reset, f"{what}: reset"))
+        what = titled(self, "jump")
+        assign(self, guard=column(self.guard, f"{what}: guard", 1), reset=column(self.reset, f"{what}: reset"))
         if self.impulse is not None:
-            object.__setattr__(self, "impulse", column(self.impulse, f"{what}: impulse", 1))
+            assign(self, impulse=column(self.impulse, f"{what}: impulse", 1))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,41 +72,18 @@ class HybridSystem(Described):
         For wrong shapes, foreign symbols, duplicate names.
     """
 
-    x: Any
-    u: Any = None
-    p: Any = None
     flow: Any
     jumps: Sequence[StateJump] = ()
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    scene: Sequence[Any] = ()
-    x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in self.groups:
-            self._set(name, symbols(getattr(self, name), f"HybridSystem: {name}"))
-        if self.x.numel() == 0:
-            raise ModelError("HybridSystem: x needs at least one component.")
-        groups = {"x": self.x, "u": self.u, "p": self.p}
-        check_distinct(groups)
+        allowed = self._check_symbols()
         self._set("flow", column(self.flow, "HybridSystem: flow", self.x.numel()))
-        free_of_others(groups)(self.flow, "HybridSystem: flow")
-        if not isinstance(self.jumps, list | tuple):
-            kind = type(self.jumps).__name__
-            raise ModelError(
-                f"HybridSystem: jumps: expected a sequence of ns.StateJump, given {kind}; put it in a list."
-            )
-        self._set("jumps", tuple(self._checked_jump(jump) for jump in self.jumps))
-        names = [jump.name for jump in self.jumps]
-        if len(set(names)) < len(names):
-            raise ModelError(f"HybridSystem: two jumps have the same name among {', '.join(names)}; rename one.")
+        check_free(self.flow, allowed, "HybridSystem: flow")
+        jumps = parts(self.jumps, StateJump, "HybridSystem", "jumps")
+        self._set("jumps", tuple(self._checked_jump(jump) for jump in jumps))
         self._describe()
 
-    def _checked_jump(self, jump: Any) -> StateJump:
-        if not isinstance(jump, StateJump):
-            raise ModelError(f"HybridSystem: jumps have to be ns.StateJump objects, given {type(jump).__name__}.")
+    def _checked_jump(self, jump: StateJump) -> StateJump:
         check, what = free_of_others({"x": self.x, "p": self.p}), f"jump {jump.name!r}"
         check(jump.guard, f"{what}: guard")
         if not ca.depends_on(jump.guard, self.x):
@@ -127,7 +96,7 @@ class HybridSystem(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or beyond a guard."""
-        state = finite(x, what, self.x.numel())
+        state = super().check_state(x, what=what)
         parameters = self.parameters(p)
         guards = ca.Function("guards", [self.x, self.p], [ca.vertcat(*[jump.guard for jump in self.jumps])])
         for jump, value in zip(self.jumps, np.array(guards(state, parameters)).reshape(-1), strict=True):

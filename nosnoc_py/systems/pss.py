@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,16 +10,10 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import (
-    check_distinct,
-    check_free,
-    column,
-    component_names,
-    finite,
-    symbols,
-)
+from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, finite, parts, titled
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +53,13 @@ class Modes:
     function_names: Sequence[str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        what = f"modes {self.name!r}"
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"Modes: the name has to be a non-empty string, given {self.name!r}.")
+        what = titled(self, "modes")
         if not isinstance(self.flows, list | tuple) or len(self.flows) < 2:
             raise ModelError(f"{what}: flows: expected a list of two or more vectors, one for each region.")
         flows = tuple(column(flow, f"{what}: flow {i}") for i, flow in enumerate(self.flows))
         sizes = {flow.shape[0] for flow in flows}
         if len(sizes) > 1:
             raise ModelError(f"{what}: the flows of all regions need the same length, given {sorted(sizes)}.")
-        object.__setattr__(self, "flows", flows)
         if (self.indicators is None) == (self.functions is None):
             raise ModelError(f"{what}: give either functions with signs, or indicators.")
         if self.indicators is not None:
@@ -80,23 +71,19 @@ class Modes:
                     "name of the partition."
                 )
             g = column(self.indicators, f"{what}: indicators", len(flows))
-            object.__setattr__(self, "indicators", g)
-            object.__setattr__(self, "function_names", (self.name,))
+            assign(self, flows=flows, indicators=g, function_names=(self.name,))
             return
         c = column(self.functions, f"{what}: functions")
         if c.shape[0] == 0:
             raise ModelError(f"{what}: functions: expected at least one switching function.")
-        object.__setattr__(self, "functions", c)
-        object.__setattr__(self, "function_names", _function_names(self.function_names, self.name, c.shape[0]))
+        names = _function_names(self.function_names, self.name, c.shape[0])
         signs = _sign_matrix(self.signs, len(flows), c.shape[0], what)
         corners = _corners(c.shape[0])
         owners = [_owner(signs, corner, what) for corner in corners]
         if (signs == 0.0).any():
             # Stewart's indicators need all signs: a region that a function does not bound becomes several.
-            object.__setattr__(self, "flows", tuple(flows[i] for i in owners))
-            signs = corners
-        object.__setattr__(self, "signs", signs)
-        object.__setattr__(self, "indicators", -ca.DM(signs) @ c)
+            flows, signs = tuple(flows[i] for i in owners), corners
+        assign(self, flows=flows, functions=c, function_names=names, signs=signs, indicators=-ca.DM(signs) @ c)
 
     @property
     def count(self) -> int:
@@ -108,9 +95,13 @@ def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple
     """Names of switching functions: the user's, or the name of what they belong to."""
     if given is None:
         return (name,) if count == 1 else tuple(f"{name}[{j}]" for j in range(count))
-    names = component_names(given, "functions", count)
+    return _different_names(given, "functions", count)
+
+
+def _different_names(given: Sequence[str] | None, what: str, count: int) -> tuple[str, ...]:
+    names = component_names(given, what, count)
     if len(set(names)) < count:
-        raise ModelError(f"functions: expected {count} different names, given {given!r}.")
+        raise ModelError(f"{what}: expected {count} different names, given {given!r}.")
     return names
 
 
@@ -149,7 +140,24 @@ def _owner(signs: np.ndarray, corner: np.ndarray, what: str) -> int:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PSS(Described):
+class WithAlgebraic(Described):
+    """What the systems here have in common: algebraic equations of the user's own beside them."""
+
+    algebraic: Algebraic | None = None
+
+    def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
+        """What a flow may depend on, by name; the algebraic equations depend on nothing else."""
+        if self.algebraic is not None and not isinstance(self.algebraic, Algebraic):
+            raise ModelError(f"{self._kind}: algebraic: expected ns.Algebraic, given {type(self.algebraic).__name__}.")
+        found = super()._check_symbols(*more)
+        found = {"x": self.x, "z": self.z, **found}
+        if self.algebraic is not None:
+            check_free(self.algebraic.equations, found, "Algebraic: equations")
+        return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PSS(WithAlgebraic):
     """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
 
     On boundaries of regions the flow is Filippov's: a convex combination, so that x may slide along them.
@@ -169,37 +177,16 @@ class PSS(Described):
         As in `CLS`; keys "x", "u", "p".
     """
 
-    x: Any
-    u: Any = None
-    p: Any = None
     flow: Any = None
     modes: Any
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    algebraic: Algebraic | None = None
-    scene: Sequence[Any] = ()
-    x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_symbols(self)
-        n_x = self.x.shape[0]
+        allowed, n_x = self._check_symbols(), self.x.shape[0]
         self._set("flow", column(ca.SX(n_x, 1) if self.flow is None else self.flow, "PSS: flow", n_x))
-        given = (self.modes,) if isinstance(self.modes, Modes) else self.modes
-        modes = tuple(given) if isinstance(given, list | tuple) else ()
-        if not modes or not all(isinstance(m, Modes) for m in modes):
-            raise ModelError(f"PSS: modes: expected ns.Modes or a list of them, given {given!r}.")
-        if len({m.name for m in modes}) < len(modes):
-            raise ModelError("PSS: two partitions have the same name; give each a name of its own.")
-        functions = [name for m in modes for name in m.function_names or ()]
-        double = sorted({name for name in functions if functions.count(name) > 1})
-        if double:
-            raise ModelError(
-                f"PSS: two switching functions are named {', '.join(double)}; give each a name of its own, as events "
-                "tell them by it."
-            )
-        allowed = _arguments(self)
+        modes = parts((self.modes,) if isinstance(self.modes, Modes) else self.modes, Modes, "PSS", "modes")
+        if not modes:
+            raise self._error(f"modes: expected ns.Modes or a list of them, given {self.modes!r}.")
+        check_different([name for m in modes for name in m.function_names], "PSS", "switching functions")
         for m in modes:
             if m.flows[0].shape[0] != n_x:
                 raise ModelError(f"modes {m.name!r}: flows: expected {n_x} rows, given {m.flows[0].shape[0]}.")
@@ -208,10 +195,6 @@ class PSS(Described):
         check_free(self.flow, allowed, "PSS: flow")
         self._set("modes", modes)
         self._describe()
-
-    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
-        """Return a state as a vector (n_x,)."""
-        return finite(x, what, self.x.shape[0])
 
     def __repr__(self) -> str:
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
@@ -226,7 +209,7 @@ class PSS(Described):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Heaviside(Described):
+class Heaviside(WithAlgebraic):
     """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
 
     Parameters
@@ -248,40 +231,25 @@ class Heaviside(Described):
         As in `CLS`; keys "x", "u", "p".
     """
 
-    x: Any
     alpha: Any
-    u: Any = None
-    p: Any = None
     functions: Any
     flow: Any
     function_names: Sequence[str] | None = None
     per_element: Sequence[int] = ()
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    algebraic: Algebraic | None = None
-    scene: Sequence[Any] = ()
-    x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._set("alpha", symbols(self.alpha, "Heaviside: alpha"))
-        _check_symbols(self, alpha=self.alpha)
+        allowed = self._check_symbols("alpha")
         n_x, n_a = self.x.shape[0], self.alpha.shape[0]
         if n_a == 0:
-            raise ModelError("Heaviside: expected at least one step function alpha.")
+            raise self._error("expected at least one step function alpha.")
         self._set("functions", column(self.functions, "Heaviside: functions", n_a))
         self._set("flow", column(self.flow, "Heaviside: flow", n_x))
         check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
-        check_free(self.flow, {**_arguments(self), "alpha": self.alpha}, "Heaviside: flow")
-        names = tuple(f"c_{j}" for j in range(n_a)) if self.function_names is None else self.function_names
+        check_free(self.flow, allowed, "Heaviside: flow")
+        names = component_names(None, "c", n_a) if self.function_names is None else self.function_names
         self._set("function_names", _function_names(names, "c", n_a))
         self._set("per_element", _indices(self.per_element, n_a))
         self._describe()
-
-    def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
-        """Return a state as a vector (n_x,)."""
-        return finite(x, what, self.x.shape[0])
 
     def __repr__(self) -> str:
         functions = zip(self.function_names or (), ca.vertsplit(self.functions), strict=True)
@@ -289,7 +257,7 @@ class Heaviside(Described):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PDS(Described):
+class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
     x' = flow + E^-1 grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0.
@@ -310,38 +278,23 @@ class PDS(Described):
         As in `CLS`; keys "x", "u", "p".
     """
 
-    x: Any
-    u: Any = None
-    p: Any = None
     flow: Any
     constraints: Any
     metric: Any = None
     constraint_names: Any = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    nominal: Mapping[str, Any] = field(default_factory=dict)
-    p_default: Any = None
-    algebraic: Algebraic | None = None
-    scene: Sequence[Any] = ()
-    x_initial: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_symbols(self)
-        n_x = self.x.shape[0]
+        allowed, n_x = self._check_symbols(), self.x.shape[0]
         self._set("flow", column(self.flow, "PDS: flow", n_x))
-        check_free(self.flow, _arguments(self), "PDS: flow")
+        check_free(self.flow, allowed, "PDS: flow")
         self._set("constraints", column(self.constraints, "PDS: constraints"))
         check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
         self._set("metric", _metric(self.metric, n_x))
         count = self.constraints.shape[0]
         if count == 0:
-            raise ModelError("PDS: constraints: expected at least one function c(x).")
-        names = component_names(self.constraint_names, "c", count)
-        if len(set(names)) < count:
-            raise ModelError(
-                f"PDS: constraint_names: expected {count} different names, given {self.constraint_names!r}."
-            )
-        self._set("constraint_names", names)
+            raise self._error("constraints: expected at least one function c(x).")
+        given = component_names(None, "c", count) if self.constraint_names is None else self.constraint_names
+        self._set("constraint_names", _different_names(given, "PDS: constraint_names", count))
         self._describe()
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
@@ -357,24 +310,6 @@ class PDS(Described):
     def __repr__(self) -> str:
         constraints = zip(self.constraint_names, ca.vertsplit(self.constraints), strict=True)
         return self._tree(*(("inside", f"{name}: {self._shown(c)} >= 0") for name, c in constraints))
-
-
-def _arguments(system: Described) -> dict[str, ca.SX]:
-    """What a flow may depend on."""
-    return {"x": system.x, "z": system.z, "u": system.u, "p": system.p}
-
-
-def _check_symbols(system: Any, **more: ca.SX) -> None:
-    """x, u, p and z are distinct symbols, and the algebraic equations are in them."""
-    for name in ("x", "u", "p"):
-        system._set(name, symbols(getattr(system, name), f"{system._kind}: {name}"))
-    if system.x.shape[0] == 0:
-        raise ModelError(f"{system._kind}: x needs at least one component.")
-    if system.algebraic is not None and not isinstance(system.algebraic, Algebraic):
-        raise ModelError(f"{system._kind}: algebraic: expected ns.Algebraic, given {type(system.algebraic).__name__}.")
-    check_distinct({**_arguments(system), **more})
-    if system.algebraic is not None:
-        check_free(system.algebraic.equations, {**_arguments(system), **more}, "Algebraic: equations")
 
 
 def _indices(given: Any, count: int) -> tuple[int, ...]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.shapes.shape import Shape, matrix, positive
-from nosnoc_py.systems.symbols import finite, numbers, scalar
+from nosnoc_py.systems.symbols import finite, numbers, parts, scalar, titled
 
 SYMMETRIC = 1e-6  # asymmetry of an inertia, relative, that counts as rounding of what was printed
 TRIANGLE = 1e-9  # by how much, relative, a principal moment may exceed the sum of the other two
@@ -56,9 +57,7 @@ class Plane:
     friction: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ModelError(f"Plane: the name has to be a non-empty string, given {self.name!r}.")
-        what = f"plane {self.name!r}"
+        what = titled(self, "plane")
         normal = finite(self.normal, f"{what}: normal", 3)
         if not normal.any():
             raise ModelError(f"{what}: the normal is zero; it has to point away from the plane, to the free side.")
@@ -69,8 +68,7 @@ class Plane:
             raise ModelError(f"{what}: the restitution has to lie in [0, 1], given {self.restitution}.")
         if values["friction"] < 0:
             raise ModelError(f"{what}: the friction has to be 0 or more, given {self.friction}.")
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        assign(self, **values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,22 +112,24 @@ class RigidBody(Described):
     units: Mapping[str, str] = field(init=False, repr=False)
     nominal: Mapping[str, Any] = field(init=False, repr=False)
     p_default: Any = field(init=False, repr=False)
-    x_initial: Any = field(init=False, repr=False)
+    scene: Any = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
-            raise ModelError(
-                f"RigidBody: shape: expected a shape, ns.Ellipsoid(...) and so on, given {type(self.shape).__name__}."
+            raise self._error(
+                f"shape: expected a shape, ns.Ellipsoid(...) and so on, given {type(self.shape).__name__}."
             )
-        self._set("planes", _checked_planes(self.planes))
-        self._set("mass", positive(self.mass, "RigidBody: mass"))
-        self._set("inertia", check_inertia(self.inertia))
-        self._set("gravity", _acceleration(self.gravity))
+        planes = (self.planes,) if isinstance(self.planes, Plane) else self.planes
+        assign(
+            self,
+            planes=parts(planes, Plane, "RigidBody", "planes"),
+            mass=positive(self.mass, "RigidBody: mass"),
+            inertia=check_inertia(self.inertia),
+            gravity=_acceleration(self.gravity),
+        )
         units = ("m",) * 3 + ("1",) * 9 + ("kg m/s",) * 3 + ("kg m^2/s",) * 3
-        symbols = {"x": ca.SX.sym("x", 18), "u": ca.SX(0, 1), "p": ca.SX(0, 1)}
-        given = {"names": {"x": NAMES}, "units": dict(zip(NAMES, units, strict=True)), "nominal": {}, "p_default": None}
-        for key, value in {**symbols, **given}.items():
-            self._set(key, value)
+        assign(self, x=ca.SX.sym("x", 18), u=ca.SX(0, 1), p=ca.SX(0, 1), p_default=None)
+        assign(self, names={"x": NAMES}, units=dict(zip(NAMES, units, strict=True)), nominal={})
         self._describe()
 
     @classmethod
@@ -175,7 +175,7 @@ class RigidBody(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (18,); it has to be a rotation to 1e-9, and above all planes or on them."""
-        state = finite(x, what, 18)
+        state = super().check_state(x, what=what)
         check_rotation(state[3:12].reshape(3, 3), f"{what}: R")
         allowed = PENETRATION * max(1.0, float(np.abs(state[:3]).max()))
         for plane, gap in zip(self.planes, self.gaps(state), strict=True):
@@ -207,17 +207,6 @@ def check_inertia(value: Any) -> np.ndarray:
             f"{moments[2]:g} > {moments[0] + moments[1]:g}; check axes and units, or compute it by RigidBody.uniform."
         )
     return inertia
-
-
-def _checked_planes(planes: Any) -> tuple[Plane, ...]:
-    given = (planes,) if isinstance(planes, Plane) else planes
-    if not isinstance(given, list | tuple) or not all(isinstance(plane, Plane) for plane in given):
-        raise ModelError(f"RigidBody: planes: expected ns.Plane(name, normal, offset), or a list, given {planes!r}.")
-    names = [plane.name for plane in given]
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise ModelError(f"RigidBody: two planes are named {', '.join(double)}; rename one.")
-    return tuple(given)
 
 
 def _acceleration(gravity: Any) -> np.ndarray:

@@ -10,7 +10,6 @@ Coordinates are (horizontal, vertical) [m].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column, scalar
 
 Array = npt.NDArray[np.float64]
@@ -41,26 +41,41 @@ class Shape:
     filled: ClassVar[bool] = False
     body: ClassVar[bool] = True  # whether the picture has to show all of it
 
+    label: str = field(default="", kw_only=True)
+    colour: str | None = field(default=None, kw_only=True)
     numbers: Any = field(init=False, repr=False)
 
-    def _become(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _check_look(self) -> None:
-        kind, colour = type(self).__name__, getattr(self, "colour", None)
-        if colour is not None and colour not in COLOURS:
-            raise ModelError(unknown_name(str(colour), COLOURS, f"colour of a {kind}"))
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        if self.colour is not None and self.colour not in COLOURS:
+            raise ModelError(unknown_name(str(self.colour), COLOURS, f"colour of a {kind}"))
         for name in ("label", "unit", "name"):
             value = getattr(self, name, "")
             if not isinstance(value, str):
                 raise ModelError(f"{kind}: {name}: expected text, given {value!r}.")
+        assign(self, numbers=ca.SX(self._numbers()))
+
+    def _numbers(self) -> ca.SX:
+        """The numbers from the fields, which are checked."""
+        raise NotImplementedError
+
+    def _point(self, name: str) -> ca.SX:
+        return column(getattr(self, name), f"{type(self).__name__}: {name}", 2)
+
+    def _number(self, name: str) -> ca.SX:
+        return column(getattr(self, name), f"{type(self).__name__}: {name}", 1)
+
+    def _check_length(self, name: str) -> None:
+        """A field is None or a positive number."""
+        if getattr(self, name) is not None:
+            what = f"{type(self).__name__}: {name}"
+            assign(self, **{name: scalar(getattr(self, name), what)})
+            _positive(ca.SX(getattr(self, name)), what)
 
     @property
     def title(self) -> str:
         """What to call it in messages."""
-        label = getattr(self, "label", "")
-        return f"{type(self).__name__} {label!r}" if label else type(self).__name__
+        return f"{type(self).__name__} {self.label!r}" if self.label else type(self).__name__
 
     def outline(self, values: Array) -> Array:
         """Return points (frames, n, 2) [m] of numbers (frames, k)."""
@@ -88,13 +103,10 @@ class Disc(Shape):
     center: Any
     radius: Any
     angle: Any = None
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        parts = (_point(self.center, "Disc: center"), _positive(_number(self.radius, "Disc: radius"), "Disc: radius"))
-        self._become(numbers=ca.vertcat(*parts, _number(0.0 if self.angle is None else self.angle, "Disc: angle")))
+    def _numbers(self) -> ca.SX:
+        radius = _positive(self._number("radius"), "Disc: radius")
+        return ca.vertcat(self._point("center"), radius, 0.0 if self.angle is None else self._number("angle"))
 
     def outline(self, values: Array) -> Array:
         """The circle (frames, n, 2), from the spoke on."""
@@ -122,14 +134,9 @@ class Box(Shape):
     center: Any
     size: Any
     angle: Any = 0.0
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        size = _positive(_point(self.size, "Box: size"), "Box: size")
-        center, angle = _point(self.center, "Box: center"), _number(self.angle, "Box: angle")
-        self._become(numbers=ca.vertcat(center, size, angle))
+    def _numbers(self) -> ca.SX:
+        return ca.vertcat(self._point("center"), _positive(self._point("size"), "Box: size"), self._number("angle"))
 
     def outline(self, values: Array) -> Array:
         """The corners (frames, 4, 2)."""
@@ -144,12 +151,9 @@ class Polygon(Shape):
     filled: ClassVar[bool] = True
 
     points: Any
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        self._become(numbers=_points(self.points, "Polygon: points", 3))
+    def _numbers(self) -> ca.SX:
+        return _points(self.points, "Polygon: points", 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +162,9 @@ class Line(Shape):
 
     points: Any
     joints: bool = True
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        self._become(numbers=_points(self.points, "Line: points", 2))
+    def _numbers(self) -> ca.SX:
+        return _points(self.points, "Line: points", 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,17 +175,12 @@ class Spring(Shape):
     end: Any
     coils: int = 6
     width: float | None = None
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
+    def _numbers(self) -> ca.SX:
         if type(self.coils) is not int or self.coils < 1:
             raise ModelError(f"Spring: coils: expected a positive whole number, given {self.coils!r}.")
-        if self.width is not None:
-            self._become(width=scalar(self.width, "Spring: width"))
-            _positive(ca.SX(self.width), "Spring: width")
-        self._become(numbers=ca.vertcat(_point(self.start, "Spring: start"), _point(self.end, "Spring: end")))
+        self._check_length("width")
+        return ca.vertcat(self._point("start"), self._point("end"))
 
     def outline(self, values: Array) -> Array:
         """The zigzag (frames, n, 2): as wide in all of them."""
@@ -221,22 +217,23 @@ class Ground(Shape):
     normal: Any = field(default=None, kw_only=True)
     points: Any = field(default=None, kw_only=True)
     band: bool = field(default=True, kw_only=True)
+    label: str = field(default="", init=False, repr=False)
+    colour: str | None = field(default=None, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def _numbers(self) -> ca.SX:
         straight = self.point is not None or self.normal is not None
         if (self.height is not None) + straight + (self.points is not None) > 1:
             raise ModelError("Ground: give either points, or point and normal, or a height.")
         if self.points is not None:
-            self._become(numbers=_points(self.points, "Ground: points", 2))
-            return
+            return _points(self.points, "Ground: points", 2)
         if (self.point is None) != (self.normal is None):
             raise ModelError("Ground: a straight line needs both, point= and normal=.")
-        height = _number(0.0 if self.height is None else self.height, "Ground: height")
-        place = ca.vertcat(0, height) if self.point is None else self.point
-        normal = _point(ca.DM([0.0, 1.0]) if self.normal is None else self.normal, "Ground: normal")
+        if self.normal is None:
+            return ca.vertcat(0, 0.0 if self.height is None else self._number("height"), 0, 1)
+        normal = self._point("normal")
         if normal.is_constant() and not np.any(np.array(ca.evalf(normal))):
             raise ModelError("Ground: normal: expected a direction towards the free side, given zeros.")
-        self._become(numbers=ca.vertcat(_point(place, "Ground: point"), normal))
+        return ca.vertcat(self._point("point"), normal)
 
     @property
     def endless(self) -> bool:
@@ -268,15 +265,10 @@ class Arrow(Shape):
     vector: Any
     scale: float | None = None
     unit: str = field(default="N", kw_only=True)
-    label: str = field(default="", kw_only=True)
-    colour: str | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        if self.scale is not None:
-            self._become(scale=scalar(self.scale, "Arrow: scale"))
-            _positive(ca.SX(self.scale), "Arrow: scale")
-        self._become(numbers=ca.vertcat(_point(self.start, "Arrow: start"), _point(self.vector, "Arrow: vector")))
+    def _numbers(self) -> ca.SX:
+        self._check_length("scale")
+        return ca.vertcat(self._point("start"), self._point("vector"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,11 +278,10 @@ class Trail(Shape):
     body: ClassVar[bool] = False
 
     point: Any
-    colour: str | None = field(default=None, kw_only=True)
+    label: str = field(default="", init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        self._become(numbers=_point(self.point, "Trail: point"))
+    def _numbers(self) -> ca.SX:
+        return self._point("point")
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,18 +292,11 @@ class Mark(Shape):
 
     name: str
     point: Any
+    label: str = field(default="", init=False, repr=False)
+    colour: str | None = field(default=None, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._check_look()
-        self._become(numbers=_point(self.point, f"Mark {self.name!r}: point"))
-
-
-def _point(value: Any, what: str) -> ca.SX:
-    return column(value, what, 2)
-
-
-def _number(value: Any, what: str) -> ca.SX:
-    return column(value, what, 1)
+    def _numbers(self) -> ca.SX:
+        return column(self.point, f"Mark {self.name!r}: point", 2)
 
 
 def _positive(expression: ca.SX, what: str) -> ca.SX:
@@ -326,11 +310,9 @@ def _positive(expression: ca.SX, what: str) -> ca.SX:
 
 def _points(value: Any, what: str, least: int) -> ca.SX:
     """Places as one column (2 n,); rows of a matrix (n, 2) are places, too."""
-    rows = (
-        value if isinstance(value, list | tuple) else ca.vertsplit(value) if isinstance(value, ca.SX | ca.DM) else value
-    )
+    rows = ca.vertsplit(value) if isinstance(value, ca.SX | ca.DM) else value
     try:
-        places: Sequence[ca.SX] = [_point(row.T if getattr(row, "shape", ()) == (1, 2) else row, what) for row in rows]
+        places = [column(row.T if getattr(row, "shape", ()) == (1, 2) else row, what, 2) for row in rows]
     except TypeError:
         raise ModelError(f"{what}: expected a sequence of places (2,), given {type(value).__name__}.") from None
     if len(places) < least:

@@ -28,19 +28,21 @@ def column(value: Any, what: str, length: int | None = None) -> ca.SX:
 
 def columns(value: Any, what: str) -> ca.SX:
     """Return `value` as a dense SX matrix with at least one column; a list is one column."""
-    matrix = _to_sx(np.array(value) if isinstance(value, list | tuple) and _is_nested(value) else value, what)
+    matrix = _to_sx(_rows(value), what)
     if 0 in matrix.shape:
         raise ModelError(f"{what}: expected at least one column, given shape {matrix.shape}.")
     return _finite(ca.densify(matrix), what)
 
 
-def _is_nested(rows: Sequence[Any]) -> bool:
-    return all(isinstance(row, list | tuple) for row in rows)
+def _rows(value: Any) -> Any:
+    """A list of lists as an array; everything else as it is."""
+    nested = isinstance(value, list | tuple) and all(isinstance(row, list | tuple) for row in value)
+    return np.array(value) if nested else value
 
 
 def square(value: Any, what: str, size: int) -> ca.SX:
     """Return `value` as an SX matrix (size, size); raise `ModelError` if it is none."""
-    matrix = _to_sx(np.array(value) if isinstance(value, list | tuple) and _is_nested(value) else value, what)
+    matrix = _to_sx(_rows(value), what)
     if matrix.shape != (size, size):
         raise ModelError(f"{what} has to be ({size}, {size}), given {matrix.shape}.")
     return _finite(matrix, what)
@@ -121,6 +123,35 @@ def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tup
     if isinstance(given, str) or len(given) != count:
         raise ModelError(f"names of {prefix}: expected {count} names, given {given!r}.")
     return tuple(str(name) for name in given)
+
+
+def check_different(names: Sequence[str], what: str, things: str) -> None:
+    """Raise `ModelError` when two of the names are the same."""
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        told = ", ".join(repr(name) for name in double)
+        raise ModelError(f"{what}: two {things} are named {told}; give each a name of its own.")
+
+
+def titled(part: Any, noun: str) -> str:
+    """Check the name of a part of a system; return what messages call the part, e.g. "contact 'ground'"."""
+    if not isinstance(part.name, str) or not part.name:
+        raise ModelError(f"{type(part).__name__}: the name has to be a non-empty string, given {part.name!r}.")
+    return f"{noun} {part.name!r}"
+
+
+def parts(given: Any, kind: type, what: str, things: str) -> tuple[Any, ...]:
+    """Return a list of parts of one kind as a tuple; raise `ModelError` for others and for names used twice."""
+    if not isinstance(given, list | tuple):
+        raise ModelError(
+            f"{what}: {things}: expected a sequence of ns.{kind.__name__}, given {type(given).__name__}; put it in a "
+            "list."
+        )
+    for part in given:
+        if not isinstance(part, kind):
+            raise ModelError(f"{what}: {things} have to be ns.{kind.__name__} objects, given {type(part).__name__}.")
+    check_different([part.name for part in given], what, things)
+    return tuple(given)
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:

@@ -71,7 +71,7 @@ def snapshots(motions: Mapping[str, Motion], path: Path) -> None:
 
 def _snapshots(axes: Any, body: Any, trajectory: ns.Trajectory) -> None:
     tilted = bool(_tilt(body.planes[0], body.gravity) > TILTED)
-    scene(axes, body, [trajectory], ALONG if tilted else ASIDE).set_axis_off()
+    scene(axes, body, [trajectory], ALONG if tilted else ASIDE)
     if tilted:
         _draw_horizontal(axes, body, trajectory)
     meshes = meshes_of(body.shape, 24)

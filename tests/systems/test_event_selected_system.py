@@ -109,16 +109,16 @@ def test_compiled_fields():
     ("changes", "said"),
     [
         (dict(guards=[]), "one or more ns.Guard"),
-        (dict(guards=["foot", "wall"]), "expected ns.Guard"),
+        (dict(guards=["foot", "wall"]), "guards have to be ns.Guard objects, given str"),
         (dict(mode=ca.SX.sym("b")), "one bit per guard, 2, given 1"),
         (dict(flow=X[0]), "expected 2 rows"),
         (dict(flow=ca.vertcat(X[1], ca.SX.sym("other"))), "depends on other"),
-        (dict(guards=[Guard("a", X[0]), Guard("a", X[1])]), "two guards are named a"),
+        (dict(guards=[Guard("a", X[0]), Guard("a", X[1])]), "two guards are named 'a'"),
         (dict(guards=[Guard("a", X[0]), Guard("b", MODE[0])]), "depends on mode_0"),
         (dict(guards=[Guard("a", X[0]), Guard("b", ca.SX(1.0))]), "does not depend on x"),
         (dict(functions=len), "only with NumPy functions"),
         (dict(mode=ca.vertcat(X[0], MODE[0])), "used in both"),
-        (dict(names=dict(x=["a", "a"])), "used twice"),
+        (dict(names=dict(x=["a", "a"])), "two components are named 'a'"),
         (dict(names=dict(u=["a"], y=["b"])), "unknown key of names"),
     ],
 )
@@ -144,7 +144,7 @@ def test_mistakes_in_casadi(changes, said):
         (dict(flow_jacobian=lambda x, mode: np.zeros(2)), "flow_jacobian: expected an array of shape"),
         (dict(flow=lambda x, mode: [0.0, 0.0]), r"flow: expected an array of floats of shape \(2,\), given list"),
         (dict(functions=lambda x: np.zeros(2, dtype=int)), r"functions: expected .* of shape \(2,\), given int64"),
-        (dict(guards=["a", "a"]), "two guards are named a"),
+        (dict(guards=["a", "a"]), "two guards are named 'a'"),
         (dict(guards=[]), "one or more"),
     ],
 )

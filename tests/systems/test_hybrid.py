@@ -44,7 +44,10 @@ def test_the_system_says_what_it_is() -> None:
         ({"flow": X[1]}, "expected 2 rows"),
         ({"flow": ca.vertcat(X[1], ca.SX.sym("w"))}, "depends on w"),
         ({"jumps": StateJump("a", guard=X[0], reset=X)}, "put it in a list"),
-        ({"jumps": [StateJump("a", guard=X[0], reset=X), StateJump("a", guard=X[1], reset=X)]}, "same name"),
+        (
+            {"jumps": [StateJump("a", guard=X[0], reset=X), StateJump("a", guard=X[1], reset=X)]},
+            "two jumps are named 'a'",
+        ),
         ({"jumps": [StateJump("a", guard=P, reset=X)]}, "does not depend on x"),
         ({"jumps": [StateJump("a", guard=X[0], reset=X[0])]}, "expected 2 rows"),
         ({"jumps": [StateJump("a", guard=X[0] + U, reset=X)]}, "depends on u"),

@@ -157,9 +157,9 @@ def test_an_inertia_as_printed_is_symmetrised():
         ({"gravity": (0, 9.81)}, "gravity: expected 3 numbers"),
         ({"gravity": np.nan}, "gravity"),
         ({"shape": "ball"}, "expected a shape"),
-        ({"planes": "floor"}, r"expected ns.Plane\(name, normal, offset\)"),
-        ({"planes": [FLOOR, 3]}, r"expected ns.Plane\(name, normal, offset\)"),
-        ({"planes": [FLOOR, Plane("floor", offset=-1)]}, "two planes are named floor"),
+        ({"planes": "floor"}, "planes: expected a sequence of ns.Plane, given str"),
+        ({"planes": [FLOOR, 3]}, "planes have to be ns.Plane objects, given int"),
+        ({"planes": [FLOOR, Plane("floor", offset=-1)]}, "two planes are named 'floor'"),
     ],
 )
 def test_bad_bodies_are_refused(changes, message):

@@ -142,9 +142,10 @@ def _interpreted(given: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: f)
     flow, functions, jacobian, back, back_jacobian = (
         _with_parameters(f, role, wrap) for role, f in zip(ROLES, given, strict=True)
     )
-    if callable(back):
-        return flow, *_two_sided(functions, jacobian, back, back_jacobian)
-    return flow, *(_once(functions, jacobian) if given[3] is None else _mirrored(functions, jacobian))
+    if given[3] is None:  # bits are never cleared
+        back, back_jacobian = wrap(lambda x, p: NEVER), wrap(lambda x, p: 0.0)
+    both = _mirrored(functions, jacobian) if back is None else _two_sided(functions, jacobian, back, back_jacobian)
+    return flow, *both
 
 
 def _two_sided(functions: Any, jacobian: Any, back: Any, back_jacobian: Any) -> tuple[Any, Any]:
@@ -160,24 +161,6 @@ def _two_sided(functions: Any, jacobian: Any, back: Any, back_jacobian: Any) -> 
         both = np.empty((2, rows.shape[0], rows.shape[1]))
         both[0] = rows
         both[1] = back_jacobian(x, p)
-        return both
-
-    return guards, gradients
-
-
-def _once(functions: Any, jacobian: Any) -> tuple[Any, Any]:
-    """Bits are never cleared."""
-
-    def guards(x: Any, p: Any) -> Any:
-        values = functions(x, p)
-        both = np.full((2, values.size), NEVER)
-        both[0] = values
-        return both
-
-    def gradients(x: Any, p: Any) -> Any:
-        rows = jacobian(x, p)
-        both = np.zeros((2, rows.shape[0], rows.shape[1]))
-        both[0] = rows
         return both
 
     return guards, gradients

@@ -94,19 +94,8 @@ class Buffers(NamedTuple):
     report: Array
 
 
-@jitable
-def start_at(
-    flow: Callable[..., Array],
-    rows: Callable[..., Array],
-    row_gradients: Callable[..., Array],
-    p: Array,
-    once: Array,
-    x: Array,
-    mode: Array,
-    loops: bool,
-) -> State:
+def start_at(system: System, x: Array, mode: Array) -> State:
     """The first node."""
-    system = System(flow, rows, row_gradients, p, once, loops)
     point = end_at(system, mode, 0.0, x)
     rates = rates_at(system, x, mode, point.slope)
     return State(0.0, x, mode, point.slope, point.values, point.live, rates, True, 0)
@@ -128,7 +117,7 @@ def advance(
 ) -> tuple[State, int, int, int]:
     """Go on until the end, or until the buffers are full: the last node, counts of segments and crossings, and why."""
     # here, because numba takes no functions within a tuple
-    system = System(flow, rows, row_gradients, p, once, loops)
+    system = System(flow, rows, row_gradients, p, once, scheme, rules, loops)
     gradients = row_gradients(state.x, p)
     lasting = bool(np.any(once))
     segments, crossings, sweeps = 0, 0, 0
@@ -151,7 +140,7 @@ def advance(
                 straight, point, gradients = line_to(system, state, guard, ahead)
                 guard = guard if straight else -1
             if not straight:
-                point, guard = segment(system, scheme, rules, state, t_end - state.t, stages, guard, ahead)
+                point, guard = segment(system, state, t_end - state.t, stages, guard, ahead)
             if not is_finite(point, loops):
                 return state, segments, crossings, NOT_FINITE
             if straight:
@@ -169,7 +158,7 @@ def advance(
         if guard >= 0:
             if not straight:  # else they are known
                 gradients = row_gradients(state.x, p)
-            state, count, alive = cross(system, rules, state, guard, gradients, buffers, segments, crossings, sweeps)
+            state, count, alive = cross(system, state, guard, gradients, buffers, segments, crossings, sweeps)
             if not alive:
                 return state, segments, crossings, NOT_LIVE
             crossings += count
@@ -177,12 +166,7 @@ def advance(
 
 
 @jitable
-def line_to(
-    system: Any,
-    state: State,
-    guard: int,
-    ahead: float,
-) -> tuple[bool, Point, Array]:
+def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, Point, Array]:
     """A step of Euler's to a guard: whether it is good, its end, and gradients there.
 
     It is not where the guard is much faster or slower at its end (then the step is far too long), and where another
@@ -271,29 +255,18 @@ def at_once(rules: Any, t: float) -> float:
 
 
 @jitable
-def segment(
-    system: Any,
-    scheme: Any,
-    rules: Any,
-    state: State,
-    remaining: float,
-    stages: Array,
-    guard: int,
-    ahead: float,
-) -> tuple[Point, int]:
+def segment(system: Any, state: State, remaining: float, stages: Array, guard: int, ahead: float) -> tuple[Point, int]:
     """The next segment, with frozen bits, and the guard that it ends on; or -1."""
-    x, mode, live = state.x, state.mode, state.live
+    x, mode, live, rules = state.x, state.mode, state.live, system.rules
     step = remaining if remaining < rules.step * (1.0 + 1e-9) else rules.step
     found, band = False, 0.0
     if guard >= 0 and ahead < min(remaining, AHEAD * rules.step):
         bracket = Bracket(0.0, ahead, min(remaining, 1.5 * max(ahead, rules.step)), False)
         below, rise = live[guard], state.rates[guard]
-        found, point = located(
-            system, state.t, x, mode, stages, scheme, guard, below, rise, 0.0, bracket, rules.corrections
-        )
+        found, point = located(system, state.t, x, mode, stages, guard, below, rise, 0.0, bracket, rules.corrections)
     if not found:
         guard, band = -1, max(rules.eps, 0.0)
-        point = point_at(system, x, mode, stages, scheme, step)
+        point = point_at(system, x, mode, stages, step)
     if len(point.values) == 2:  # else no function sleeps: one is as far below zero as the other is above
         point = sleeping(point, live)
     if not found and not state.exact and point.live.max() <= -band:
@@ -301,26 +274,17 @@ def segment(
     if not is_finite(point, system.loops):
         return point, -1
     if state.exact:
-        top = top_before(system, scheme, state, stages, point)
+        top = top_before(system, state, stages, point)
         if top < point.length:
             guard = -1
-            point = point_at(system, x, mode, stages, scheme, top)
+            point = point_at(system, x, mode, stages, top)
             if len(point.values) == 2:
                 point = sleeping(point, live)
-    return up_to_first(system, scheme, rules, state, stages, point, guard, band)
+    return up_to_first(system, state, stages, point, guard, band)
 
 
 @jitable
-def up_to_first(
-    system: Any,
-    scheme: Any,
-    rules: Any,
-    state: State,
-    stages: Array,
-    point: Point,
-    guard: int,
-    band: float,
-) -> tuple[Point, int]:
+def up_to_first(system: Any, state: State, stages: Array, point: Point, guard: int, band: float) -> tuple[Point, int]:
     """The part of a segment, which ends on a guard or on none, up to the first guard or edge of a band in it."""
     x, mode, live, level = state.x, state.mode, state.live, 0.0
     for _ in range(2 * len(live) + 4):
@@ -329,23 +293,18 @@ def up_to_first(
         k, fraction, high = passed(system, mode, live, point, band, guard)
         if k < 0:
             break
-        guard, level, many = k, high, rules.corrections if high == 0.0 else max(rules.corrections, 4)
+        guard, level, many = k, high, system.rules.corrections
+        many = many if high == 0.0 else max(many, 4)
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
         rise = state.rates[k] if state.exact else np.nan
-        _, point = located(system, state.t, x, mode, stages, scheme, k, live[k] - level, rise, level, bracket, many)
+        _, point = located(system, state.t, x, mode, stages, k, live[k] - level, rise, level, bracket, many)
         if len(point.values) == 2:
             point = sleeping(point, live)
     return point, -1 if guard >= 0 and level < 0.0 else guard
 
 
 @jitable
-def top_before(
-    system: Any,
-    scheme: Any,
-    state: State,
-    given: Array,
-    point: Point,
-) -> float:
+def top_before(system: Any, state: State, given: Array, point: Point) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
     rates = state.rates
@@ -362,7 +321,7 @@ def top_before(
             continue
         fraction, height = top_of(before[k], after[k], length * rates[k], length * falls[k])
         if height > 0.0 and 0.0 < fraction * length < first:
-            trial = point_at(system, x, mode, stages, scheme, fraction * length)
+            trial = point_at(system, x, mode, stages, fraction * length)
             if trial.live[k] > noise:
                 first = fraction * length
     return first
@@ -403,18 +362,10 @@ def fallen(system: Any, old: State, new: State) -> int:
 
 @jitable
 def cross(
-    system: Any,
-    rules: Any,
-    state: State,
-    guard: int,
-    gradients: Array,
-    buffers: Any,
-    node: int,
-    row: int,
-    sweep: int,
+    system: Any, state: State, guard: int, gradients: Array, buffers: Any, node: int, row: int, sweep: int
 ) -> tuple[State, int, bool]:
     """Cross a guard and all others that are reached at this node: the node after it, how many, whether all are live."""
-    x, mode = state.x, state.mode.copy()
+    x, mode, rules = state.x, state.mode.copy(), system.rules
     speeds = rates_of(gradients, mode, state.slope, system.loops)
     hit = (speeds > rules.liveness) & (state.live >= -at_once(rules, state.t) * speeds)
     hit[guard] = True
@@ -444,29 +395,14 @@ def cross(
     return after, len(crossed), True
 
 
-def versioned(version: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`start_at` and `advance`, as other functions for every version of their sources."""
-
-    def start_version(
-        flow: Any, rows: Any, row_gradients: Any, p: Array, once: Array, x: Array, mode: Array, loops: bool
-    ) -> Any:
-        _ = version
-        return start_at(flow, rows, row_gradients, p, once, x, mode, loops)
+def versioned(version: str) -> Callable[..., Any]:
+    """`advance`, as another function for every version of its sources."""
 
     def advance_version(
-        flow: Any,
-        rows: Any,
-        row_gradients: Any,
-        p: Array,
-        once: Array,
-        scheme: Any,
-        rules: Any,
-        state: Any,
-        t_end: float,
-        buffers: Any,
-        loops: bool,
-    ) -> Any:
+        flow: Any, rows: Any, row_gradients: Any, p: Any, once: Any, scheme: Any, rules: Any, state: Any,
+        t_end: float, buffers: Any, loops: bool,
+    ) -> Any:  # fmt: skip
         _ = version
         return advance(flow, rows, row_gradients, p, once, scheme, rules, state, t_end, buffers, loops)
 
-    return start_version, advance_version
+    return advance_version

@@ -6,7 +6,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.event_selected.record import Record
-from nosnoc_py.simulation.event_selected.tableaus import embedded_weights
+from nosnoc_py.simulation.event_selected.tableaus import error_weights
 from nosnoc_py.solution import Series
 
 Array = np.ndarray
@@ -25,11 +25,11 @@ def local_error(record: Record, tableau: ButcherTableau, nominal: Array) -> Seri
     nominal : (n_x,)
         Sizes of the states.
     """
-    weights = embedded_weights(tableau)
+    weights = error_weights(tableau)
     chosen = np.flatnonzero(~record.euler)
     if weights is None or not chosen.size:
         return None
-    errors = record.h[chosen, None] * np.abs(np.tensordot(record.slopes[chosen], tableau.b - weights, axes=(1, 0)))
+    errors = record.h[chosen, None] * np.abs(np.tensordot(record.slopes[chosen], weights, axes=(1, 0)))
     size = nominal + np.maximum(np.abs(record.x[chosen]), np.abs(record.x[chosen + 1]))
     values = np.nan_to_num((errors / size).max(axis=1), nan=np.inf, posinf=np.inf)
     return Series(record.t[chosen + 1], np.minimum(values, np.finfo(float).max))

@@ -21,7 +21,7 @@ from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
 from nosnoc_py.simulation.event_selected.local_error import local_error, too_long
 from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.event_selected.record import Record, record_of
-from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme
+from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -118,7 +118,16 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
         mode = np.array(method.initial_mode, dtype=float)
     else:
         mode = np.where(values[0] > noise[0], 1.0, 0.0)
-        _check_surfaces(system, fields, method, x, p, mode, np.flatnonzero(np.abs(values[0]) <= noise[0]))
+        on_surface = np.flatnonzero(np.abs(values[0]) <= noise[0])
+        speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p)) if on_surface.size else np.zeros(0)
+        for k in on_surface:
+            opens = fields.returns[k] and speeds[k] < -method.liveness
+            if not (speeds[k] > method.liveness or opens):
+                raise ModelError(
+                    f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to rise "
+                    "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
+                    "motion slides on it."
+                )
     live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
     lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
     for k in np.flatnonzero(lost | (live > uncertain)):
@@ -130,41 +139,18 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
     return mode
 
 
-def _check_surfaces(
-    system: EventSelectedSystem,
-    fields: Fields,
-    method: EventSelected,
-    x: Array,
-    p: Array,
-    mode: Array,
-    on_surface: Array,
-) -> None:
-    if not on_surface.size:
-        return
-    speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p))
-    for k in on_surface:
-        opens = fields.returns[k] and speeds[k] < -method.liveness
-        if not (speeds[k] > method.liveness or opens):
-            raise ModelError(
-                f"guard {system.guard_names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has "
-                "to rise where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if "
-                "the motion slides on it."
-            )
-
-
 @lru_cache(maxsize=1)
-def _compiled_loop() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Both functions of the kernel, compiled once for all systems and kept on disk."""
+def _compiled_loop() -> Callable[..., Any]:
+    """The loop of the kernel, compiled once for all systems and kept on disk."""
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
     row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
     given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
-    start, advance = kernel.versioned(version_of(segments, kernel))
     scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, 1.0, True, 1)
     state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
-    example = (*given, scheme, rules, state, 1.0, buffers, True)
-    return compiled(start, examples=(*given, x, x, True), cache=True), compiled(advance, examples=example, cache=True)
+    examples = (*given, scheme, rules, state, 1.0, buffers, True)
+    return compiled(kernel.versioned(version_of(segments, kernel)), examples=examples, cache=True)
 
 
 def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
@@ -209,10 +195,10 @@ class Walk:
 
     def go(self, x: Array, mode: Array, seconds: float) -> None:
         """Simulate until the end, or until something stops it."""
-        start, advance = _compiled_loop() if self.fields.compiled else (kernel.start_at, kernel.advance)
         f = self.fields
-        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns)
-        state: State = start(*given, x, mode, f.compiled)
+        advance = _compiled_loop() if f.compiled else kernel.advance
+        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
+        state = kernel.start_at(System(*given, f.compiled), x, mode)
         self.start, self.initial, self.end = state, mode, state
         buffers = self._buffers(seconds)
         nodes, sweeps, code = 0, 0, kernel.FULL
@@ -220,18 +206,18 @@ class Walk:
             if time.monotonic() > self.deadline:
                 self.status = Status.TIME_LIMIT
                 return
-            state, count, rows, code = advance(*given, self.scheme, self.rules, state, seconds, buffers, f.compiled)
-            self.chunks.append(
-                tuple(
-                    array[:count].copy() for array in (buffers.t, buffers.x, buffers.h, buffers.slopes, buffers.euler)
-                )
-            )
+            state, count, rows, code = advance(*given, state, seconds, buffers, f.compiled)
+            self.chunks.append(tuple(array[:count].copy() for array in buffers[:5]))  # t, x, h, slopes, euler
             self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
             nodes, self.end = nodes + count, state
             sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
             self.status = STATUS.get(code, Status.SOLVED)
             if count and self.callback is not None:
-                stopped = asked_to_stop(self.callback, self._state(state))
+                t, x, bits = float(state.t), np.array(state.x), np.array(state.mode)
+                shown = EventSelectedState(
+                    t=t, x=x, p=self.p, mode=bits, crossings=int(state.crossed), status=self.status
+                )
+                stopped = asked_to_stop(self.callback, shown)
                 if stopped is not None and self.status.success:
                     self.status = stopped
                     return
@@ -241,16 +227,6 @@ class Walk:
         expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing makes one more
         room = 1 if self.callback is not None else expected
         return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
-
-    def _state(self, state: State) -> EventSelectedState:
-        return EventSelectedState(
-            t=float(state.t),
-            x=np.array(state.x),
-            p=self.p,
-            mode=np.array(state.mode),
-            crossings=int(state.crossed),
-            status=self.status,
-        )
 
     def _message(self, code: int, state: State, report: Array) -> str:
         """Why it ended before the end."""

@@ -62,6 +62,8 @@ class System(NamedTuple):
     row_gradients: Callable[..., Array]
     p: Array
     once: Array
+    scheme: Any
+    rules: Any
     loops: bool
 
 
@@ -167,19 +169,12 @@ def end_at(system: Any, mode: Array, length: float, x: Array) -> Point:
 
 
 @jitable
-def point_at(
-    system: Any,
-    x: Array,
-    mode: Array,
-    stages: Array,
-    scheme: Any,
-    length: float,
-) -> Point:
+def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -> Point:
     """A step of the scheme; `stages[0]` is given, the others are filled in."""
     if system.loops:
-        end = step_by_loops(system.flow, x, mode, system.p, scheme.weights, stages, length)
+        end = step_by_loops(system.flow, x, mode, system.p, system.scheme.weights, stages, length)
     else:
-        end = step_by_arrays(system.flow, x, mode, system.p, scheme.weights, stages, length)
+        end = step_by_arrays(system.flow, x, mode, system.p, system.scheme.weights, stages, length)
     return end_at(system, mode, length, end)
 
 
@@ -199,7 +194,6 @@ def located(
     x: Array,
     mode: Array,
     stages: Array,
-    scheme: Any,
     guard: int,
     below: float,
     rise: float,
@@ -217,7 +211,7 @@ def located(
     low, length, high, above = bracket.low, bracket.guess, bracket.high, bracket.above
     counted, before, speed, old, last = -1, np.inf, 0.0, 0.0, below
     for _ in range(MOST):
-        point = point_at(system, x, mode, stages, scheme, length)
+        point = point_at(system, x, mode, stages, length)
         excess = point.live[guard] - level
         if not np.isfinite(excess):
             return False, point

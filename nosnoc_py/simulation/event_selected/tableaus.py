@@ -13,18 +13,11 @@ EXPLICIT = {f"explicit_rk{stages}": stages for stages in (1, 2, 3, 4)}
 
 def dopri5() -> ButcherTableau:
     """Dormand and Prince's scheme of fifth order; its seventh stage is the first one of the next step."""
-    rows = [
-        [],
-        [1 / 5],
-        [3 / 40, 9 / 40],
-        [44 / 45, -56 / 15, 32 / 9],
-        [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729],
-        [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656],
-        [35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84],
-    ]
-    a = np.array([row + [0.0] * (7 - len(row)) for row in rows])
-    c = np.array([0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0])
-    return ButcherTableau("dopri5", a=a, b=a[-1], c=c, order=5)
+    from scipy.integrate import RK45
+
+    a = np.zeros((7, 7))
+    a[:6, :5], a[6, :6] = RK45.A, RK45.B
+    return ButcherTableau("dopri5", a=a, b=a[-1], c=np.append(RK45.C, 1.0), order=5)
 
 
 def tableau_of(scheme: str | ButcherTableau) -> ButcherTableau:
@@ -48,11 +41,11 @@ def tableau_of(scheme: str | ButcherTableau) -> ButcherTableau:
     return explicit(EXPLICIT[scheme])
 
 
-def embedded_weights(tableau: ButcherTableau) -> Array | None:
-    """Weights (n_s,) of the scheme of fourth order within Dormand and Prince's; other schemes have none."""
-    if tableau.name != "dopri5":
-        return None
-    return np.array([5179 / 57600, 0.0, 7571 / 16695, 393 / 640, -92097 / 339200, 187 / 2100, 1 / 40])
+def error_weights(tableau: ButcherTableau) -> Array | None:
+    """Weights (n_s,) of the difference of Dormand and Prince's schemes of orders 5 and 4; other schemes have none."""
+    from scipy.integrate import RK45
+
+    return None if tableau.name != "dopri5" else -np.asarray(RK45.E)
 
 
 def dense_nodes(tableau: ButcherTableau) -> Array:
@@ -90,19 +83,6 @@ def dense_states(tableau: ButcherTableau, h: Array, x: Array, slopes: Array, end
 
 def _dopri5_weights(theta: Array) -> Array:
     """Weights (nodes, 7) of the slopes in the continuous extension of fourth order (Hairer, Norsett, Wanner, II.6)."""
-    b = dopri5().b
-    d = np.array(
-        [
-            -12715105075 / 11282082432,
-            0.0,
-            87487479700 / 32700410799,
-            -10690763975 / 1880347072,
-            701980252875 / 199316789632,
-            -1453857185 / 822651844,
-            69997945 / 29380423,
-        ]
-    )
-    first, last = np.eye(7)[0], np.eye(7)[-1]
-    s = theta[:, None]
-    # u = x + s (dx + (1 - s) (h k_1 - dx + s (2 dx - h k_1 - h k_7 + (1 - s) h sum d_i k_i)))
-    return s * (b + (1 - s) * (first - b + s * (2 * b - first - last + (1 - s) * d)))
+    from scipy.integrate import RK45
+
+    return np.asarray(theta[:, None] ** np.arange(1, 5) @ RK45.P.T)

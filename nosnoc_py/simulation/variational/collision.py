@@ -15,14 +15,7 @@ import numpy as np
 
 from nosnoc_py.compiled import jitable
 from nosnoc_py.simulation.variational.flight import Body
-from nosnoc_py.simulation.variational.vectors import (
-    Matrix,
-    Vector,
-    cross,
-    dot,
-    times,
-    transposed_times,
-)
+from nosnoc_py.simulation.variational.vectors import Matrix, Vector, cross, dot, times, transposed_times
 from nosnoc_py.systems.shapes.support_kernels import lens_support
 
 Support = Callable[[np.ndarray], Any] | None

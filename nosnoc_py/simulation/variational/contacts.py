@@ -11,6 +11,7 @@ cones, with Newton's method for M (w - w_free) = J^T p(w), until J w = c at the 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,26 @@ MOST_UPDATES, MOST_STEPS, MOST_HALVINGS = 40, 30, 12
 ROUNDING = 1e-14
 # Rounding errors of J w are divided by epsilon; a residual so much larger than the above need not become smaller.
 NOISE = 1e3
+
+
+class Points(NamedTuple):
+    """Points of contact.
+
+    Attributes
+    ----------
+    rows : (n, 3, 6)
+        J, see `put_rows`.
+    targets, friction, softness : (n,)
+        c, mu and epsilon; the latter is changed.
+    lagged : bool
+        Whether the radii of friction are those of the last impulses.
+    """
+
+    rows: np.ndarray
+    targets: np.ndarray
+    friction: np.ndarray
+    softness: np.ndarray
+    lagged: bool
 
 
 @jitable
@@ -81,18 +102,9 @@ def together(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
 
 
 @jitable
-def projected(
-    rows: np.ndarray,
-    targets: np.ndarray,
-    friction: np.ndarray,
-    softness: np.ndarray,
-    lagged: bool,
-    impulses: np.ndarray,
-    w: np.ndarray,
-    found: np.ndarray,
-    slopes: np.ndarray,
-) -> None:
+def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.ndarray, slopes: np.ndarray) -> None:
     """Write p(w) (n, 3), and -epsilon dp/d(J w) (n, 3, 3)."""
+    rows, targets, friction, softness, lagged = points
     for i in range(rows.shape[0]):
         z = np.zeros(3)
         for r in range(3):
@@ -118,8 +130,9 @@ def projected(
 
 
 @jitable
-def matrix_of(body: Body, rows: np.ndarray, softness: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def matrix_of(body: Body, points: Points, slopes: np.ndarray) -> np.ndarray:
     """M - J^T dp/dw"""
+    rows, softness = points.rows, points.softness
     found = np.zeros((6, 6))
     for i in range(3):
         found[i, i] = body[0]
@@ -169,31 +182,22 @@ def eliminated(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @jitable
 def balanced(
-    body: Body,
-    rows: np.ndarray,
-    targets: np.ndarray,
-    friction: np.ndarray,
-    softness: np.ndarray,
-    lagged: bool,
-    impulses: np.ndarray,
-    free: np.ndarray,
-    w: np.ndarray,
-    enough: float,
+    body: Body, points: Points, impulses: np.ndarray, free: np.ndarray, w: np.ndarray, enough: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """w with M (w - w_free) = J^T p(w), and p(w): damped Newton steps."""
-    found, slopes = np.zeros(impulses.shape), np.zeros((rows.shape[0], 3, 3))
-    projected(rows, targets, friction, softness, lagged, impulses, w, found, slopes)
-    residual = momentum_of(body, w - free) - together(rows, found)
+    found, slopes = np.zeros(impulses.shape), np.zeros((impulses.shape[0], 3, 3))
+    projected(points, impulses, w, found, slopes)
+    residual = momentum_of(body, w - free) - together(points.rows, found)
     error = energy_norm(body, velocity_of(body, residual))
     for _ in range(MOST_STEPS):
         if error <= enough:
             break
-        step = eliminated(matrix_of(body, rows, softness, slopes), residual.copy())
+        step = eliminated(matrix_of(body, points, slopes), residual.copy())
         factor = 1.0
         for k in range(MOST_HALVINGS):
             trial = w - factor * step
-            projected(rows, targets, friction, softness, lagged, impulses, trial, found, slopes)
-            residual = momentum_of(body, trial - free) - together(rows, found)
+            projected(points, impulses, trial, found, slopes)
+            residual = momentum_of(body, trial - free) - together(points.rows, found)
             fresh = energy_norm(body, velocity_of(body, residual))
             if fresh < (1.0 - 0.1 * factor) * error or fresh <= NOISE * enough or k == MOST_HALVINGS - 1:
                 break
@@ -219,35 +223,26 @@ def joint(
     -------
     w (6,), w_free with these impulses.
     """
-    scale = max(energy_norm(body, free), np.abs(targets).max())
+    scale, softness = max(energy_norm(body, free), np.abs(targets).max()), np.empty(rows.shape[0])
+    points = Points(rows, targets, friction, softness, False)
     if not (
-        updated(body, rows, targets, friction, SOFTNESS, False, impulses, free, scale)
-        or updated(body, rows, targets, friction, SOFTER, False, impulses, free, scale)
-        or updated(body, rows, targets, friction, SOFTNESS, True, impulses, free, scale)
+        updated(body, points, SOFTNESS, impulses, free, scale)
+        or updated(body, points, SOFTER, impulses, free, scale)
+        or updated(body, Points(rows, targets, friction, softness, True), SOFTNESS, impulses, free, scale)
     ):
-        updated(body, rows, targets, 0.0 * friction, SOFTNESS, False, impulses, free, scale)
+        updated(body, Points(rows, targets, 0.0 * friction, softness, False), SOFTNESS, impulses, free, scale)
     return free + velocity_of(body, together(rows, impulses))
 
 
 @jitable
-def updated(
-    body: Body,
-    rows: np.ndarray,
-    targets: np.ndarray,
-    friction: np.ndarray,
-    soft: float,
-    lagged: bool,
-    impulses: np.ndarray,
-    free: np.ndarray,
-    scale: float,
-) -> bool:
+def updated(body: Body, points: Points, soft: float, impulses: np.ndarray, free: np.ndarray, scale: float) -> bool:
     """Improve the impulses until they do not change any more; return whether they do not. If they do, they are zero."""
-    softness = np.empty(rows.shape[0])
+    rows, softness = points.rows, points.softness
     for i in range(rows.shape[0]):
         softness[i] = FIRST * weight_of(body, rows[i, 0])
     w, smaller = free + velocity_of(body, together(rows, impulses)), FIRST
     for _ in range(MOST_UPDATES):
-        w, fresh = balanced(body, rows, targets, friction, softness, lagged, impulses, free, w, ROUNDING * scale)
+        w, fresh = balanced(body, points, impulses, free, w, ROUNDING * scale)
         change = 0.0
         for i in range(rows.shape[0]):
             for r in range(3):

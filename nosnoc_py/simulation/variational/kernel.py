@@ -17,15 +17,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.simulation.variational.book import (
-    Book,
-    pack,
-    put_event,
-    put_node,
-    put_row,
-    turned_far,
-    unpacked,
-)
+from nosnoc_py.simulation.variational.book import Book, pack, put_event, put_node, put_row, turned_far, unpacked
 from nosnoc_py.simulation.variational.collision import approach, gap_of
 from nosnoc_py.simulation.variational.flight import Segment, State, discrete_energy, energy_of, flown, parts_of
 from nosnoc_py.simulation.variational.friction import struck
@@ -214,10 +206,9 @@ def renewed(slack: np.ndarray, settled: np.ndarray, left: np.ndarray, ends: np.n
 @jitable
 def put_back(scene: Scene, contacts: Contacts, state: State, anchor: Anchor) -> tuple[Segment, State]:
     """The state of a body that rests, and the segment that begins there."""
-    rule, body, shape, support, planes = scene
     _, x, rotation, energy = anchor
-    state = rested(rule, body, shape, support, planes, contacts.settled, contacts.ends, state, (x, rotation, energy))
-    for k in range(planes.shape[0]):  # these are gaps without slack
+    state = rested(scene, contacts.settled, contacts.ends, state, (x, rotation, energy))
+    for k in range(scene.planes.shape[0]):  # these are gaps without slack
         contacts.ends[k] -= contacts.slack[k]
     return (state[1], state[2], 0.0, state[3], state[4]), state
 

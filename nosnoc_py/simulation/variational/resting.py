@@ -13,18 +13,10 @@ import math
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.simulation.variational.collision import (
-    Shape,
-    Support,
-    count_of,
-    feature_point,
-    gap_of,
-    height_of,
-    lowest_point,
-)
+from nosnoc_py.simulation.variational.collision import count_of, feature_point, gap_of, height_of, lowest_point
 from nosnoc_py.simulation.variational.contacts import energy_norm, joint, put_rows, together, velocity_of
-from nosnoc_py.simulation.variational.flight import Body, State, cayley
-from nosnoc_py.simulation.variational.scene import Rule
+from nosnoc_py.simulation.variational.flight import State, cayley
+from nosnoc_py.simulation.variational.scene import Scene
 from nosnoc_py.simulation.variational.vectors import (
     Matrix,
     Vector,
@@ -48,13 +40,12 @@ UNCHANGED, MOST_LINEARIZATIONS = 1e-12, 20
 
 
 @jitable
-def shifted(
-    plane: np.ndarray, body: Body, shape: Shape, support: Support, gap: float, x: Vector, rotation: Matrix
-) -> tuple[Vector, Matrix]:
+def shifted(scene: Scene, plane: np.ndarray, gap: float, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
     """Position and rotation after the displacement that an impulse would cause, so large that it closes a gap."""
+    body = scene.body
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)
-    chi = cross(lowest_point(shape, support, nu), nu)
+    chi = cross(lowest_point(scene.shape, scene.support, nu), nu)
     turn = times(body[3], chi)
     amount = -gap / (1.0 / body[0] + dot(chi, turn))
     f = (0.5 * amount * turn[0], 0.5 * amount * turn[1], 0.5 * amount * turn[2])
@@ -62,19 +53,18 @@ def shifted(
 
 
 @jitable
-def lifted(
-    body: Body, shape: Shape, support: Support, planes: np.ndarray, x: Vector, rotation: Matrix
-) -> tuple[Vector, Matrix]:
+def lifted(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
     """Position and rotation out of all planes: leaving one must not lead into another."""
+    planes = scene.planes
     for sweep in range(60):
         lowest = 0.0
         for k in range(planes.shape[0]):
-            gap = gap_of(planes[k], shape, support, x, rotation)
+            gap = gap_of(planes[k], scene.shape, scene.support, x, rotation)
             if gap >= -TOUCHING * (1.0 + math.sqrt(dot(x, x))):
                 continue
             lowest = gap
             if sweep < 50:
-                x, rotation = shifted(planes[k], body, shape, support, gap, x, rotation)
+                x, rotation = shifted(scene, planes[k], gap, x, rotation)
             else:
                 x = plus(x, -gap, (planes[k, 0], planes[k, 1], planes[k, 2]))
         if lowest == 0.0:
@@ -83,26 +73,25 @@ def lifted(
 
 
 @jitable
-def points_of(shape: Shape, support: Support) -> int:
+def points_of(scene: Scene) -> int:
     """Number of points of a body that can touch one plane."""
-    return 1 if support is not None else count_of(shape)
+    return 1 if scene.support is not None else count_of(scene.shape)
 
 
 @jitable
-def point_of(shape: Shape, support: Support, index: int, nu: Vector) -> tuple[float, Vector]:
+def point_of(scene: Scene, index: int, nu: Vector) -> tuple[float, Vector]:
     """Height nu . rho and place of one of them."""
-    if support is not None:
-        return height_of(shape, support, nu), lowest_point(shape, support, nu)
-    return feature_point(shape, index, nu)
+    if scene.support is not None:
+        return height_of(scene.shape, scene.support, nu), lowest_point(scene.shape, scene.support, nu)
+    return feature_point(scene.shape, index, nu)
 
 
 @jitable
-def point_gap(
-    plane: np.ndarray, shape: Shape, support: Support, index: int, x: Vector, rotation: Matrix
-) -> tuple[float, Vector]:
-    """Gap and place of one point."""
+def point_gap(scene: Scene, k: int, index: int, x: Vector, rotation: Matrix) -> tuple[float, Vector]:
+    """Gap to plane k and place of one point."""
+    plane = scene.planes[k]
     normal = (plane[0], plane[1], plane[2])
-    height, rho = point_of(shape, support, index, transposed_times(rotation, normal))
+    height, rho = point_of(scene, index, transposed_times(rotation, normal))
     return dot(normal, x) - plane[3] + height, rho
 
 
@@ -126,21 +115,15 @@ def displaced(x: Vector, rotation: Matrix, d: np.ndarray) -> tuple[Vector, Matri
 
 @jitable
 def supported(
-    body: Body,
-    shape: Shape,
-    support: Support,
-    planes: np.ndarray,
-    settled: np.ndarray,
-    anchor: tuple[Vector, Matrix, float],
-    x: Vector,
-    rotation: Matrix,
+    scene: Scene, settled: np.ndarray, anchor: tuple[Vector, Matrix, float], x: Vector, rotation: Matrix
 ) -> tuple[Vector, Matrix, np.ndarray]:
     """Position and rotation that contacts leave of a displacement from the anchor, and their impulses J^T p (6,).
 
     Points touch that are closed at the anchor or below a plane at the end. Gaps are linearized again at every end until
     those that carry are zero. Planes the body has not settled on stop it, too, but have no part in the impulses.
     """
-    most, start, turned = points_of(shape, support), anchor[0], anchor[1]
+    body, planes = scene.body, scene.planes
+    most, start, turned = points_of(scene), anchor[0], anchor[1]
     rows, inside = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
     targets, friction = np.zeros(planes.shape[0] * most), np.zeros(planes.shape[0] * most)
     impulses, chosen = np.zeros((planes.shape[0] * most, 3)), np.zeros(planes.shape[0] * most, dtype=np.int64)
@@ -153,8 +136,8 @@ def supported(
             for index in range(most):
                 if inside[k * most + index] != 0.0:
                     continue
-                gap, _ = point_gap(planes[k], shape, support, index, x, rotation)
-                before, rho = point_gap(planes[k], shape, support, index, start, turned)
+                gap, _ = point_gap(scene, k, index, x, rotation)
+                before, rho = point_gap(scene, k, index, start, turned)
                 if gap < -TOUCHING * size or (settled[k] != 0.0 and before <= CLOSED):
                     put_rows(rows[count], planes[k], turned, rho)
                     friction[count] = planes[k, 5] if settled[k] != 0.0 else 0.0
@@ -163,7 +146,7 @@ def supported(
         if count == 0:
             break
         for i in range(count):
-            gap, _ = point_gap(planes[chosen[i] // most], shape, support, chosen[i] % most, x, rotation)
+            gap, _ = point_gap(scene, chosen[i] // most, chosen[i] % most, x, rotation)
             targets[i] = np.sum(rows[i, 0] * d) - gap
         last = d
         d = joint(body, rows[:count], targets[:count], friction[:count], impulses[:count], free)
@@ -182,25 +165,18 @@ def supported(
 
 @jitable
 def stilled(
-    body: Body,
-    shape: Shape,
-    support: Support,
-    planes: np.ndarray,
-    settled: np.ndarray,
-    x: Vector,
-    gamma: Vector,
-    rotation: Matrix,
-    spin: Vector,
+    scene: Scene, settled: np.ndarray, x: Vector, gamma: Vector, rotation: Matrix, spin: Vector
 ) -> tuple[Vector, Vector]:
     """Momenta after the joint inelastic impulses of all points that are on or below a plane the body rests on."""
-    most, count = points_of(shape, support), 0
+    body, planes = scene.body, scene.planes
+    most, count = points_of(scene), 0
     rows, friction = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
     for k in range(planes.shape[0]):
         if settled[k] == 0.0:
             continue
-        lowest = gap_of(planes[k], shape, support, x, rotation)
+        lowest = gap_of(planes[k], scene.shape, scene.support, x, rotation)
         for index in range(most):
-            gap, rho = point_gap(planes[k], shape, support, index, x, rotation)
+            gap, rho = point_gap(scene, k, index, x, rotation)
             if gap <= CLOSED + min(lowest, 0.0):
                 put_rows(rows[count], planes[k], rotation, rho)
                 friction[count] = planes[k, 5]
@@ -221,15 +197,7 @@ def stilled(
 
 @jitable
 def rested(
-    rule: Rule,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    planes: np.ndarray,
-    settled: np.ndarray,
-    ends: np.ndarray,
-    state: State,
-    anchor: tuple[Vector, Matrix, float],
+    scene: Scene, settled: np.ndarray, ends: np.ndarray, state: State, anchor: tuple[Vector, Matrix, float]
 ) -> State:
     """Put a state back onto the planes it rests on: the configuration, the velocities, and the energy.
 
@@ -237,15 +205,16 @@ def rested(
     momenta are scaled down, which keeps normal velocities zero; where the gain is more than all kinetic energy, the
     body stays where it was.
     """
+    rule, body, shape, support, planes = scene
     found, x, gamma, flown, spin = state
-    x, rotation, impulse = supported(body, shape, support, planes, settled, anchor, x, flown)
-    x, rotation = lifted(body, shape, support, planes, x, rotation)
+    x, rotation, impulse = supported(scene, settled, anchor, x, flown)
+    x, rotation = lifted(scene, x, rotation)
     # over a step h the displacement of a constant force is h / 2 times its impulse, that of an early one is larger
-    share = 1.0 / rule[0]
+    share = 1.0 / rule.h
     gamma = plus(gamma, share, (impulse[0], impulse[1], impulse[2]))
     world = plus(times(flown, spin), share, times(anchor[1], (impulse[3], impulse[4], impulse[5])))
     spin = transposed_times(rotation, world)
-    gamma, spin = stilled(body, shape, support, planes, settled, x, gamma, rotation, spin)
+    gamma, spin = stilled(scene, settled, x, gamma, rotation, spin)
     kinetic = 0.5 * (dot(gamma, gamma) / body[0] + dot(spin, times(body[3], spin)))
     excess = kinetic - body[0] * dot(body[1], x) - anchor[2]
     if excess > 0.0:
@@ -256,6 +225,6 @@ def rested(
         spin = (scale * spin[0], scale * spin[1], scale * spin[2])
     for k in range(planes.shape[0]):
         ends[k] = gap_of(planes[k], shape, support, x, rotation)
-        if ends[k] > 2.0 * rule[1]:
+        if ends[k] > 2.0 * rule.closed:
             settled[k] = 0.0
     return found, x, gamma, rotation, spin

@@ -9,6 +9,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.shapes.mass_properties import Moments, ellipsoid_moments
 from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, positive, unit
 from nosnoc_py.systems.symbols import finite
@@ -47,8 +48,7 @@ class Ellipsoid(Shape):
         turn = np.eye(3) if self.rotation is None else check_rotation(self.rotation, f"{name}: rotation")
         values = {"semi_axes": axes, "center": finite(self.center, f"{name}: center", 3), "rotation": turn}
         values |= {"matrix": turn * axes, "inverse": turn.T / axes[:, None]}
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        assign(self, **values)
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the point furthest in a direction: c + A A'd / |A'd|."""

@@ -36,9 +36,7 @@ class Moments(NamedTuple):
     def plus(self, other: Moments, factor: float = 1.0) -> Moments:
         """Moments of both, the other one's times a factor."""
         return Moments(
-            self.volume + factor * other.volume,
-            self.first + factor * other.first,
-            self.second + factor * other.second,
+            self.volume + factor * other.volume, self.first + factor * other.first, self.second + factor * other.second
         )
 
     @property

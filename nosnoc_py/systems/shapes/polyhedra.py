@@ -9,6 +9,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.shapes.mass_properties import Moments, polyhedron_moments
 from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, matrix, unit
 from nosnoc_py.systems.symbols import finite, scalar
@@ -49,10 +50,7 @@ class ConvexPolyhedron(Shape):
             raise ModelError(f"{name}: skin: expected a thickness, 0 or more, given {skin:g}.")
         _check_vertices(points, name)
         corners, faces, normals, offsets = _hull(points, name)
-        values = {"vertices": points[corners], "skin": skin, "triangles": points[faces]}
-        values |= {"normals": normals, "offsets": offsets}
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        assign(self, vertices=points[corners], skin=skin, triangles=points[faces], normals=normals, offsets=offsets)
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the furthest vertex, the first one where several are, plus the skin."""

@@ -1,4 +1,4 @@
-"""Support points of ellipsoids and lenses in the part of Python that numba compiles; import it where it is needed."""
+"""Support points of lenses in the part of Python that numba compiles; import it where it is needed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,6 @@ import numpy as np
 from nosnoc_py.compiled import jitable
 
 ITERATIONS = 100
-
-
-@jitable
-def ellipsoid_support(ellipsoid: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """Furthest point of {c + A y : |y| <= 1}: c + A A'd / |A'd|; the row is (c, A row by row), (12,)."""
-    point = np.empty(3)
-    weights = np.empty(3)
-    square = 0.0
-    for k in range(3):
-        weights[k] = ellipsoid[3 + k] * direction[0] + ellipsoid[6 + k] * direction[1] + ellipsoid[9 + k] * direction[2]
-        square += weights[k] ** 2
-    length = max(np.sqrt(square), 1e-300)
-    for i in range(3):
-        point[i] = ellipsoid[i]
-        for k in range(3):
-            point[i] += ellipsoid[3 + 3 * i + k] * weights[k] / length
-    return point
 
 
 @jitable
@@ -88,12 +71,7 @@ def _difference(mu: float, scale: np.ndarray, center: np.ndarray, weights: np.nd
 
 @jitable
 def _root(
-    excess_low: float,
-    excess_high: float,
-    scale: np.ndarray,
-    center: np.ndarray,
-    weights: np.ndarray,
-    z: np.ndarray,
+    excess_low: float, excess_high: float, scale: np.ndarray, center: np.ndarray, weights: np.ndarray, z: np.ndarray
 ) -> None:
     """Regula falsi, the end that stays twice being weighted down (Anderson and Bjoerck), then bisection."""
     low, high, side, tolerance = 0.0, 1.0, 0, 1e-15
