@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError, check_run, unknown_name
 
 
 class Options(BaseModel):
@@ -41,9 +42,38 @@ class Options(BaseModel):
 class CompleteMethod(Options):
     """A method that solves an optimal control problem by itself: it discretises, or iterates, in its own way."""
 
-    @abstractmethod
+    time_limit: float | None = Field(default=None, ge=0)
+
     def solve(self, ocp: Any, *, guess: Any = None, callback: Any = None, time_limit: float | None = None) -> Any:
-        """Return the `Solution`; see `nosnoc_py.solve`."""
+        """Solve; see `nosnoc_py.solve`.
+
+        Parameters
+        ----------
+        ocp : OCP
+        guess : optional
+            A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
+        callback : callable, optional
+            Called with what the method knows after every step; returns `ns.Stop` to end the work.
+        time_limit : float, optional
+            Seconds.
+
+        Returns
+        -------
+        Solution
+            Also after a failure: `status` says why and what to try.
+
+        Raises
+        ------
+        OptionError, ModelError, TranscriptionError
+            For problems and guesses it cannot take.
+        """
+        check_run(callback, time_limit)
+        started = time.monotonic()
+        return self.solved(ocp, guess, callback, started, started + strictest(time_limit, self.time_limit))
+
+    @abstractmethod
+    def solved(self, ocp: Any, guess: Any, callback: Any, started: float, deadline: float) -> Any:
+        """The `Solution`; `started` and `deadline` are stamps of time.monotonic()."""
 
 
 def strictest(*limits: float | None) -> float:

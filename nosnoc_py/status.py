@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -187,6 +189,42 @@ class Verdict(Enum):
 
 class Stop:
     """A callback returns `ns.Stop` (the class or an instance) to end the work; the last iterate is returned."""
+
+
+def iterated(
+    state: Any,
+    step: Callable[[Any], Any],
+    judged: Callable[[Any], dict[str, Any] | None],
+    callback: Callable[[Any], Any] | None,
+    deadline: float,
+    least: int = 0,
+) -> Any:
+    """Step until the end; the last state has a status.
+
+    Parameters
+    ----------
+    state : frozen dataclass with a status
+    step : function of a state
+    judged : function of a state
+        The fields that the last state ends with, its status among them; None while there is something left to do.
+    callback : function of a state, optional
+        Sees every state after a step and may stop the work.
+    deadline : float
+        Stamp of time.monotonic().
+    least : int
+        Steps that are made whatever the deadline.
+    """
+    taken = 0
+    while (end := judged(state)) is None:
+        if taken >= least and time.monotonic() > deadline:
+            return replace(state, status=Status.TIME_LIMIT)
+        try:
+            state, taken = step(state), taken + 1
+        except KeyboardInterrupt:
+            return replace(state, status=Status.INTERRUPTED)
+        if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
+            return replace(state, **(judged(state) or {"status": stop}))
+    return replace(state, **end)
 
 
 def asked_to_stop(callback: Callable[[Any], Any], state: Any) -> Status | None:

@@ -20,10 +20,11 @@ import numpy as np
 
 from nosnoc_py.audit.explanation import Press, explain
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales
+from nosnoc_py.contacts.instants import energy_rise
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.systems.kinematics import times
 from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
-from nosnoc_py.tolerances import ENERGY, REST_VELOCITY
+from nosnoc_py.tolerances import REST_VELOCITY
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -43,6 +44,8 @@ OPENING = 1e-5
 # Slip faster than this share of the speed has a direction, where forces are asked for.
 SLIPS = 1e-4
 TINY = 1e-300
+# Laws of the friction cone, which a pyramid in its place does not obey.
+CIRCULAR = (Law.CONE, Law.DISSIPATION)
 
 
 def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, duration: float, stage: float) -> Scales:
@@ -116,8 +119,7 @@ def laws_of_motion(
         open_ = np.maximum(distances(system.kinematics(samples.x_left, 0.0, p)), 0.0) / scales.length
         caught = np.minimum(pushes, open_)
         found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
-    if not exact_friction:
-        found = [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
+    found = [one for one in found if exact_friction or one.law not in CIRCULAR]
     if samples.rates is not None:
         found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= CLOSED), scales)
     return found
@@ -160,7 +162,7 @@ def laws_of_impacts(
         *_coulomb(here, frames, t, impulses, new, scales.speed, scales.speed, "N s"),
         _energy(here, t, names, impulses, scales),
     ]
-    return found if exact_friction else [one for one in found if one.law not in (Law.CONE, Law.DISSIPATION)]
+    return [one for one in found if exact_friction or one.law not in CIRCULAR]
 
 
 def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Array) -> MotionSamples:
@@ -261,22 +263,14 @@ def _rates(
 
 
 def _energy(here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, scales: Scales) -> Measured:
-    """Kinetic energy gained by the impulses, beyond rounding [J].
+    """Kinetic energy gained by the impulses (`energy_rise` at the speed at work) [J].
 
-    Its share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at the speed at work: an error dw
-    of the velocity after an impact is then dw / speed, and the rounding of a contact at rest is no gain.
+    It is that of all contacts together, and told of the one with the largest impulse.
     """
-    change = times(here.response, impulses)
-    momentum = times(here.mass, change)
-    work = 0.5 * np.einsum("ki,ki->k", momentum, change)
-    gain = np.einsum("ki,ki->k", momentum, here.velocity) + work
-    over = np.maximum(gain - ENERGY * work, 0.0)
-    share = over / np.maximum(2.0 * work, TINY) * np.einsum("ki,ki->k", change, change) / scales.speed**2
-    # The energy is that of all contacts together; it is told of the one with the largest impulse.
-    amounts, shares = (np.zeros((len(t), len(names))) for _ in range(2))
-    rows = np.arange(len(t)) if names else np.arange(0)
-    leading = np.abs(impulses[rows][:, : len(names)]).argmax(axis=1) if names else rows
-    amounts[rows, leading], shares[rows, leading] = over[rows], share[rows]
+    gains = energy_rise(here, times(here.response, impulses), scales.speed)
+    normal = np.abs(impulses[:, : len(names)])
+    leading = normal >= normal.max(axis=1, keepdims=True, initial=0.0)
+    amounts, shares = (np.where(leading, gain[:, None], 0.0) for gain in gains)
     return _measured(Law.ENERGY, t, names, amounts, shares, "J")
 
 
@@ -301,7 +295,6 @@ def _explaining(
             size = float(np.linalg.norm(slip))
             presses.append(
                 Press(
-                    name=frames.names[c],
                     normal=i,
                     tangents=tuple(range(position, position + slip.size)),
                     friction=float(frames.friction[c]),
@@ -311,7 +304,7 @@ def _explaining(
             )
             position += slip.size
         if np.isfinite(wanted[k]).all() and np.isfinite(here.jacobian[k]).all():
-            forces[k, columns] = explain(here.jacobian[k, columns].T, wanted[k], presses).forces
+            forces[k, columns] = explain(here.jacobian[k, columns].T, wanted[k], presses)
         else:
             forces[k, columns] = np.nan
     return forces

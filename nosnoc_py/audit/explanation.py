@@ -19,7 +19,6 @@ class Press:
 
     Attributes
     ----------
-    name : str
     normal : int
         Position of its normal force among the forces.
     tangents : tuple of int
@@ -29,40 +28,24 @@ class Press:
         Unit vector of its slip, after an impact; None in stick.
     opening : bool
         It separates, and so exerts nothing.
-    unit : float
-        Weight of its forces in a violation.
     """
 
-    name: str
     normal: int
     tangents: tuple[int, ...]
     friction: float
     direction: np.ndarray | None
     opening: bool = False
-    unit: float = 1.0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Explanation:
-    """Forces (k,) of contacts that explain a vector, what is left of it (n,), and whether they are the only ones."""
+def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:
+    """Forces (k,) along columns (n, k) that make up a vector, or leave least of it.
 
-    forces: np.ndarray
-    left: np.ndarray
-    unique: bool
-
-
-def explain(columns: np.ndarray, vector: np.ndarray, contacts: Sequence[Press]) -> Explanation:
-    """Forces along columns (n, k) that make up a vector; of many choices the one that obeys the laws best."""
-    if not columns.shape[1]:
-        return Explanation(forces=np.zeros(0), left=vector, unique=True)
-    forces = np.linalg.lstsq(columns, vector, rcond=1e-12)[0]
-    left, free = vector - columns @ forces, null_space(columns)
-    unique = not free.shape[1]
-    return Explanation(forces=forces if unique else _most_obedient(forces, free, contacts), left=left, unique=unique)
-
-
-def _most_obedient(forces: np.ndarray, free: np.ndarray, contacts: Sequence[Press]) -> np.ndarray:
-    """The forces + free z with the smallest largest violation: a linear program, the velocities being known."""
+    Of many choices it is the one with the smallest largest violation of the laws: a linear program, the velocities
+    being known.
+    """
+    forces, free = np.linalg.lstsq(columns, vector, rcond=1e-12)[0], null_space(columns)
+    if not free.shape[1]:
+        return forces
     return best_choice(
         forces,
         free,
@@ -86,8 +69,8 @@ def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray
     """A plane that cuts off friction that leaves its cone in space by more than is allowed."""
     friction = forces[list(contact.tangents)]
     size = float(np.linalg.norm(friction))
-    excess = contact.unit * (size - contact.friction * float(forces[contact.normal]))
-    if contact.direction is not None or friction.size < 2 or excess <= allowed + CLOSE * contact.unit * size:
+    excess = size - contact.friction * float(forces[contact.normal])
+    if contact.direction is not None or friction.size < 2 or excess <= allowed + CLOSE * size:
         return []
     normal, tangents = _units(forces.size, contact)
     return [contact.friction * normal - friction / size @ tangents]
@@ -95,5 +78,5 @@ def _cuts(forces: np.ndarray, contact: Press, allowed: float) -> list[np.ndarray
 
 def _units(size: int, contact: Press) -> tuple[np.ndarray, np.ndarray]:
     """The normal force and the friction force of a contact as rows of the forces."""
-    every = contact.unit * np.eye(size)
+    every = np.eye(size)
     return every[contact.normal], every[list(contact.tangents)]

@@ -13,11 +13,12 @@ Filippov, Differential Equations with Discontinuous Righthand Sides (1988). Step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import Law, MotionSamples, Violation
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -50,7 +51,7 @@ class Inclusion:
     functions: ca.SX
     active: ca.SX
     flow: ca.SX
-    sums: ca.SX
+    sums: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     labels: tuple[str, ...]
     groups: tuple[slice, ...] = ()
 
@@ -66,7 +67,6 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> Inclusion:
             functions=system.functions,
             active=ca.SX.sym("active", len(labels)),
             flow=system.flow,
-            sums=ca.SX(0, 1),
             labels=labels,
         )
     force = ca.SX.sym("force", system.constraints.shape[0])
@@ -76,7 +76,6 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> Inclusion:
         functions=system.constraints,
         active=ca.SX.sym("active", force.numel()),
         flow=system.flow + push,
-        sums=ca.SX(0, 1),
         labels=tuple(f"lambda[{name}]" for name in system.constraint_names),
     )
 
@@ -174,7 +173,7 @@ class Inclusions:
         return np.zeros(functions.size), upper
 
     def _at(self, place: Place) -> Violation:
-        made = [*self._explained(place), *self._claimed(place)]
+        made = [self._of(place, self._best(place), Law.INCLUSION), *self._claimed(place)]
         if isinstance(self.system, PDS):
             depth = np.maximum(-place.functions, 0.0)
             k = int(np.argmax(depth))
@@ -183,25 +182,21 @@ class Inclusions:
             )
         return max(made, key=lambda violation: violation.share)
 
-    def _explained(self, place: Place) -> Iterator[Violation]:
-        """Whether there are multipliers at all."""
-        yield self._of(place, self._residual(place, self._best(place))[0], Law.INCLUSION)
-
     def _claimed(self, place: Place) -> Iterator[Violation]:
         """Whether the listed ones are some."""
         if self.listed is None:
             return
         s = self.listed[place.k]
-        y = s[: self.law.y.numel()]
-        outside = np.maximum(np.maximum(place.lower - y, y - place.upper), 0.0)
+        outside = excess(s[: self.law.y.numel()], place.lower, place.upper)
         if outside.size:
             k = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
             yield self._made(place, Law.RANGE, self.law.labels[k], outside[k], outside[k])
-        yield self._of(place, self._residual(place, s)[0], Law.MULTIPLIERS)
+        yield self._of(place, s, Law.MULTIPLIERS)
 
-    def _of(self, place: Place, left: Array, law: Law) -> Violation:
-        """The largest share that is left of the rates, sums and algebraic equations."""
-        left = np.where(np.isfinite(left), np.abs(left), np.inf)
+    def _of(self, place: Place, s: Array, law: Law) -> Violation:
+        """The largest share that multipliers leave of the rates, sums and algebraic equations."""
+        left = np.abs(self._residual(place, s)[0])
+        left = np.where(np.isfinite(left), left, np.inf)
         k, names = int(np.argmax(left)), self.system.state_names
         if k < len(names):
             return self._made(place, law, names[k], left[k] * self.size[k], left[k])

@@ -10,16 +10,46 @@ from nosnoc_py.contacts.law import energy_gain
 from nosnoc_py.contacts.problem import impact_problem
 from nosnoc_py.contacts.solver import ContactSolver
 from nosnoc_py.systems.kinematics import times
-from nosnoc_py.tolerances import ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
+from nosnoc_py.tolerances import ENERGY, ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
+    from nosnoc_py.systems.kinematics import Kinematics
 
 Array = np.ndarray
+TINY = 1e-300
+
+
+def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[Array, Array]:
+    """Return the kinetic energy that jumps of the velocity add beyond rounding, and which share of what is at work.
+
+    The share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at a speed: an error dw of the
+    velocity after an impact from that speed is then dw / speed, and the rounding of a contact at rest is no gain.
+
+    Parameters
+    ----------
+    here : Kinematics
+        At the left limits of m jumps.
+    change : (m, n_q)
+        dv.
+    speed : (m,) or float
+        [m/s].
+
+    Returns
+    -------
+    gains : (m,)
+        [J].
+    shares : (m,)
+    """
+    momentum, square = times(here.mass, change), np.sum(change**2, axis=1)
+    exchanged = np.sum(momentum * change, axis=1)
+    gain = energy_gain(momentum, here.velocity, here.velocity + change)
+    over = np.maximum(gain - 0.5 * ENERGY * exchanged, 0.0)
+    return over, over / np.maximum(exchanged, TINY) * square / np.square(speed)
 
 
 def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
-    """Return the kinetic energy that jumps add, as shares of the energy they exchange.
+    """Return the kinetic energy that jumps add, as shares (`energy_rise`) of the energy they exchange: |dv| max |v|.
 
     Parameters
     ----------
@@ -32,11 +62,10 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
     (m,) array
         Zero where no velocity jumps by more than `IMPACT`: residuals of a program leave jumps of either sign.
     """
-    at, n_q = system.kinematics(before, p=p), system.n_q
-    old, new = before[:, n_q:], after[:, n_q:]
-    impulses, jumps = times(at.mass, new - old), np.abs(new - old).max(axis=1, initial=0.0) > IMPACT
-    gain, exchanged = energy_gain(impulses, old, new), energy_gain(np.abs(impulses), np.abs(old), np.abs(new))
-    return np.asarray(np.divide(gain, exchanged, out=np.zeros_like(gain), where=jumps))
+    old, new = before[:, system.n_q :], after[:, system.n_q :]
+    fastest, jumps = (np.abs(v).max(axis=1, initial=IMPACT) for v in (np.hstack([old, new]), new - old))
+    _, shares = energy_rise(system.kinematics(before, p=p), new - old, np.sqrt(jumps * fastest))
+    return np.where(jumps > IMPACT, shares, 0.0)
 
 
 def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:

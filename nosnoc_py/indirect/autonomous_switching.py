@@ -16,24 +16,21 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.indirect.iteration import Iteration, control_of_guess
-from nosnoc_py.indirect.motion import solution_of
+from nosnoc_py.indirect.iteration import Iteration, control_of_guess, recorded
+from nosnoc_py.indirect.minimiser_forms import is_definite
+from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.indirect.switching_control import SATURATED
-from nosnoc_py.indirect.switching_descent import direction, longest, remembered
-from nosnoc_py.indirect.switching_phases import NoArcError, SwitchedPhases, Switchings, Value
+from nosnoc_py.indirect.switching_descent import bfgs, longest
+from nosnoc_py.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Switchings
 from nosnoc_py.indirect.switching_start import moved_by, predicted, rolled_out
-from nosnoc_py.indirect.switching_state import SwitchingState, recorded
-from nosnoc_py.indirect.switching_validity import SHRUNK, invalidity
+from nosnoc_py.indirect.switching_state import SwitchingState
+from nosnoc_py.indirect.validity import SHRUNK, invalidity
 from nosnoc_py.ocp import OCP
-from nosnoc_py.solution import Solution
 from nosnoc_py.status import Status
 
 Array = np.ndarray
 
 NAME = "AutonomousSwitching"
-# The curvature of the stage cost is judged at the start and at so many random points around it.
-PROBES = 8
 # A step has to achieve this part of what the gradient promises, up to rounding.
 ARMIJO, ROUNDING = 1e-4, 1e-14
 HALVINGS = 40
@@ -90,7 +87,7 @@ class AutonomousSwitching(Iteration):
         """
         problem = ocp if isinstance(ocp, HybridProblem) else hybrid_problem(ocp, NAME)
         _check(problem)
-        law = control_of_guess(problem, guess)
+        law = control_of_guess(problem.ocp, guess)
 
         def control(t: float) -> Array:
             return problem.controls.project(np.array(law(t)))
@@ -122,44 +119,45 @@ class AutonomousSwitching(Iteration):
         if self.constraint == "augmented_lagrangian" and state.slope <= max(self.tolerance, state.infeasibility):
             multipliers = state.multipliers + self.weight * state.value.guards
             value = state.phases.value(state.at, multipliers, self.weight, state.value.arcs)
-            return recorded(replace(state, multipliers=multipliers, value=value), started, "multipliers")
+            return self._recorded(replace(state, multipliers=multipliers, value=value), started, "multipliers")
         return self._descended(state, started)
 
     def _descended(self, state: SwitchingState, started: float) -> SwitchingState:
         """A step along the direction of descent, halved until it descends."""
-        value, shortest = state.value, self.shortest * state.problem.horizon
+        value, phases, shortest = state.value, state.phases, self.shortest * state.problem.horizon
         assert value is not None
+        assert phases is not None
         gradient, flat = value.gradient, state.at.flat
-        way = direction(state.curvature, gradient) if self.descent == "bfgs" else -gradient
-        first = 1.0 if self.descent == "bfgs" and state.curvature is not None else state.length
+        inverse = state.inverse if self.descent == "bfgs" else None
+        way, first = (-gradient, state.length) if inverse is None else (-inverse @ gradient, 1.0)
         length = min(first, longest(state.at.times, way, state.problem.horizon, shortest))
         for _ in range(HALVINGS):
             there = state.at.moved(flat + length * way)
-            found = self._tried(state, there)
+            try:
+                found, why = phases.value(there, state.multipliers, self.weight, value.arcs), ""
+            except NoArcError as none:
+                found, why = None, str(none)
             enough = value.total + ARMIJO * length * gradient @ way + ROUNDING * (1 + abs(value.total))
-            if isinstance(found, Value) and found.total <= enough:
-                moved = remembered(state.curvature, length * way, found.gradient - gradient)
-                state = replace(state, at=there, value=found, curvature=moved, length=2 * length)
-                return recorded(replace(state, iterations=state.iterations + 1), started, self.descent)
+            if found is not None and found.total <= enough:
+                moved = bfgs(state.inverse, length * way, found.gradient - gradient)
+                state = replace(state, at=there, value=found, inverse=moved, length=2 * length)
+                return self._recorded(replace(state, iterations=state.iterations + 1), started, self.descent)
             length /= 2
-        if state.curvature is not None and self.descent == "bfgs":  # what it remembers may be wrong: once from scratch
-            return replace(state, curvature=None, length=1e-3)
+        if inverse is not None:  # what it remembers may be wrong: once from scratch
+            return replace(state, inverse=None, length=1e-3)
         stuck = f"the line search finds no descent, and the gradient is {state.slope:.3e}"
-        assert state.phases is not None
-        saturated = [i for i, arc in enumerate(value.arcs[:-1]) if state.phases.saturated(arc)]
+        saturated = [i for i, arc in enumerate(value.arcs[:-1]) if phases.saturated(arc)]
         if saturated:
             stuck += f"; phase {saturated[0]}: {SATURATED}"
-        elif isinstance(found, NoArcError):
-            stuck += f"; from here {found}"
+        elif why:
+            stuck += f"; from here {why}"
         return replace(state, status=Status.NO_DESCENT, message=stuck)
 
-    def _tried(self, state: SwitchingState, at: Switchings) -> Value | NoArcError:
-        assert state.phases is not None
+    def _recorded(self, state: SwitchingState, started: float, label: str) -> Any:
         assert state.value is not None
-        try:
-            return state.phases.value(at, state.multipliers, self.weight, state.value.arcs)
-        except NoArcError as none:
-            return none
+        assert state.phases is not None
+        sizes = {"infeasibility": state.infeasibility, "iterations": 1, "slope": state.slope}
+        return recorded(state, started, label, state.value.objective, state.phases.jumps, state.at.times, **sizes)
 
     def judged(self, state: SwitchingState) -> tuple[Status | None, str]:
         """Why a state is the last one, with a reason."""
@@ -192,32 +190,15 @@ class AutonomousSwitching(Iteration):
         shortest = self.shortest * state.problem.horizon
         return invalidity(state.problem, state.motion(), shortest=shortest, tolerance=tolerance)
 
-    def solution(self, state: SwitchingState, *, wall_seconds: float | None = None) -> Solution:
-        """The solution that a state stands for, whatever its status; costates are series."""
-        seconds = sum(record.wall_seconds for record in state.records)
-        status, message = self.judged(state)
-        return solution_of(
-            state.problem,
-            state.motion(),
-            status=status or Status.STOPPED,
-            message=message,
-            log=state.records,
-            iterations=state.iterations,
-            wall_seconds=seconds if wall_seconds is None else wall_seconds,
-            infeasibility=state.infeasibility,
-            method=repr(self),
-        )
+    def found(self, state: SwitchingState) -> tuple[Motion, int, float]:
+        """The motion that a state stands for, steps of descent so far, and the largest |psi(x-)|."""
+        return state.motion(), state.iterations, state.infeasibility
 
 
 def _check(problem: HybridProblem) -> None:
     """Only minimisers that are continuous can be differentiated along a phase."""
     curvature = ca.hessian(problem.running_cost, problem.u)[0]
-    function = ca.Function("R", [problem.x, problem.u], [ca.densify(curvature)])
-    random = np.random.default_rng(20)
-    size = 1.0 + np.abs(problem.x0)
-    places = [problem.x0, *(problem.x0 + size * random.normal(size=(PROBES, problem.n_x)))]
-    values = np.array([function(x, np.zeros(problem.n_u)) for x in places])
-    if problem.minimiser.kind != "quadratic" or not np.linalg.eigvalsh(values).min() > 0:
+    if problem.minimiser.kind != "quadratic" or not is_definite(curvature, problem.x):
         raise OptionError(
             f"{NAME}: the control that minimises the Hamiltonian has to be a continuous closed form: a flow that is "
             "affine in u and a stage cost that is quadratic in u with a positive curvature; use "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -127,18 +127,12 @@ def _phase_arcs(problem: HybridProblem, index: int, phase: Phase, sliver: float)
 
 def _joined(arcs: Sequence[Arc]) -> list[Arc]:
     """Neighbours in the same regime of one phase become one arc."""
-    found: list[Arc] = []
-    for arc in arcs:
-        last = found[-1] if found else None
-        if last is not None and (last.phase, last.regime) == (arc.phase, arc.regime):
-            found[-1] = Arc(phase=arc.phase, regime=arc.regime, start=last.start, end=arc.end)
-        else:
-            found.append(arc)
-    return found
+    runs = [list(run) for _, run in groupby(arcs, key=lambda arc: (arc.phase, arc.regime))]
+    return [replace(run[0], end=run[-1].end) for run in runs]
 
 
 def _stretched(arcs: Sequence[Arc], start: float, end: float) -> list[Arc]:
     """Gaps between arcs are closed in their middle."""
     cuts = [start, *[0.5 * (a.end + b.start) for a, b in pairwise(arcs)], end]
     pairs = zip(arcs, pairwise(cuts), strict=True)
-    return [Arc(phase=arc.phase, regime=arc.regime, start=a, end=b) for arc, (a, b) in pairs]
+    return [replace(arc, start=a, end=b) for arc, (a, b) in pairs]

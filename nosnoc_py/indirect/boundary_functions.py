@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import casadi as ca
@@ -48,10 +48,6 @@ class Equations:
         """The function for one vector, as arrays."""
         return buffered(self.function)
 
-    def mapped(self, count: int) -> Callable[..., list[Array]]:
-        """The function for `count` vectors (count, n)."""
-        return buffered(self.function.map(count))
-
 
 def equations(name: str, unknowns: ca.SX, rows: ca.SX) -> Equations:
     """Differentiate rows, once and sparsely."""
@@ -66,112 +62,95 @@ def equations(name: str, unknowns: ca.SX, rows: ca.SX) -> Equations:
     )
 
 
+def _once(build: Callable[..., Found]) -> Callable[..., Found]:
+    """A method of an object with a dictionary `known`: what is asked for twice is built once."""
+
+    @wraps(build)
+    def found(self: BoundaryFunctions, *arguments: Any) -> Found:
+        key = (build.__name__, *arguments)
+        if key not in self.known:
+            self.known[key] = build(self, *arguments)
+        made: Found = self.known[key]
+        return made
+
+    return found
+
+
 class BoundaryFunctions:
-    """Equations by regime; what is asked for twice is built once."""
+    """Equations by regime."""
 
     def __init__(self, problem: HybridProblem) -> None:
         self.problem = problem
-        self._known: dict[Any, Any] = {}
+        self.known: dict[Any, Any] = {}
 
-    def _once(self, key: Any, build: Callable[[], Found]) -> Found:
-        if key not in self._known:
-            self._known[key] = build()
-        return self._known[key]
-
+    @_once
     def law(self, regime: Digits) -> Law:
         """The law of a regime."""
-        return self._once(("law", regime), lambda: law_of(self.problem, regime))
+        return law_of(self.problem, regime)
 
+    @_once
     def field(self, regime: Digits) -> Equations:
         """(x, lambda, w) -> (H_lambda, -H_x, rows of the law)."""
+        p, law = self.problem, self.law(regime)
+        rows = ca.vertcat(ca.substitute(p.canonical, p.u, law.u), law.rows)
+        return equations("field", ca.vertcat(p.x, p.costate, law.w), rows)
 
-        def build() -> Equations:
-            p, law = self.problem, self.law(regime)
-            rows = ca.vertcat(p.flow, -ca.gradient(p.hamiltonian, p.x))
-            rows = ca.vertcat(ca.substitute(rows, p.u, law.u), law.rows)
-            return equations("field", ca.vertcat(p.x, p.costate, law.w), rows)
-
-        return self._once(("field", regime), build)
-
+    @_once
     def field_of(self, regime: Digits, count: int) -> Callable[..., list[Array]]:
         """The same for `count` points (count, n)."""
-        return self._once(("fields", regime, count), lambda: self.field(regime).mapped(count))
+        return buffered(self.field(regime).function.map(count))
 
+    @_once
     def control(self, regime: Digits, count: int) -> Callable[[Array], Array]:
         """Points (x, lambda, w) (count, n) -> controls (count, n_u)."""
-
-        def build() -> Callable[..., list[Array]]:
-            p, law = self.problem, self.law(regime)
-            function = ca.Function("control", [ca.vertcat(p.x, p.costate, law.w)], [ca.densify(law.u)])
-            return buffered(function.map(count))
-
-        evaluate = self._once(("control", regime, count), build)
+        p, law = self.problem, self.law(regime)
+        function = ca.Function("control", [ca.vertcat(p.x, p.costate, law.w)], [ca.densify(law.u)])
+        evaluate = buffered(function.map(count))
         return lambda points: evaluate(points)[0].T
 
+    @_once
     def cost(self, count: int) -> Callable[..., list[Array]]:
         """x (count, n_x), u (count, n_u) -> L (1, count)."""
         p = self.problem
-        return self._once(
-            ("cost", count), lambda: buffered(ca.Function("cost", [p.x, p.u], [p.running_cost]).map(count))
-        )
+        return buffered(ca.Function("cost", [p.x, p.u], [p.running_cost]).map(count))
 
+    @_once
     def start(self, regime: Digits) -> Equations:
         """x = x_0."""
+        unknowns, x, _, _, rows = self._side("start", regime)
+        return equations("start", unknowns, ca.vertcat(x - self.problem.x0, rows))
 
-        def build() -> Equations:
-            unknowns, x, _, _, rows = self._side("start", regime)
-            return equations("start", unknowns, ca.vertcat(x - self.problem.x0, rows))
-
-        return self._once(("start", regime), build)
-
+    @_once
     def end(self, regime: Digits) -> Equations:
         """lambda = phi_x."""
+        p = self.problem
+        unknowns, x, costate, _, rows = self._side("end", regime)
+        slope = ca.substitute(ca.gradient(p.terminal_cost, p.x), p.x, x)
+        return equations("end", unknowns, ca.vertcat(costate - slope, rows))
 
-        def build() -> Equations:
-            p = self.problem
-            unknowns, x, costate, _, rows = self._side("end", regime)
-            slope = ca.substitute(ca.gradient(p.terminal_cost, p.x), p.x, x)
-            return equations("end", unknowns, ca.vertcat(costate - slope, rows))
-
-        return self._once(("end", regime), build)
-
+    @_once
     def switch(self, one: Digits, other: Digits) -> Equations:
         """x and lambda go on; the law changes where its boundary is zero."""
+        edge = self.problem.minimiser.boundary(one, other)
+        before, x, costate, edge, rows = self._side("before", one, edge)
+        after, later_x, later_costate, _, later_rows = self._side("after", other)
+        conditions = ca.vertcat(later_x - x, later_costate - costate, edge, rows, later_rows)
+        return equations("switch", ca.vertcat(before, after), conditions)
 
-        def build() -> Equations:
-            edge = self.problem.minimiser.boundary(one, other)
-            before, x, costate, edge, rows = self._side("before", one, edge)
-            after, later_x, later_costate, _, later_rows = self._side("after", other)
-            conditions = ca.vertcat(later_x - x, later_costate - costate, edge, rows, later_rows)
-            return equations("switch", ca.vertcat(before, after), conditions)
-
-        return self._once(("switch", one, other), build)
-
+    @_once
     def collision(self, one: Digits, other: Digits, jump: int) -> Equations:
         """psi = 0, the reset, Eq. 10 with eta, and H- = H+ (Eq. 11)."""
-
-        def build() -> Equations:
-            p, eta = self.problem, ca.SX.sym("eta")
-            before, x, costate, hamiltonian, rows = self._side("before", one)
-            after, later_x, later_costate, later_hamiltonian, later_rows = self._side("after", other)
-            reset, guard = ca.substitute([p.resets[jump], p.guards[jump]], [p.x], [x])
-            jumped = ca.mtimes(ca.jacobian(reset, x).T, later_costate) + eta * ca.jacobian(guard, x).T
-            conditions = [later_x - reset, costate - jumped, guard, hamiltonian - later_hamiltonian, rows, later_rows]
-            return equations("collision", ca.vertcat(before, after, eta), ca.vertcat(*conditions))
-
-        return self._once(("collision", one, other, jump), build)
+        p, eta = self.problem, ca.SX.sym("eta")
+        before, x, costate, hamiltonian, rows = self._side("before", one)
+        after, later_x, later_costate, later_hamiltonian, later_rows = self._side("after", other)
+        reset, guard = ca.substitute([p.resets[jump], p.guards[jump]], [p.x], [x])
+        jumped = ca.mtimes(ca.jacobian(reset, x).T, later_costate) + eta * ca.jacobian(guard, x).T
+        conditions = [later_x - reset, costate - jumped, guard, hamiltonian - later_hamiltonian, rows, later_rows]
+        return equations("collision", ca.vertcat(before, after, eta), ca.vertcat(*conditions))
 
     def eta(self, jump: int, x: Array, before: Array, after: Array) -> float:
         """The multiplier that fits costates before and after a jump from x best."""
-        p = self.problem
-
-        def build() -> Callable[..., list[Array]]:
-            return buffered(
-                ca.Function("slopes", [p.x], [ca.jacobian(p.resets[jump], p.x), ca.jacobian(p.guards[jump], p.x)])
-            )
-
-        reset, guard = self._once(("eta", jump), build)(x)
-        normal = guard[0]
+        _, reset, _, (normal,) = self.problem.crossings[jump](x)
         return float(normal @ (before - reset.T @ after) / (normal @ normal))
 
     def _side(

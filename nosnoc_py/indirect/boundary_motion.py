@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
-from nosnoc_py.indirect.forward import Forward
 from nosnoc_py.indirect.motion import Motion, Phase
-from nosnoc_py.indirect.problem import HybridProblem, with_cost
-from nosnoc_py.indirect.sweep import SweepFailure
+from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.switching_start import moved_by
 
 Array = np.ndarray
 
@@ -44,8 +43,7 @@ def objective(functions: BoundaryFunctions, arcs: Sequence[ArcSolution]) -> floa
             arc.stages[:, :, :n_x].reshape(-1, n_x), arc.u.reshape(-1, problem.n_u)
         )
         total += arc.step * float(rate[0].reshape(elements, stages).sum(axis=0) @ arc.tableau.b)
-    final = ca.Function("final", [problem.x], [problem.terminal_cost])
-    return total + float(final(arcs[-1].nodes[-1, :n_x]))
+    return total + float(problem.terminal(arcs[-1].nodes[-1, :n_x])[0][0, 0])
 
 
 def simulated_objective(problem: HybridProblem, motion: Motion, steps: int) -> float | None:
@@ -54,16 +52,10 @@ def simulated_objective(problem: HybridProblem, motion: Motion, steps: int) -> f
     The motion of an Euler scheme has an objective that is wrong by O(1/N), in either direction. Its control is
     admissible, whatever it came from: what it costs in truth, no optimum costs more.
     """
-    extended = with_cost(problem)
     t = np.concatenate([phase.t[1:] for phase in motion.phases])
     u = np.vstack([phase.u for phase in motion.phases])
-    middles = (np.arange(steps) + 0.5) * problem.horizon / steps
-    rows = np.minimum(np.searchsorted(t, middles, "right"), len(u) - 1)
-    try:
-        final = Forward(extended, steps, scheme="rk4", after="same")(u[rows]).x[-1]
-    except SweepFailure:
-        return None
-    return float(ca.Function("final", [problem.x], [problem.terminal_cost])(final[:-1])) + float(final[-1])
+    held = moved_by(problem, lambda time: u[np.searchsorted(t[:-1], time, "right")], steps)
+    return None if held is None else held.objective
 
 
 def control_at(functions: BoundaryFunctions, arc: ArcSolution, fractions: Array) -> Array:
@@ -104,22 +96,8 @@ def _part(functions: BoundaryFunctions, arc: ArcSolution, intervals: int) -> Pha
 def _joined(parts: Sequence[Phase]) -> Phase:
     """The arcs of one phase, one after the other."""
 
-    def joined(name: str) -> Array:
-        return np.concatenate([getattr(part, name) for part in parts])
+    def joined(name: str, first: int = 0) -> Array:
+        return np.concatenate([getattr(parts[0], name)[:first], *[getattr(part, name)[first:] for part in parts]])
 
-    def nodes(name: str) -> Array:
-        values = [getattr(part, name) for part in parts]
-        return np.concatenate([values[0][:1], *[value[1:] for value in values]])
-
-    first = parts[0]
-    return Phase(
-        t=nodes("t"),
-        x=nodes("x"),
-        costate=nodes("costate"),
-        u=joined("u"),
-        c=first.c,
-        x_stages=joined("x_stages"),
-        u_c=first.u_c,
-        u_left=joined("u_left"),
-        u_stages=joined("u_stages"),
-    )
+    nodes = {name: joined(name, 1) for name in ("t", "x", "costate")}
+    return replace(parts[0], **nodes, **{name: joined(name) for name in ("u", "x_stages", "u_left", "u_stages")})

@@ -11,8 +11,8 @@ and x(0) = x_0, lambda(T) = phi_x, the lengths sum up to T.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,13 +26,8 @@ from nosnoc_py.indirect.problem import HybridProblem
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Piece:
-    """Equations with the places of their unknowns and of their first row."""
-
-    equations: Equations
-    unknowns: Array
-    first_row: int
+# Equations with the places of their unknowns and of their rows.
+Piece = tuple[Equations, Array, Array]
 
 
 class BoundarySystem:
@@ -74,25 +69,21 @@ class BoundarySystem:
         assert self.rows == self.size
 
     def _take(self, *shape: int) -> Array:
-        count = int(np.prod(shape))
-        self.size += count
-        return np.arange(self.size - count, self.size).reshape(shape)
+        self.size += prod(shape)
+        return np.arange(self.size - prod(shape), self.size).reshape(shape)
 
     def _take_rows(self, *shape: int) -> Array:
-        count = int(np.prod(shape))
-        self.rows += count
-        return np.arange(self.rows - count, self.rows).reshape(shape)
+        self.rows += prod(shape)
+        return np.arange(self.rows - prod(shape), self.rows).reshape(shape)
 
     def __call__(self, z: Array) -> tuple[Array, sp.csc_matrix]:
         """Residual (size,) and Jacobian at z (size,)."""
         residual, triplets = np.empty(self.rows), []
         for index in range(len(self.arcs)):
             triplets += self._arc(index, z, residual)
-        for piece in self.pieces:
-            value, nonzeros = (out[:, 0] for out in piece.equations.fast(z[piece.unknowns]))
-            residual[piece.first_row : piece.first_row + value.size] = value
-            rows, columns = piece.first_row + piece.equations.rows, piece.unknowns[piece.equations.columns]
-            triplets.append((rows, columns, nonzeros))
+        for equations, unknowns, rows in self.pieces:
+            residual[rows], nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
+            triplets.append((rows[equations.rows], unknowns[equations.columns], nonzeros))
         residual[self._total] = z[self.lengths].sum() - self.problem.horizon
         triplets.append((np.repeat(self._total, len(self.arcs)), self.lengths, np.ones(len(self.arcs))))
         rows, columns, values = (np.concatenate(parts) for parts in zip(*triplets, strict=True))
@@ -152,9 +143,7 @@ class BoundarySystem:
         return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
 
     def _piece(self, found: Equations, unknowns: Array) -> Piece:
-        first = self.rows
-        self.rows += found.count
-        return Piece(equations=found, unknowns=unknowns, first_row=first)
+        return found, unknowns, self._take_rows(found.count)
 
     def guess(self, motion: Motion) -> Array:
         """Unknowns (size,) from a motion with costates: straight lines between its nodes."""
@@ -176,22 +165,6 @@ class BoundarySystem:
             assert after.costate is not None
             z[self.etas[k]] = self.functions.eta(jump, before.x[-1], before.costate[-1], after.costate[0])
         return z
-
-    def halved(self, z: Array, found: Sequence[ArcSolution]) -> Array:
-        """Unknowns (size,) for half as long elements, from those z for the elements as they are in `found`."""
-        new, n = np.zeros(self.size), 2 * self.problem.n_x
-        for k, arc in enumerate(found):
-            places = np.concatenate([0.5 * self.tableau.c, 0.5 + 0.5 * self.tableau.c])
-            new[self.nodes[k][:-1]] = arc.at(np.array([0.0, 0.5])).reshape(-1, n)
-            new[self.nodes[k][-1]] = arc.nodes[-1]
-            new[self.stages[k][:, :, :n]] = arc.at(places).reshape(self.elements, -1, n)
-            if self.ends[k].size:
-                u = np.repeat(arc.u, 2, axis=0)
-                new[self.stages[k][:, :, n:]] = self._minimisers(new[self.stages[k][:, :, :n]], u)
-                new[self.ends[k]] = arc.ends
-            new[self.lengths[k]] = arc.arc.end - arc.arc.start
-        new[self.etas] = z[-len(self.etas) :] if self.etas.size else 0.0
-        return new
 
     def _minimisers(self, nodes: Array, near: Array) -> Array:
         """What minimises the Hamiltonian at (x, lambda) (..., 2 n_x), found from controls (..., n_u)."""

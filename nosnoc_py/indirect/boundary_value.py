@@ -1,7 +1,7 @@
 """Boundary-value polish: Newton's method on the multi-point problem of the hybrid minimum principle.
 
 What a method of successive approximations ends at is a good start: a few steps lead to rounding. Not every solution of
-the equations is a motion, let alone an optimal one; see `boundary_checks`.
+the equations is a motion, let alone an optimal one; see `validity`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from scipy.sparse import csc_matrix, diags
 from scipy.sparse.linalg import SuperLU, splu
 
 from nosnoc_py.indirect.boundary_arcs import Arc, ArcSolution, arcs_of, same_structure, without
-from nosnoc_py.indirect.boundary_checks import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.indirect.boundary_motion import motion_of, simulated_objective
 from nosnoc_py.indirect.boundary_system import BoundarySystem
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
+from nosnoc_py.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -108,32 +108,40 @@ def polish(
     intervals : int
         About how many intervals the result has.
     """
-    if not all(len(phase.u) for phase in start.phases):
-        return _ended(None, "a phase has no length", Status.NOT_AN_OPTIMUM, np.inf, 0, ())
     functions, jumps, tried = BoundaryFunctions(problem), start.jumps, 0
+    root, found = _Root(z=np.empty(0), residual=np.inf, iterations=0), tuple[ArcSolution, ...]()
+
+    def ended(reason: str | None, status: Status = Status.NOT_AN_OPTIMUM, motion: Motion | None = None) -> Polish:
+        """A success where there is no reason against it, else a failure with this status."""
+        return Polish(
+            motion=None if reason else motion,
+            residual=root.residual,
+            iterations=tried,
+            reason=reason or "",
+            status=status if reason else Status.SOLVED,
+            arcs=tuple(arc.arc for arc in found),
+        )
+
+    if not all(len(phase.u) for phase in start.phases):
+        return ended("a phase has no length")
     arcs = arcs_of(problem, start, SLIVER_OF_START * problem.horizon)
-    system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
-    z = system.guess(start)
+    guess = start
     for _ in range(ROUNDS):
-        root = newton(system, z, tolerance, steps)
+        system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
+        root = newton(system, system.guess(guess), tolerance, steps)
         tried, found = tried + root.iterations, system.solutions(root.z)
         fewer = None if root.collapsed is None else without([arc.arc for arc in found], root.collapsed)
         reason = root.reason or times_out_of_order(problem, found)
         if fewer is None and reason:
-            status = root.status if root.reason else Status.NOT_AN_OPTIMUM
-            return _ended(None, reason, status, root.residual, tried, found)
-        motion = motion_of(functions, found, jumps, OBSERVED)
-        observed = fewer or arcs_of(problem, motion, SLIVER * problem.horizon)
+            return ended(reason, root.status if root.reason else Status.NOT_AN_OPTIMUM)
+        guess = motion_of(functions, found, jumps, OBSERVED)
+        observed = fewer or arcs_of(problem, guess, SLIVER * problem.horizon)
         settled = fewer is None and (same_structure(observed, arcs) or not_minimal(problem, found) is None)
         if settled and (_roughness(system, root, found) <= accuracy or 2 * elements > MOST_ELEMENTS):
-            shown = motion_of(functions, found, jumps, intervals)
-            objection = _objection(problem, found, jumps, start, motion)
-            return _ended(shown, objection, Status.NOT_AN_OPTIMUM, root.residual, tried, found)
-        arcs, elements = (system.arcs, 2 * elements) if settled else (observed, elements)
-        system = BoundarySystem(problem, arcs, jumps, elements, stages, functions)
-        z = system.halved(root.z, found) if settled else system.guess(motion)
-    reason = "the regimes of the minimiser do not settle"
-    return _ended(None, reason, Status.ITERATION_LIMIT, root.residual, tried, found)
+            objection = _objection(problem, found, jumps, start, guess)
+            return ended(objection, motion=motion_of(functions, found, jumps, intervals))
+        arcs, elements = (tuple(arc.arc for arc in found), 2 * elements) if settled else (observed, elements)
+    return ended("the regimes of the minimiser do not settle", Status.ITERATION_LIMIT)
 
 
 def _roughness(system: BoundarySystem, root: _Root, found: Sequence[ArcSolution]) -> float:
@@ -152,25 +160,6 @@ def _objection(
     if bound is not None and motion.objective > bound + ALLOWANCE * (1.0 + abs(bound)):
         return f"its objective {motion.objective:.9g} is above that of the start's control, {bound:.9g}"
     return None
-
-
-def _ended(
-    motion: Motion | None,
-    reason: str | None,
-    status: Status,
-    residual: float,
-    iterations: int,
-    found: Sequence[ArcSolution],
-) -> Polish:
-    """A success where there is no reason against it, else a failure with this status."""
-    return Polish(
-        motion=None if reason else motion,
-        residual=residual,
-        iterations=iterations,
-        reason=reason or "",
-        status=status if reason else Status.SOLVED,
-        arcs=tuple(arc.arc for arc in found),
-    )
 
 
 def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _Root:

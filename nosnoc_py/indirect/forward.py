@@ -13,6 +13,7 @@ from typing import Literal
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.discretization.butcher import explicit
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
@@ -81,17 +82,11 @@ class Forward:
         x, u, h = problem.x, problem.u, ca.SX.sym("h")
         flow = ca.Function("flow", [x, u], [problem.flow])
         end = one_step(flow, x, u, h, scheme)
-        rate = ca.mtimes(ca.jacobian(problem.guards, x), problem.flow)
-        look = ca.Function("look", [x, u], [problem.guards, rate])
-        _, start_rate = look(x, u)
-        guards, end_rate = look(end, u)
+        _, start_rate, *_ = problem.look(x, u)
+        guards, end_rate, *_ = problem.look(end, u)
         self._step = ca.Function("step", [x, u, h], [end, guards, start_rate, end_rate])
-        fixed = self._step(x, u, ca.SX(self.dt))
-        self._fixed = ca.Function("fixed_step", [x, u], list(fixed))
         self.step = buffered(self._step)
-        self._look = buffered(look)
-        self._resets = [buffered(ca.Function("reset", [x], [reset])) for reset in problem.resets]
-        self._steepness = buffered(ca.Function("steepness", [x, u], [_steepness(problem)]))
+        self._look = buffered(problem.look)
         self._chunks: dict[int, Callable[..., list[Array]]] = {}
 
     def __call__(self, u: Array) -> Rollout:
@@ -111,7 +106,7 @@ class Forward:
         self._check_left(x[0], u[0], self.dt, 0.0, 0)
         while n < self.steps:
             size = next(pieces(self.steps - n))
-            ends, after, start_rate, end_rate = self._chunk(size)(x[n], u[n : n + size])
+            ends, after, start_rate, end_rate = self._chunk(size)(x[n], u[n : n + size], self.dt)
             before = np.column_stack([guards, after[:, :-1]])
             suspects = self._suspects(before, after, start_rate, end_rate)
             count = int(suspects[0]) if suspects.size else size
@@ -135,7 +130,7 @@ class Forward:
     def _chunk(self, size: int) -> Callable[..., list[Array]]:
         if size not in self._chunks:
             # x is accumulated, so its output holds every node
-            self._chunks[size] = buffered(self._fixed.mapaccum(f"steps_{size}", size))
+            self._chunks[size] = buffered(self._step.mapaccum(f"steps_{size}", size))
         return self._chunks[size]
 
     @staticmethod
@@ -153,10 +148,10 @@ class Forward:
             hit = self._first(x, control, self.dt - s, n * self.dt + s, len(found))
             if hit is None:
                 return self.step(x, control, self.dt - s)[0][:, 0], found
-            jump, extra = hit
+            extra, jump = hit
             s += extra
             before = self.step(x, control, extra)[0][:, 0]
-            x, next_control = self._resets[jump](before)[0][:, 0], self.control_after(u, n)
+            x, next_control = self.problem.crossings[jump](before)[0][:, 0], self.control_after(u, n)
             later = self._look(x, next_control)[1][:, 0]
             self._check(before, control, jump, later, n * self.dt + s, len(found))
             found.append(Collision(step=n, jump=jump, s=s, x_before=before, x_after=x))
@@ -164,17 +159,16 @@ class Forward:
             if len(found) > MOST_COLLISIONS:
                 raise SweepFailure(Status.ZENO, f"more than {MOST_COLLISIONS} collisions at t = {n * self.dt + s:g}")
 
-    def _first(self, x: Array, u: Array, h: float, t: float, earlier: int) -> tuple[int, float] | None:
-        """The first guard that reaches zero within h after t, and when; `earlier` as in `_check`."""
+    def _first(self, x: Array, u: Array, h: float, t: float, earlier: int) -> tuple[float, int] | None:
+        """When the first guard reaches zero within h after t, and which; `earlier` as in `_check`."""
         self._check_left(x, u, h, t, earlier)
         _, after, start_rate, end_rate = (out[:, 0] for out in self.step(x, u, h))
         before = self._look(x, u)[0][:, 0]
-        hits = [
-            (s, i)
-            for i in range(after.size)
-            if (s := self._root(i, x, u, h, before[i], after[i], start_rate[i], end_rate[i])) is not None
+        roots = [
+            self._root(i, x, u, h, *values)
+            for i, values in enumerate(zip(before, after, start_rate, end_rate, strict=True))
         ]
-        return None if not hits else (min(hits)[1], min(hits)[0])
+        return min(((s, i) for i, s in enumerate(roots) if s is not None), default=None)
 
     def _root(
         self, i: int, x: Array, u: Array, h: float, before: float, after: float, start_rate: float, end_rate: float
@@ -184,30 +178,23 @@ class Forward:
         def guard(s: float) -> float:
             return float(self.step(x, u, s)[1][i, 0])
 
+        from scipy.optimize import brentq  # slow to import, and not needed to define options
+
         if before <= 0.0 and start_rate < 0.0:
             return 0.0
         low, high = 0.0, h
-        if after > 0.0:
-            if not (start_rate < 0.0 < end_rate):
-                return None
+        if after > 0.0 and start_rate < 0.0 < end_rate:  # it may dip below zero
             high = _extreme(guard, h)
-            if guard(high) > 0.0:
-                return None
-        elif before <= 0.0:  # it leaves and comes back
-            if end_rate >= 0.0:
-                return None
+        elif before <= 0.0 and after <= 0.0 and end_rate < 0.0:  # it leaves and comes back
             low = _extreme(lambda s: -guard(s), h)
-            if guard(low) <= 0.0:
-                return None
-        from scipy.optimize import brentq  # slow to import, and not needed to define options
-
+        if guard(low) <= 0.0 or guard(high) > 0.0:
+            return None
         return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
     def _check_left(self, x: Array, u: Array, h: float, t: float, earlier: int) -> None:
         """Refuse a guard that is zero without a rate at t, and falls within h: the contact persists."""
-        guards, rates = (out[:, 0] for out in self._look(x, u))
+        guards, rates, sizes = (out[:, 0] for out in self._look(x, u))
         _, after, _, end_rate = (out[:, 0] for out in self.step(x, u, h))
-        sizes = self._steepness(x, u)[0][:, 0]
         near, still = SIMULTANEOUS * sizes * self.dt, np.abs(rates) <= TANGENT * sizes
         falling = np.flatnonzero((np.abs(guards) <= near) & still & (after <= near) & (end_rate < 0.0))
         if falling.size:
@@ -225,8 +212,8 @@ class Forward:
 
         `later` are the rates of all guards after it, `earlier` is how many collisions its step has seen before.
         """
-        guards, rates = (out[:, 0] for out in self._look(x, u))
-        names, sizes = self.problem.names, self._steepness(x, u)[0][:, 0]
+        guards, rates, sizes = (out[:, 0] for out in self._look(x, u))
+        names = self.problem.names
         # a second one that is zero may rise, before and after
         near = (guards <= SIMULTANEOUS * sizes * self.dt) & (np.minimum(rates, later) <= TANGENT * sizes)
         also = [names[i] for i in np.flatnonzero(near) if i != jump]
@@ -254,50 +241,40 @@ def motion_of(
     limits : one pair of (n_x,) per collision
         Costates before and after it; with `costate` only.
     """
-    dt, known = forward.dt, costate is not None
-    nodes = np.zeros_like(rollout.x) if costate is None else costate
+    jumps, least, last = rollout.collisions, SHORTEST * forward.problem.horizon, forward.steps
+    values = np.zeros_like(rollout.x) if costate is None else costate
+    known = limits if costate is not None else [(values[0], values[0])] * len(jumps)
+    times = [c.step * forward.dt + c.s for c in jumps]
+    starts = [(0, 0.0, rollout.x[0], values[0])]
+    starts += [(c.step, t, c.x_after, after) for c, t, (_, after) in zip(jumps, times, known, strict=True)]
+    ends = [(c.step, t, c.x_before, before) for c, t, (before, _) in zip(jumps, times, known, strict=True)]
+    ends.append((last - 1, last * forward.dt, rollout.x[-1], values[-1]))
     phases: list[Phase] = []
-    t, x, u, after = [0.0], [rollout.x[0]], list[Array](), [nodes[0]]
-    pending = list(
-        zip(rollout.collisions, limits if known else [(nodes[0],) * 2] * len(rollout.collisions), strict=True)
-    )
-
-    def add(time: float, state: Array, control: Array, value: Array, *, ends: bool) -> None:
-        """A node. Of two at the same time the one at the collision stays."""
-        if time - t[-1] > SHORTEST * forward.problem.horizon:
-            t.append(time)
-            x.append(state)
-            u.append(control)
-            after.append(value)
-        elif ends and len(t) > 1:
-            t[-1], x[-1], after[-1] = time, state, value
-
-    def close() -> None:
-        held = np.array(u).reshape(len(t) - 1, -1) if u else np.empty((0, rollout.u.shape[1]))
-        phases.append(Phase(t=np.array(t), x=np.array(x), u=held, costate=np.array(after) if known else None))
-
-    for n in range(forward.steps):
-        control = rollout.u[n]
-        while pending and pending[0][0].step == n:
-            collision, (left, right) = pending.pop(0)
-            add(n * dt + collision.s, collision.x_before, control, left, ends=True)
-            close()
-            t, x, u, after = [t[-1]], [collision.x_after], [], [right]
-            control = forward.control_after(rollout.u, n)
-        add((n + 1) * dt, rollout.x[n + 1], control, nodes[n + 1], ends=False)
-    close()
-    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in rollout.collisions), objective=objective)
+    for k, ((first, begin, *left), (final, end, *right)) in enumerate(zip(starts, ends, strict=True)):
+        steps = np.arange(first, final + 1)  # in which the phase is
+        t = np.array([begin, *(steps[1:] * forward.dt), end])
+        x, after = (np.vstack([a, of[steps[1:]], b]) for a, of, b in zip(left, (rollout.x, values), right, strict=True))
+        u = rollout.u[steps]
+        if k:
+            u[0] = forward.control_after(rollout.u, first)
+        kept = np.append(True, np.diff(t) > least)
+        if not kept[-1] and end - begin > least:  # of two nodes at the same time the one at the collision stays
+            kept[-2:], u[-1] = (False, True), u[-2]
+        held = u[kept[1:]]
+        phases.append(Phase(t=t[kept], x=x[kept], u=held, costate=None if costate is None else after[kept]))
+    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in jumps), objective=objective)
 
 
-def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX, h: ca.SX, scheme: str) -> ca.SX:
-    """The state after a step of length h."""
-    k1 = flow(x, u)
-    if scheme == "euler":
-        return x + h * k1
-    k2 = flow(x + h / 2 * k1, u)
-    k3 = flow(x + h / 2 * k2, u)
-    k4 = flow(x + h * k3, u)
-    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX | list[ca.SX], h: ca.SX, scheme: str) -> ca.SX:
+    """The state after a step of length h; `u` is the control of the step, or one for each stage."""
+    tableau, slopes = explicit(1 if scheme == "euler" else 4), list[ca.SX]()
+
+    def moved(weights: Array) -> ca.SX:
+        return x + h * sum(weight * slope for weight, slope in zip(weights, slopes, strict=False) if weight)
+
+    for k, row in enumerate(tableau.a):
+        slopes.append(flow(moved(row), u[k] if isinstance(u, list) else u))
+    return moved(tableau.b)
 
 
 def pieces(count: int) -> Iterator[int]:
@@ -306,13 +283,6 @@ def pieces(count: int) -> Iterator[int]:
         size = min(LONGEST_CALL, 1 << (count.bit_length() - 1))
         yield size
         count -= size
-
-
-def _steepness(problem: HybridProblem) -> ca.SX:
-    """|psi_x| |f|, what the rate of a guard is compared with."""
-    gradient = ca.jacobian(problem.guards, problem.x)
-    speed = ca.norm_2(problem.flow)
-    return ca.vertcat(*[ca.norm_2(gradient[i, :]) * speed for i in range(gradient.shape[0])])
 
 
 def _extreme(function: Callable[[float], float], h: float) -> float:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from nosnoc_py.errors import OptionError, check_run
-from nosnoc_py.indirect.motion import Motion, Phase
+from nosnoc_py.indirect.motion import Motion, Phase, solution_of
 from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, strictest
 from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.status import Status, iterated
 from nosnoc_py.systems.controls import control_guess
 
 
 class Iteration(CompleteMethod):
     """A method that improves a motion step by step; everything a step changes is in the new state it returns.
 
-    States are frozen dataclasses with at least `status` and `message`.
+    States are frozen dataclasses with at least `problem`, `records`, `status` and `message`.
     """
-
-    time_limit: float | None = Field(default=None, ge=0)
 
     @abstractmethod
     def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> Any:
@@ -47,8 +46,24 @@ class Iteration(CompleteMethod):
         """Why a state is the last one, and what to say about it; None while there is something left to do."""
 
     @abstractmethod
+    def found(self, state: Any) -> tuple[Motion, int, float]:
+        """The motion that a state stands for, iterations so far, and the largest residual of the method's equations."""
+
     def solution(self, state: Any, *, wall_seconds: float | None = None) -> Solution:
-        """The solution that a state stands for, whatever its status."""
+        """The solution that a state stands for, whatever its status; costates are series."""
+        (status, message), (motion, iterations, residual) = self.judged(state), self.found(state)
+        seconds = sum(record.wall_seconds for record in state.records) if wall_seconds is None else wall_seconds
+        return solution_of(
+            state.problem,
+            motion,
+            status=status or Status.STOPPED,
+            message=message,
+            log=state.records,
+            iterations=iterations,
+            wall_seconds=seconds,
+            infeasibility=residual,
+            method=repr(self),
+        )
 
     def terminate(self, state: Any) -> Status | None:
         """None while there is something left to do, else why it ends."""
@@ -62,25 +77,33 @@ class Iteration(CompleteMethod):
         The first step is made whatever the limit of time, so that there is something to look at.
         """
         check_run(callback, time_limit)
-        started = time.monotonic()
-        limit = strictest(time_limit, self.time_limit)
-        state, stepped = self.init(ocp, guess), False
-        while (judged := self.judged(state))[0] is None:
-            if stepped and time.monotonic() - started > limit:
-                return replace(state, status=Status.TIME_LIMIT)
-            try:
-                state, stepped = self.step(state), True
-            except KeyboardInterrupt:
-                return replace(state, status=Status.INTERRUPTED)
-            if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-                return replace(state, status=self.terminate(state) or stop)
-        return replace(state, status=judged[0], message=judged[1])
+        deadline = time.monotonic() + strictest(time_limit, self.time_limit)
 
-    def solve(self, ocp: OCP, *, guess: Any = None, callback: Any = None, time_limit: float | None = None) -> Solution:
-        """Solve; see `nosnoc_py.solve`."""
-        started = time.monotonic()
-        state = self.run(ocp, guess, callback=callback, time_limit=time_limit)
+        def judged(state: Any) -> dict[str, Any] | None:
+            status, message = self.judged(state)
+            return None if status is None else {"status": status, "message": message}
+
+        return iterated(self.init(ocp, guess), self.step, judged, callback, deadline, least=1)
+
+    def solved(self, ocp: OCP, guess: Any, callback: Any, started: float, deadline: float) -> Solution:
+        """The solution that the last state stands for."""
+        state = self.run(ocp, guess, callback=callback, time_limit=deadline - started)
         return self.solution(state, wall_seconds=time.monotonic() - started)
+
+
+def recorded(
+    state: Any, started: float, label: str, objective: float, jumps: Iterable[int], times: Iterable[float], **more: Any
+) -> Any:
+    """The state with a line more in its log, with collisions; `started` is a time.monotonic() stamp."""
+    line = StepRecord(
+        step=len(state.records),
+        label=label,
+        objective=objective,
+        wall_seconds=time.monotonic() - started,
+        collisions=tuple((state.problem.names[jump], float(t)) for jump, t in zip(jumps, times, strict=True)),
+        **more,
+    )
+    return replace(state, records=(*state.records, line))
 
 
 def nothing_but_the_start(problem: HybridProblem) -> Motion:
@@ -89,21 +112,21 @@ def nothing_but_the_start(problem: HybridProblem) -> Motion:
     return Motion(phases=(start,), jumps=(), objective=np.nan)
 
 
-def control_of_guess(problem: HybridProblem, guess: Any) -> Any:
+def control_of_guess(ocp: OCP, guess: Any) -> Any:
     """A guess in any form as a function of time; zero by default.
 
     Raises
     ------
     OptionError, TranscriptionError
-        If it is none, or has other controls than the problem.
+        If it is none, or has other controls than the OCP.
     """
     if guess is None:
-        return lambda t: np.zeros(problem.n_u)
+        return lambda t: np.zeros(ocp.system.n_u)
     if isinstance(guess, Trajectory):
-        if guess.control_names != problem.ocp.system.control_names or not len(guess.u):
+        if guess.control_names != ocp.system.control_names or not len(guess.u):
             raise OptionError(
-                f"guess: expected a trajectory with the controls {', '.join(problem.ocp.system.control_names)}, given "
+                f"guess: expected a trajectory with the controls {', '.join(ocp.system.control_names)}, given "
                 f"{', '.join(guess.control_names) or 'none'}."
             )
         return lambda t: guess.control(min(guess.t0 + t, guess.u_grid[-1]))
-    return control_guess(guess, problem.n_u, problem.horizon)
+    return control_guess(guess, ocp.system.n_u, ocp.horizon)

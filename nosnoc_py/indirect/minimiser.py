@@ -73,16 +73,9 @@ class Minimiser:
     def mapped(self, count: int) -> Callable[[Array, Array, Array], Array]:
         """A fast function of x (count, n_x), costate (count, n_x) and a start (count, n_u): the minimisers."""
         if self.control is None:
-            newton = self._newton
-            return lambda x, costate, u: newton(x, costate, u)
+            return self._newton
         evaluate = buffered(self._closed.map(count))
         return lambda x, costate, u: evaluate(x, costate)[0].T
-
-    def __call__(self, x: Array, costate: Array, u: Array) -> Array:
-        """The minimiser (n_u,) at one point, from a start (n_u,)."""
-        if self.control is None:
-            return np.asarray(self._newton(x[None], costate[None], u[None])[0])
-        return np.array(self._closed(x, costate)).reshape(-1)
 
     def regimes(self, x: Array, costate: Array, near: Array | None = None) -> Array:
         """Digits of the regimes at points x, costate (count, n_x): (count, digits).
@@ -92,8 +85,7 @@ class Minimiser:
         if self.smooth is not None and (bounds := self.smooth[2]).is_bounded:
             u = self._newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)
             if bounds.is_ball:
-                return np.asarray(np.linalg.norm(u, axis=1, keepdims=True) >= bounds.radius * (1 - ON_SPHERE)).astype(
-                    int
-                )
+                length = np.linalg.norm(u, axis=1, keepdims=True)
+                return np.where(length >= bounds.radius * (1 - ON_SPHERE), 1, 0)
             return np.asarray(np.where(u <= bounds.lower, 0, np.where(u >= bounds.upper, 2, 1)))
         return np.rint(np.array(self._regime.map(len(x))(x.T, costate.T))).T.astype(int)

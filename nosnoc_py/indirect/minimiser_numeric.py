@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import casadi as ca
 import numpy as np
 
@@ -11,6 +13,8 @@ Array = np.ndarray
 
 NEWTON_STEPS = 50
 NEWTON_TOLERANCE = 1e-13
+# Ever shorter projected gradient steps where Newton's step does not descend.
+HALVINGS = 30
 
 
 class NumericMinimiser:
@@ -47,9 +51,8 @@ class NumericMinimiser:
             gradient_step = self.controls.project(u - slope) - u
             if np.abs(gradient_step).max(initial=0.0) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(initial=0.0)):
                 break
-            u = self._descend(
-                u, here[0], slope, self._newton_step(u, slope, curvature), gradient_step, value, x, costate
-            )
+            trials = [self._newton_step(u, slope, curvature), *(gradient_step * 0.5**k for k in range(HALVINGS))]
+            u = self._descend(u, lambda u: np.array(value(x.T, costate.T, u.T))[0], here[0], slope, trials)
         return np.asarray(u)
 
     def _newton_step(self, u: Array, slope: Array, curvature: Array) -> Array:
@@ -85,24 +88,16 @@ class NumericMinimiser:
         return self.controls.project(v)
 
     def _descend(
-        self,
-        u: Array,
-        here: Array,
-        slope: Array,
-        newton: Array,
-        gradient: Array,
-        value: ca.Function,
-        x: Array,
-        costate: Array,
+        self, u: Array, value: Callable[[Array], Array], here: Array, slope: Array, trials: Iterable[Array]
     ) -> Array:
-        """The best of Newton's step and ever shorter projected gradient steps, row by row."""
+        """The first of some steps that descends enough, row by row, from values `here` (N,) and slopes (N, n_u)."""
         rounding = 1e-14 * (1 + np.abs(here))
         done = np.zeros(len(u), bool)
         new = u.copy()
-        for trial in (newton, *(gradient * 0.5**k for k in range(30))):
+        for trial in trials:
             candidate = self.controls.project(u + trial)
-            there = np.array(value(x.T, costate.T, candidate.T))[0]
-            better = ~done & (there <= here + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding)
+            enough = here + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding
+            better = ~done & (value(candidate) <= enough)
             new[better] = candidate[better]
             done |= better
             if done.all():

@@ -10,15 +10,14 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.indirect.anderson import Memory, advance
-from nosnoc_py.indirect.boundary_checks import branch_missed
-from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start
-from nosnoc_py.indirect.motion import solution_of
+from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start, recorded
+from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.moving_grid import MovingGrid
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid
 from nosnoc_py.indirect.sweep import Sweep, SweepFailure
+from nosnoc_py.indirect.validity import branch_missed
 from nosnoc_py.ocp import OCP
-from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 
@@ -30,6 +29,8 @@ Array = np.ndarray
 LABEL = "minimum principle"
 # Shorter and shorter steps in place of one that fails, before giving up.
 MOST_RETRIES = 6
+# Iterations between two refinements.
+REFINE_AFTER = 80
 # |H_u| that falls less than this in a third of the iterations has stopped falling.
 STALLED = 0.9
 OSCILLATES = "the iteration oscillates, H_u no longer falls: a smaller relaxation, or grid='moving'"
@@ -52,8 +53,8 @@ class MinimumPrinciple(Iteration):
     grid : {"uniform", "moving"}
         "uniform" is Algorithm 1. "moving" holds one control per phase between collisions, which are located exactly:
         no search, higher order, and fast with `acceleration`.
-    control_nodes, phase_steps : int
-        Of the moving grid: Legendre nodes of the control and Runge-Kutta steps per phase.
+    control_nodes : int
+        Legendre nodes of the control per phase of the moving grid.
     acceleration : int
         Depth of Anderson's acceleration of the iteration; 0 is the plain one.
     acceleration_delay : int
@@ -64,8 +65,7 @@ class MinimumPrinciple(Iteration):
     max_iterations : int
     refine : bool
         Solve the multi-point boundary value problem by Newton's method from an iterate (machine precision), with
-        checks of its validity; tried every `refine_after` iterations.
-    refine_after : int
+        checks of its validity; tried every 80 iterations.
     require_collision : bool
         End with "collision lost" where an iterate has none. False for problems in which the control sees the goal
         without a collision.
@@ -78,24 +78,19 @@ class MinimumPrinciple(Iteration):
     search: float = Field(default=0.05, ge=0, lt=1)
     grid: Literal["uniform", "moving"] = "uniform"
     control_nodes: int = Field(default=6, ge=1)
-    phase_steps: int = Field(default=20, ge=1)
     acceleration: int = Field(default=0, ge=0)
     acceleration_delay: int = Field(default=20, ge=0)
     tolerance: float = Field(default=1e-6, gt=0)
     max_iterations: int = Field(default=3000, ge=0)
     refine: bool = False
-    refine_after: int = Field(default=80, ge=1)
     require_collision: bool = True
 
     def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> MinimumPrincipleState:
         """The state before the first pass."""
         problem = ocp if isinstance(ocp, HybridProblem) else hybrid_problem(ocp, "MinimumPrinciple")
-        grid: UniformGrid | MovingGrid
-        if self.grid == "uniform":
-            grid = UniformGrid(problem, self.steps, self.search)
-        else:
-            grid = MovingGrid(problem, self.control_nodes, self.phase_steps)
-        control = grid.initial(control_of_guess(problem, guess))
+        moving = self.grid == "moving"
+        grid = MovingGrid(problem, self.control_nodes) if moving else UniformGrid(problem, self.steps, self.search)
+        control = grid.initial(control_of_guess(problem.ocp, guess))
         memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
         return MinimumPrincipleState(problem=problem, grid=grid, control=control, memory=memory)
 
@@ -170,53 +165,32 @@ class MinimumPrinciple(Iteration):
             return False
         return bool(np.median(slopes[-third:]) > STALLED * np.median(slopes[-2 * third : -third]))
 
-    def solution(self, state: MinimumPrincipleState, *, wall_seconds: float | None = None) -> Solution:
-        """The solution that a state stands for, whatever its status."""
-        seconds = sum(record.wall_seconds for record in state.records)
-        status, message = self.judged(state)
-        found, motion = state.polish, None if state.polish is None else state.polish.motion
-        if motion is None:
-            motion = nothing_but_the_start(state.problem) if state.sweep is None else state.sweep.motion()
-            found = None
-        return solution_of(
-            state.problem,
-            motion,
-            status=status or Status.STOPPED,
-            message=message,
-            log=state.records,
-            iterations=state.iterations + (0 if state.polish is None else state.polish.iterations),
-            wall_seconds=seconds if wall_seconds is None else wall_seconds,
-            infeasibility=0.0 if found is None else found.residual,
-            method=repr(self),
-        )
+    def found(self, state: MinimumPrincipleState) -> tuple[Motion, int, float]:
+        """The motion that a state stands for, passes and steps of Newton's method so far, and the latter's residual."""
+        polished = state.polish
+        iterations = state.iterations + (0 if polished is None else polished.iterations)
+        if polished is not None and polished.motion is not None:
+            return polished.motion, iterations, polished.residual
+        motion = nothing_but_the_start(state.problem) if state.sweep is None else state.sweep.motion()
+        return motion, iterations, 0.0
 
     def _refinement_due(self, state: MinimumPrincipleState) -> bool:
         sweep = state.sweep
         if not self.refine or sweep is None or state.refined_at == state.iterations:
             return False
         ended = sweep.slope < self.tolerance or state.iterations >= self.max_iterations
-        return ended or state.iterations % self.refine_after == 0
+        return ended or state.iterations % REFINE_AFTER == 0
 
-    def _recorded(self, state: MinimumPrincipleState, started: float, label: str, count: int) -> MinimumPrincipleState:
-        sweep, names = state.sweep, state.problem.names
+    def _recorded(self, state: MinimumPrincipleState, started: float, label: str, count: int) -> Any:
+        sweep, found = state.sweep, state.polish if label != LABEL else None
         assert sweep is not None
-        found = state.polish if label != LABEL else None
-        better = None if found is None else found.motion
-        times, jumps = (sweep.times, sweep.jumps) if better is None else (map(float, better.times), better.jumps)
-        line = StepRecord(
-            step=len(state.records),
-            label=label,
-            sigma=0.0,
-            objective=sweep.objective if better is None else better.objective,
-            complementarity=0.0,
-            infeasibility=0.0 if found is None else found.residual,
-            iterations=count,
-            wall_seconds=time.monotonic() - started,
-            solver_status="" if found is None else found.reason,
-            slope=sweep.slope if better is None else None,
-            collisions=tuple((names[jump], t) for jump, t in zip(jumps, times, strict=True)),
-        )
-        return replace(state, records=(*state.records, line))
+        more: dict[str, Any] = {"iterations": count}
+        if found is not None:
+            more |= {"infeasibility": found.residual, "solver_status": found.reason}
+        if found is not None and found.motion is not None:
+            best = found.motion
+            return recorded(state, started, label, best.objective, best.jumps, best.times, **more)
+        return recorded(state, started, label, sweep.objective, sweep.jumps, sweep.times, **more, slope=sweep.slope)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

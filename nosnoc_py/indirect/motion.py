@@ -16,7 +16,6 @@ from nosnoc_py.indirect.problem import HybridProblem
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, lagrange_basis
-from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 
@@ -56,6 +55,13 @@ class Phase:
     u_left: Array | None = None
     u_stages: Array | None = None
 
+    @property
+    def dense(self) -> tuple[Array, Array]:
+        """Nodes in the intervals, and states there: at the right ends where there is nothing else."""
+        if self.c is None or self.x_stages is None:
+            return np.ones(1), self.x[1:, None]
+        return self.c, self.x_stages
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Motion:
@@ -85,18 +91,20 @@ def depths_at(problem: HybridProblem, t: Array, states: Array) -> Measured:
     return depths(Law.GAPS, problem.names, t, found.reshape(*states.shape[:2], -1))
 
 
-def penetration(problem: HybridProblem, motion: Motion) -> float:
-    """How far a guard is below zero at most."""
-    return float(guard_depths(problem, motion).amounts.max(initial=0.0))
+def cubics(values: Array, slopes: Array, places: Array) -> Array:
+    """Cubic polynomials through values (K + 1, n) and slopes at K + 1 equidistant nodes in [0, 1], at places (m,)."""
+    count = len(values) - 1
+    k = np.minimum((places * count).astype(int), count - 1)
+    s, rise = (places * count - k)[:, None], values[k + 1] - values[k]
+    bend = (1.0 - s) * (slopes[k] / count - rise) - s * (slopes[k + 1] / count - rise)
+    return np.asarray(values[k] + s * rise + s * (1.0 - s) * bend)
 
 
 def _sampled(phase: Phase) -> Array:
     """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
     if not len(phase.u):
         return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
-    c, stages = np.ones(1), phase.x[1:, None]
-    if phase.c is not None and phase.x_stages is not None:
-        c, stages = phase.c, phase.x_stages
+    c, stages = phase.dense
     basis = lagrange_basis(np.append(0.0, c), np.linspace(0.0, 1.0, SAMPLES + 1))
     found = np.einsum("mj,kjx->kmx", basis, np.concatenate([phase.x[:-1, None], stages], axis=1))
     found[:, -1] = phase.x[1:]
@@ -105,8 +113,9 @@ def _sampled(phase: Phase) -> Array:
 
 def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
     """The collisions as events: velocities are the rates of the guards along the flow."""
-    rate = ca.mtimes(ca.jacobian(problem.guards, problem.x), problem.flow)
-    function = buffered(ca.Function("rates", [problem.x, problem.u], [rate, problem.impulses]))
+    function = buffered(
+        ca.Function("rates", [problem.x, problem.u], [problem.look(problem.x, problem.u)[1], problem.impulses])
+    )
     events = []
     for before, after, jump in zip(motion.phases[:-1], motion.phases[1:], motion.jumps, strict=True):
         rates, impulses = function(before.x[-1], before.u[-1] if len(before.u) else 0.0)
@@ -130,15 +139,10 @@ def solution_of(
     motion: Motion,
     *,
     status: Status,
-    message: str = "",
-    log: Sequence[StepRecord] = (),
-    iterations: int = 0,
-    wall_seconds: float = 0.0,
     infeasibility: float = 0.0,
-    method: str = "",
-    solver: str = "",
+    **told: Any,
 ) -> Solution:
-    """The `Solution` of a motion; costates are series "costate[name of the state]".
+    """The `Solution` of a motion; costates are series "costate[name of the state]", `told` are more of its fields.
 
     There is no complementarity left to violate between isolated collisions; `infeasibility` is the largest of what is
     given (residuals of the method's own equations) and of the penetration at the nodes.
@@ -161,19 +165,14 @@ def solution_of(
         parameters=dict(zip(ocp.system.parameter_names, ocp.p, strict=True)),
         units=ocp.system.units,
         status=status,
-        message=message,
         objective=motion.objective,
         complementarity=0.0,
         complementarity_min=0.0,
-        infeasibility=max(infeasibility, penetration(problem, motion)),
+        infeasibility=max(infeasibility, float(guard_depths(problem, motion).amounts.max(initial=0.0))),
         x0=problem.x0,
         p=ocp.p,
         horizon=problem.horizon,
-        iterations=iterations,
-        wall_seconds=wall_seconds,
-        log=tuple(log),
-        method=method,
-        solver=solver,
+        **told,
     )
 
 
@@ -188,25 +187,22 @@ def _control_interpolant(phases: Sequence[Phase]) -> Any:
     """The control as polynomials on the intervals, or None where it is constant on them."""
     if phases[0].u_c is None:
         return None
-    return RungeKuttaInterpolant(
-        t_left=np.concatenate([phase.t[:-1] for phase in phases]),
-        h=np.concatenate([np.diff(phase.t) for phase in phases]),
-        c=phases[0].u_c,
-        x_left=np.vstack([phase.u_left for phase in phases if phase.u_left is not None]),
-        x_stages=np.vstack([phase.u_stages for phase in phases if phase.u_stages is not None]),
-    )
+    return _polynomials(phases, phases[0].u_c, [(phase.u_left, phase.u_stages) for phase in phases])
 
 
 def _interpolant(phases: Sequence[Phase]) -> Any:
     """Polynomials between the nodes; all phases have the same kind."""
     if sum(len(phase.u) for phase in phases) == 0:
         return None
-    c = np.ones(1) if phases[0].c is None else phases[0].c
-    stages = [phase.x[1:, None, :] if phase.x_stages is None else phase.x_stages for phase in phases]
+    return _polynomials(phases, phases[0].dense[0], [(phase.x[:-1], phase.dense[1]) for phase in phases])
+
+
+def _polynomials(phases: Sequence[Phase], c: Array, values: Sequence[tuple[Any, Any]]) -> RungeKuttaInterpolant:
+    """Polynomials with nodes c and values at the left ends and these nodes of the intervals of every phase."""
     return RungeKuttaInterpolant(
         t_left=np.concatenate([phase.t[:-1] for phase in phases]),
         h=np.concatenate([np.diff(phase.t) for phase in phases]),
         c=c,
-        x_left=np.vstack([phase.x[:-1] for phase in phases]),
-        x_stages=np.vstack(stages),
+        x_left=np.vstack([left for left, _ in values]),
+        x_stages=np.vstack([stages for _, stages in values]),
     )

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Forward
-from nosnoc_py.indirect.motion import Motion, Phase
+from nosnoc_py.indirect.forward import Forward, one_step
+from nosnoc_py.indirect.motion import Motion, Phase, cubics
 from nosnoc_py.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.indirect.successive_approximation import costate_jumps
 from nosnoc_py.indirect.sweep import Sweep, SweepFailure
@@ -48,8 +48,11 @@ class PhaseRun:
     u: Array
 
 
-class SequenceChange(Exception):
-    """The control does not lead through the collisions that were expected. Never leaves this file."""
+class SequenceChange(SweepFailure):
+    """The control does not lead through the collisions that were expected."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Status.SEQUENCE_LOST, message)
 
 
 class MovingGrid:
@@ -72,6 +75,7 @@ class MovingGrid:
         self.places, self.weights = 0.5 * (1.0 + points), 0.5 * weights
         self._basis = lagrange_basis(self.places, np.linspace(0.0, 1.0, 2 * steps + 1))
         self._target = problem.minimiser.mapped(nodes)
+        self._jumps = costate_jumps(problem)
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
         """The control of a function of time, in the phases that it leads through."""
@@ -94,13 +98,10 @@ class MovingGrid:
         try:
             runs = self.forward(control)
         except SequenceChange:
-            try:
-                runs = self.forward(self.resequenced(self.function(control)))
-            except SequenceChange as change:
-                raise SweepFailure(Status.SEQUENCE_LOST, str(change)) from None
+            runs = self.forward(self.resequenced(self.function(control)))
         costates = self.backward(runs)
         found = [self._nodes_of(run, costate) for run, costate in zip(runs, costates, strict=True)]
-        objective = sum(run.cost for run in runs) + float(self._terminal(runs[-1].x[-1])[0][0, 0])
+        objective = sum(run.cost for run in runs) + float(self.problem.terminal(runs[-1].x[-1])[0][0, 0])
         targets = [target for target, _ in found]
         if not np.isfinite(objective) or not np.isfinite(targets).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
@@ -157,13 +158,13 @@ class MovingGrid:
             run = self._run(x, values, float(row[0]) if jump >= 0 else left, jump, left)
             runs.append(run)
             left -= run.length
-            x = run.x[-1] if jump < 0 else self._resets[jump](run.x[-1])[0][:, 0]
+            x = run.x[-1] if jump < 0 else self.problem.crossings[jump](run.x[-1])[0][:, 0]
         return runs
 
     def backward(self, runs: list[PhaseRun]) -> list[Array]:
         """Costates (K + 1, n_x) at the nodes of every phase."""
         costates: list[Array] = []
-        costate = self._terminal(runs[-1].x[-1])[1][:, 0]
+        costate = self.problem.terminal(runs[-1].x[-1])[1][:, 0]
         for index in reversed(range(len(runs))):
             run = runs[index]
             if run.jump >= 0:
@@ -193,11 +194,11 @@ class MovingGrid:
         start, n_x = np.append(x, np.zeros(x.size)), x.size
         for _ in range(NEWTON_STEPS):
             end = self._ahead_with_slope(start, triples, length / self.steps)[0][:, -1]
-            guards, gradients = self._guards(end[:n_x])
-            rate = gradients[jump] @ end[n_x:]
+            _, _, guard, gradient = self.problem.crossings[jump](end[:n_x])
+            rate = gradient[0] @ end[n_x:]
             if not np.isfinite(rate) or rate >= 0.0:
                 raise SequenceChange("a collision is missed: its guard does not fall where it is expected")
-            change = guards[jump, 0] / rate
+            change = guard[0, 0] / rate
             length = max(length - change, 0.25 * length)
             if abs(change) <= TIME_TOLERANCE * self.problem.horizon:
                 return float(length)
@@ -207,7 +208,7 @@ class MovingGrid:
 
     def _check(self, states: Array, u: Array, h: float, jump: int) -> None:
         """No other guard at or below zero, and none before its time, at nodes and where cubics between them dip."""
-        guards, rates = self._all_guards(states, u[::2])
+        guards, rates, *_ = self._all_guards(states, u[::2])
         least = np.minimum(guards[:, 1:], dips(guards, h * rates))
         if jump >= 0:
             least[jump, -1] = 1.0
@@ -219,9 +220,8 @@ class MovingGrid:
         rows = []
         for start, end, jump in zip(edges[:-1], edges[1:], (*jumps, -1), strict=True):
             values = np.array([guess(start + (end - start) * place) for place in self.places])
-            rows.append(
-                np.array([end - start, jump, *self.problem.controls.project(values.reshape(self.nodes, -1)).ravel()])
-            )
+            values = self.problem.controls.project(values.reshape(self.nodes, -1))
+            rows.append([end - start, jump, *values.ravel()])
         return np.array(rows)
 
     @staticmethod
@@ -230,13 +230,8 @@ class MovingGrid:
 
     def _hermite(self, run: PhaseRun, costate: Array, places: Array) -> Array:
         """(x, lambda) at places (m,) in [0, 1] of a phase: cubic polynomials with the right slopes, of order 4."""
-        values = np.hstack([run.x, costate])
-        slopes = run.length / self.steps * self._slopes(run.x, costate, run.u[::2])[0].T
-        k = np.minimum((places * self.steps).astype(int), self.steps - 1)
-        s = (places * self.steps - k)[:, None]
-        rise = values[k + 1] - values[k]
-        bend = (1.0 - s) * (slopes[k] - rise) - s * (slopes[k + 1] - rise)
-        return np.asarray(values[k] + s * rise + s * (1.0 - s) * bend)
+        slopes = run.length * self._slopes(run.x, costate, run.u[::2])[0].T
+        return cubics(np.hstack([run.x, costate]), slopes, places)
 
     def _nodes_of(self, run: PhaseRun, costate: Array) -> tuple[Array, float]:
         """Minimisers (nodes, n_u) at the nodes of the control, and the mean square of `Minimiser.residual`."""
@@ -271,12 +266,7 @@ class MovingGrid:
         flow = ca.Function("flow", [extended.x, p.u], [extended.flow])
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
         first, middle, last = ca.vertsplit(u, p.n_u)
-        start = ca.vertcat(p.x, 0)
-        k1 = flow(start, first)
-        k2 = flow(start + h / 2 * k1, middle)
-        k3 = flow(start + h / 2 * k2, middle)
-        k4 = flow(start + h * k3, last)
-        end = start + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        end = one_step(flow, ca.vertcat(p.x, 0), [first, middle, middle, last], h, "rk4")
         return ca.Function("step", [p.x, u, h], [ca.densify(end[:-1]), ca.densify(end[-1])])
 
     @cached_property
@@ -305,8 +295,7 @@ class MovingGrid:
     @cached_property
     def _slopes(self) -> Callable[..., list[Array]]:
         p = self.problem
-        both = ca.densify(ca.vertcat(p.flow, -ca.gradient(p.hamiltonian, p.x)))
-        return buffered(ca.Function("slopes", [p.x, p.costate, p.u], [both]).map(self.steps + 1))
+        return buffered(ca.Function("slopes", [p.x, p.costate, p.u], [p.canonical]).map(self.steps + 1))
 
     @cached_property
     def _residuals(self) -> Callable[..., list[Array]]:
@@ -314,29 +303,8 @@ class MovingGrid:
         return buffered(ca.Function("residuals", [p.x, p.costate, p.u], [p.minimiser.residual]).map(self.nodes))
 
     @cached_property
-    def _guards(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("guards", [p.x], [p.guards, ca.jacobian(p.guards, p.x)]))
-
-    @cached_property
     def _all_guards(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        rates = ca.densify(ca.mtimes(ca.jacobian(p.guards, p.x), p.flow))
-        return buffered(ca.Function("all_guards", [p.x, p.u], [p.guards, rates]).map(self.steps + 1))
-
-    @cached_property
-    def _resets(self) -> list[Callable[..., list[Array]]]:
-        return [buffered(ca.Function("reset", [self.problem.x], [reset])) for reset in self.problem.resets]
-
-    @cached_property
-    def _jumps(self) -> list[Callable[..., list[Array]]]:
-        return [buffered(function) for function in costate_jumps(self.problem)]
-
-    @cached_property
-    def _terminal(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        gradient = ca.densify(ca.gradient(p.terminal_cost, p.x))
-        return buffered(ca.Function("terminal", [p.x], [p.terminal_cost, gradient]))
+        return buffered(self.problem.look.map(self.steps + 1))
 
 
 def dips(values: Array, slopes: Array) -> Array:

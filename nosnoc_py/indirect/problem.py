@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.control_set import ControlSet, control_set
 from nosnoc_py.indirect.minimiser import Minimiser
 from nosnoc_py.indirect.minimiser_forms import minimiser
@@ -83,6 +84,35 @@ class HybridProblem:
         """H(x, lambda, u) = lambda'f + L (Eq. 7)."""
         return ca.dot(self.costate, self.flow) + self.running_cost
 
+    @cached_property
+    def canonical(self) -> ca.SX:
+        """Rates of (x, lambda): H_lambda, -H_x (Eqs. 8, 9)."""
+        return ca.densify(ca.vertcat(self.flow, -ca.gradient(self.hamiltonian, self.x)))
+
+    @cached_property
+    def look(self) -> ca.Function:
+        """(x, u) -> psi, psi_x f, |psi_x| |f|: guards, their rates, and what these are compared with."""
+        gradient = ca.densify(ca.jacobian(self.guards, self.x))
+        sizes = ca.sqrt(ca.sum2(gradient**2)) * ca.norm_2(self.flow)
+        outputs = [self.guards, ca.mtimes(gradient, self.flow), sizes]
+        return ca.Function("look", [self.x, self.u], [ca.densify(out) for out in outputs])
+
+    @cached_property
+    def crossings(self) -> tuple[Callable[..., list[np.ndarray]], ...]:
+        """For every jump x -> g, g_x, psi, psi_x."""
+        parts = [
+            (g, ca.jacobian(g, self.x), psi, ca.jacobian(psi, self.x))
+            for g, psi in zip(self.resets, ca.vertsplit(self.guards), strict=True)
+        ]
+        return tuple(buffered(ca.Function("crossing", [self.x], list(part))) for part in parts)
+
+    @cached_property
+    def terminal(self) -> Callable[..., list[np.ndarray]]:
+        """x -> phi, phi_x, phi_xx."""
+        slope = ca.gradient(self.terminal_cost, self.x)
+        outputs = [self.terminal_cost, slope, ca.jacobian(slope, self.x)]
+        return buffered(ca.Function("terminal", [self.x], outputs))
+
     @property
     def n_x(self) -> int:
         """Number of states."""
@@ -109,20 +139,35 @@ def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
         constraints on states, free initial states, times or parameters, an unbounded Hamiltonian. The message names
         the method that would do.
     """
+    system = hybrid_system(ocp, method)
+    _check_fits(ocp, method)
+    assert ocp.x0 is not None
+    controls = control_set(ocp, method)
+    made = stated(ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method)
+    made.minimiser  # noqa: B018  an unbounded Hamiltonian is an error at once
+    return made
+
+
+def hybrid_system(ocp: OCP, method: str) -> HybridSystem:
+    """The system of an OCP with its jumps, of which there is one at least; `method` is the name that errors speak of.
+
+    Raises
+    ------
+    OptionError, ModelError
+        If it has none.
+    """
     if not isinstance(ocp.system, CLS | HybridSystem):
         raise OptionError(
             f"{method} is for isolated collisions: a frictionless CLS or a HybridSystem, given "
             f"{type(ocp.system).__name__}; use ns.FESD(...) or ns.DirectShooting(form='smoothed')."
         )
     system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
-    _check_fits(ocp, method)
     if not system.jumps:
-        raise OptionError(f"{method}: the system has no contacts or jumps, so there is no collision to account for.")
-    assert ocp.x0 is not None
-    controls = control_set(ocp, method)
-    made = stated(ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method)
-    made.minimiser  # noqa: B018  an unbounded Hamiltonian is an error at once
-    return made
+        raise OptionError(
+            f"{method}: the system has no contacts or jumps, so there is no collision to account for; use "
+            "ns.FESDJ(...)."
+        )
+    return system
 
 
 def stated(
@@ -137,13 +182,18 @@ def stated(
 ) -> HybridProblem:
     """The problem of an OCP and its hybrid system with numbers for x0 (n_x,), the horizon [s] and p (n_p,)."""
     jumps, settled = system.jumps, ocp.settled(horizon, p)
-    impulses = ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps])
     terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
-    found = [system.flow, ca.vertcat(*[jump.guard for jump in jumps]), impulses, ocp.stage_cost, terminal]
+    expressions = {
+        "flow": system.flow,
+        "guards": ca.vertcat(*[jump.guard for jump in jumps]),
+        "impulses": ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps]),
+        "running_cost": ocp.stage_cost,
+        "terminal_cost": terminal,
+    }
     x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
-    numbers = ca.vertcat(x, ca.SX(np.asarray(p, dtype=float)))
-    found = ca.substitute([*found, *[jump.reset for jump in jumps]], [ca.vertcat(system.x, system.p)], [numbers])
-    flow, guards, impulses, running, terminal, *resets = found
+    old, new = ca.vertcat(system.x, system.p), ca.vertcat(x, ca.SX(np.asarray(p, dtype=float)))
+    found = ca.substitute([*expressions.values(), *[jump.reset for jump in jumps]], [old], [new])
+    dense = [ca.densify(expression) for expression in found]
     return HybridProblem(
         ocp=settled,
         system=system,
@@ -152,14 +202,10 @@ def stated(
         x=x,
         u=system.u,
         costate=costate,
-        flow=ca.densify(flow),
-        guards=ca.densify(guards),
-        resets=tuple(ca.densify(reset) for reset in resets),
-        impulses=impulses,
-        running_cost=running,
-        terminal_cost=terminal,
+        resets=tuple(dense[len(expressions) :]),
         controls=controls,
         method=method,
+        **dict(zip(expressions, dense, strict=False)),
     )
 
 

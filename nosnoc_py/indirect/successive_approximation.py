@@ -39,6 +39,7 @@ class UniformGrid:
         self.forward = Forward(problem, steps)
         self.dt = self.forward.dt
         self._target = problem.minimiser.mapped(steps)
+        self._jumps = costate_jumps(problem)
         self._back: dict[int, Callable[..., list[Array]]] = {}
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
@@ -58,8 +59,8 @@ class UniformGrid:
         costate = self.backward(rollout)
         x, after = rollout.x[:-1], costate[1:]
         target = self._target(x, after, control)
-        slopes = self._slopes(x, after, control)[0]
-        objective = float(self._terminal(rollout.x[-1])[0][0, 0] + self.dt * self._running(x, control)[0].sum())
+        slopes, costs = self._look(x, after, control)
+        objective = float(self.problem.terminal(rollout.x[-1])[0][0, 0] + self.dt * costs.sum())
         if not np.isfinite(objective) or not np.isfinite(target).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
         return Sweep(
@@ -75,7 +76,7 @@ class UniformGrid:
     def backward(self, rollout: Rollout) -> Array:
         """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22); its first row is lambda_0."""
         costate = np.empty_like(rollout.x)
-        costate[-1] = self._terminal(rollout.x[-1])[1][:, 0]
+        costate[-1] = self.problem.terminal(rollout.x[-1])[1][:, 0]
         last = self.steps
         for step in sorted({c.step for c in rollout.collisions}, reverse=True):
             self._smooth(costate, rollout, step + 1, last)
@@ -92,7 +93,7 @@ class UniformGrid:
             if size not in self._back:
                 self._back[size] = buffered(self._step_back.mapaccum(f"back_{size}", size))
             rows = slice(n - size, n)
-            found = self._back[size](costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1])[0]
+            found = self._back[size](costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1], self.dt)[0]
             costate[rows] = found.T[::-1]
             n -= size
 
@@ -103,19 +104,17 @@ class UniformGrid:
         ends = [c.s for c in collisions[1:]] + [self.dt]
         found: list[Array] = []
         for collision, end in zip(reversed(collisions), reversed(ends), strict=True):
-            costate = self._euler(collision.x_after, costate, after, end - collision.s)[0][:, 0]
+            costate = self._euler(costate, collision.x_after, after, end - collision.s)[0][:, 0]
             found.append(costate)
             jump = self._jumps[collision.jump]
             costate = jump(costate, collision.x_before, before, after)[0][:, 0]
             found.append(costate)
-        found.append(self._euler(rollout.x[n], costate, rollout.u[n], collisions[0].s)[0][:, 0])
+        found.append(self._euler(costate, rollout.x[n], rollout.u[n], collisions[0].s)[0][:, 0])
         return found
 
     def limits(self, u: Array, n: int) -> tuple[Array, Array]:
         """The control before and after a collision in step n: beside its steepest change nearby (Eqs. 23-24)."""
         last = len(u) - 1
-        if self.reach == 0:
-            return u[n], u[min(n + 1, last)]
         first, end = max(n - self.reach + 1, 0), min(n + self.reach - 1, last - 1)
         if end < first:
             return u[n], u[min(n + 1, last)]
@@ -125,35 +124,19 @@ class UniformGrid:
 
     @cached_property
     def _step_back(self) -> ca.Function:
-        p = self.problem
-        slope = ca.gradient(p.hamiltonian, p.x)
-        return ca.Function("back", [p.costate, p.x, p.u], [ca.densify(p.costate + self.dt * slope)])
+        p, h = self.problem, ca.SX.sym("h")
+        back = p.costate + h * ca.gradient(p.hamiltonian, p.x)
+        return ca.Function("back", [p.costate, p.x, p.u, h], [ca.densify(back)])
 
     @cached_property
     def _euler(self) -> Callable[..., list[Array]]:
-        p, h = self.problem, ca.SX.sym("h")
-        slope = ca.gradient(p.hamiltonian, p.x)
-        return buffered(ca.Function("euler_back", [p.x, p.costate, p.u, h], [p.costate + h * slope]))
+        return buffered(self._step_back)
 
     @cached_property
-    def _jumps(self) -> list[Callable[..., list[Array]]]:
-        return [buffered(function) for function in costate_jumps(self.problem)]
-
-    @cached_property
-    def _slopes(self) -> Callable[..., list[Array]]:
+    def _look(self) -> Callable[..., list[Array]]:
         p = self.problem
-        return buffered(ca.Function("slopes", [p.x, p.costate, p.u], [p.minimiser.residual]).map(self.steps))
-
-    @cached_property
-    def _running(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("running", [p.x, p.u], [p.running_cost]).map(self.steps))
-
-    @cached_property
-    def _terminal(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        gradient = ca.densify(ca.gradient(p.terminal_cost, p.x))
-        return buffered(ca.Function("terminal", [p.x], [p.terminal_cost, gradient]))
+        outputs = [p.minimiser.residual, p.running_cost]
+        return buffered(ca.Function("look", [p.x, p.costate, p.u], outputs).map(self.steps))
 
     def _motion(self, rollout: Rollout, costate: Array, objective: float) -> Motion:
         """The phases of a rollout, with the limits of the costate at collisions."""
@@ -164,7 +147,7 @@ class UniformGrid:
         return motion_of(self.forward, rollout, objective, costate, limits)
 
 
-def costate_jumps(problem: HybridProblem) -> list[ca.Function]:
+def costate_jumps(problem: HybridProblem) -> list[Callable[..., list[Array]]]:
     """The function G of Eq. 14, one per jump: (lambda+, x-, u-, u+) -> lambda-, eta.
 
     lambda-' = lambda+' g_x + eta psi_x (Eq. 10), with eta from the variation of the time of the collision (Eq. 11).
@@ -180,5 +163,5 @@ def costate_jumps(problem: HybridProblem) -> list[ca.Function]:
         gained = ca.dot(p.costate, ca.mtimes(slope, flow_before) - flow_after) + cost_before - cost_after
         eta = -gained / ca.mtimes(normal, flow_before)
         jumped = ca.mtimes(slope.T, p.costate) + eta * normal.T
-        functions.append(ca.Function("costate_jump", [p.costate, p.x, before, after], [ca.densify(jumped), eta]))
+        functions.append(buffered(ca.Function("costate_jump", [p.costate, p.x, before, after], [jumped, eta])))
     return functions

@@ -46,6 +46,6 @@ class Sweep:
 class SweepFailure(Exception):
     """A pass that cannot be completed: why, and what to say. Never leaves the methods of this room."""
 
-    def __init__(self, status: Status, message: str) -> None:
+    def __init__(self, status: Status, message: str = "") -> None:
         super().__init__(message)
         self.status, self.message = status, message

@@ -1,8 +1,6 @@
-"""Directions and step lengths of a descent over switching times and states."""
+"""The quasi-Newton update of all descents, and the longest step of one over switching times and states."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,27 +12,22 @@ FLAT = 1e-10
 BOLDNESS = 0.9
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Curvature:
-    """The inverse of the Hessian, as BFGS knows it."""
+def bfgs(inverse: Array | None, step: Array, change: Array) -> Array | None:
+    """The inverse Hessian (n, n) after a step that changed the gradient; the first has the size of that step.
 
-    inverse: Array
+    It is left alone where the curvature is not positive.
 
-
-def direction(curvature: Curvature | None, gradient: Array) -> Array:
-    """The quasi-Newton direction, or steepest descent."""
-    return -gradient if curvature is None else -curvature.inverse @ gradient
-
-
-def remembered(curvature: Curvature | None, step: Array, change: Array) -> Curvature | None:
-    """The inverse Hessian after a step that changed the gradient (BFGS); the first has the size of that step."""
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization (2006), Eqs. 6.17 and 6.20.
+    """
     inner = float(step @ change)
     if inner <= FLAT * float(np.linalg.norm(step) * np.linalg.norm(change)):
-        return curvature
+        return inverse
     eye = np.eye(step.size)
-    inverse = inner / (change @ change) * eye if curvature is None else curvature.inverse
+    before = inner / (change @ change) * eye if inverse is None else inverse
     turned = eye - np.outer(step, change) / inner
-    return Curvature(inverse=turned @ inverse @ turned.T + np.outer(step, step) / inner)
+    return np.asarray(turned @ before @ turned.T + np.outer(step, step) / inner)
 
 
 def longest(times: Array, way: Array, horizon: float, shortest: float) -> float:

@@ -14,11 +14,12 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.functions import buffered
+from nosnoc_py.indirect.control_set import ControlSet
 from nosnoc_py.indirect.forward import one_step
-from nosnoc_py.indirect.motion import Motion, Phase
+from nosnoc_py.indirect.motion import Motion, Phase, cubics
 from nosnoc_py.indirect.problem import HybridProblem
-from nosnoc_py.indirect.switching_control import SATURATED, at_bound, optimal_control
 
 Array = np.ndarray
 
@@ -28,6 +29,12 @@ HALVINGS = 12
 # Nodes of the dense output in each step, and weights of the mean of a cubic polynomial at these nodes and the start.
 DENSE = np.array([1 / 3, 2 / 3, 1.0])
 MEAN = np.array([1, 3, 3, 1]) / 8
+# Relative distance from its bound below which a control is at it.
+AT_BOUND = 1e-6
+# What helps where the end of a phase cannot be prescribed, because there is nothing left to choose.
+SATURATED = (
+    "the control is at its bound throughout the phase; use ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases')"
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,29 +125,22 @@ class SwitchedPhases:
     def __init__(self, problem: HybridProblem, jumps: Sequence[int], steps: int, bases: Sequence[Array]) -> None:
         self.problem, self.jumps, self.steps = problem, tuple(jumps), steps
         self.bases = tuple(bases)
-        self.rests = tuple(_complement(basis) for basis in bases)
+        self.rests = tuple(null_space(basis.T) for basis in bases)
         x, costate = problem.x, problem.costate
-        phi = problem.terminal_cost
-        slope = ca.gradient(phi, x)
-        self._terminal = buffered(ca.Function("terminal", [x], [phi, slope, ca.jacobian(slope, x)]))
+        assert problem.minimiser.control is not None
+        self._control = problem.minimiser.control  # has derivatives wherever phases may be, see AutonomousSwitching
         eta, rho = ca.SX.sym("eta"), ca.SX.sym("rho")
-        self._at = [
-            buffered(_switching(problem, jump, costate, eta, rho)) for jump in self.jumps
-        ]  # per collision, not per jump: there are few
-        self._resets = [buffered(ca.Function("reset", [x], [problem.resets[jump]])) for jump in self.jumps]
+        # per collision, not per jump: there are few
+        self._at = [buffered(_switching(problem, jump, costate, eta, rho)) for jump in self.jumps]
         energy = ca.substitute(problem.hamiltonian, problem.u, self._control)
         self._energy = buffered(ca.Function("energy", [x, costate], [energy]))
-
-    @cached_property
-    def _control(self) -> ca.SX:
-        return optimal_control(self.problem)
 
     @cached_property
     def _flow(self) -> ca.Function:
         """((x, lambda, cost)) -> its rate under u*."""
         p = self.problem
         spent = ca.SX.sym("spent")
-        rates = ca.vertcat(p.flow, -ca.gradient(p.hamiltonian, p.x), p.running_cost)
+        rates = ca.vertcat(p.canonical, p.running_cost)
         rates = ca.substitute(rates, p.u, self._control)
         return ca.Function("optimal", [ca.vertcat(p.x, p.costate, spent), ca.SX.sym("none", 0)], [rates])
 
@@ -163,7 +163,7 @@ class SwitchedPhases:
             Where a phase has no solution.
         """
         arcs = self._arcs(at, start)
-        terminal = float(self._terminal(arcs[-1].last[: self.problem.n_x])[0][0, 0])
+        terminal = float(self.problem.terminal(arcs[-1].last[: self.problem.n_x])[0][0, 0])
         objective = terminal + sum(arc.cost for arc in arcs)
         gradient_s, gradient_y = np.empty(len(self.jumps)), [np.empty(0)] * len(self.jumps)
         guards = np.empty(len(self.jumps))
@@ -190,7 +190,7 @@ class SwitchedPhases:
             costate = np.zeros(n) if start is None else start[i].first[n:]
             arcs.append(self._solve(i, x, float(duration), at.ends[i] if i < len(at.ends) else None, costate))
             if i < len(self.jumps):
-                x = self._resets[i](arcs[-1].last[:n])[0][:, 0]
+                x = self.problem.crossings[self.jumps[i]](arcs[-1].last[:n])[0][:, 0]
         return arcs
 
     def _solve(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> Arc:
@@ -235,7 +235,7 @@ class SwitchedPhases:
         nodes, slopes = self._integrate(np.concatenate([x, costate, [0.0]]), np.eye(n, 2 * n, n), duration / self.steps)
         last, by = nodes[:, -1], slopes[:, -n:]
         if end is None:
-            _, slope, curvature = self._terminal(last[:n])
+            _, slope, curvature = self.problem.terminal(last[:n])
             residual, matrix = last[n:-1] - slope[:, 0], by[n:] - curvature @ by[:n]
         else:
             basis, rest = self.bases[i], self.rests[i]
@@ -267,10 +267,9 @@ class SwitchedPhases:
         n, h = self.problem.n_x, arc.duration / self.steps
         z = self._nodes(arc)
         control, rate = (np.array(out).T for out in self._look.map(len(z))(z.T))
-        left, right, tau = z[:-1, None], z[1:, None], DENSE[:, None]
-        dense = (1 + 2 * tau) * (1 - tau) ** 2 * left + tau**2 * (3 - 2 * tau) * right
-        dense += h * (tau * (1 - tau) ** 2 * rate[:-1, None] + tau**2 * (tau - 1) * rate[1:, None])
-        inner = np.array(self._look.map(dense[..., 0].size)(dense.reshape(-1, 2 * n).T)[0]).T
+        places = ((np.arange(self.steps)[:, None] + DENSE) / self.steps).ravel()
+        dense = cubics(z, arc.duration * rate, places)
+        inner = np.array(self._look.map(len(dense))(dense.T)[0]).T
         u = np.concatenate([control[:-1, None], inner.reshape(self.steps, DENSE.size, -1)], axis=1)
         return Phase(
             t=begin + h * np.arange(self.steps + 1),
@@ -278,7 +277,7 @@ class SwitchedPhases:
             u=np.einsum("j,kji->ki", MEAN, u),
             costate=z[:, n:],
             c=DENSE,
-            x_stages=dense[:, :, :n],
+            x_stages=dense[:, :n].reshape(self.steps, DENSE.size, n),
             u_c=DENSE,
             u_left=u[:, 0],
             u_stages=u[:, 1:],
@@ -299,6 +298,9 @@ def _switching(problem: HybridProblem, jump: int, costate: ca.SX, eta: ca.SX, rh
     return ca.Function("switching", [problem.x, costate, eta, rho], [psi, ca.gradient(follows, problem.x)])
 
 
-def _complement(basis: Array) -> Array:
-    """An orthonormal basis of what is perpendicular to the columns."""
-    return np.asarray(np.linalg.svd(basis, full_matrices=True)[0][:, basis.shape[1] :])
+def at_bound(controls: ControlSet, u: Array) -> bool:
+    """Whether all of the controls (n, n_u) have their largest length, or one component of all is at a bound."""
+    if controls.is_ball:
+        return bool((np.linalg.norm(u, axis=1) >= controls.radius * (1 - AT_BOUND)).all())
+    gap = np.minimum(u - controls.lower, controls.upper - u)
+    return bool((gap <= AT_BOUND * (1 + np.abs(u))).all(axis=0).any())

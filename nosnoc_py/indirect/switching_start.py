@@ -105,8 +105,7 @@ def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: i
         return None
     n = problem.n_x
     collisions = tuple(replace(c, x_before=c.x_before[:n], x_after=c.x_after[:n]) for c in rollout.collisions)
-    terminal = ca.Function("terminal", [problem.x], [problem.terminal_cost])(rollout.x[-1, :n])
-    objective = float(terminal) + float(rollout.x[-1, n])
+    objective = float(problem.terminal(rollout.x[-1, :n])[0][0, 0] + rollout.x[-1, n])
     return motion_of(forward, Rollout(x=rollout.x[:, :n], u=u, collisions=collisions), objective)
 
 
@@ -131,6 +130,6 @@ def rolled_out(
         values, vectors = np.linalg.eigh(gramian)
         ends.append(state)
         bases.append(vectors[:, values > UNREACHED * max(values[-1], 1e-300)])
-        state = np.array(ca.Function("reset", [x], [problem.resets[jump]])(state)).reshape(-1)
+        state = problem.crossings[jump](state)[0][:, 0]
         begin = time
     return ends, bases

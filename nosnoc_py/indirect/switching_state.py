@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from nosnoc_py.indirect.iteration import nothing_but_the_start
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
-from nosnoc_py.indirect.switching_descent import Curvature
 from nosnoc_py.indirect.switching_phases import SwitchedPhases, Switchings, Value
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
@@ -32,8 +30,8 @@ class SwitchingState:
         Cost, gradient, guards and arcs there.
     multipliers : (M,)
         eta of the augmented Lagrangian; zero with a penalty.
-    curvature : Curvature, optional
-        What BFGS remembers.
+    inverse : (n, n), optional
+        Of the Hessian, as BFGS knows it.
     length : float
         First step length of the next line search.
     iterations : int
@@ -52,7 +50,7 @@ class SwitchingState:
     at: Switchings = field(default_factory=lambda: Switchings(times=np.empty(0), ends=()))
     value: Value | None = None
     multipliers: Array = field(default_factory=lambda: np.empty(0))
-    curvature: Curvature | None = None
+    inverse: Array | None = None
     length: float = 1e-2
     iterations: int = 0
     records: tuple[StepRecord, ...] = ()
@@ -84,24 +82,3 @@ class SwitchingState:
             f"SwitchingState: {self.iterations} iterations, objective {self.value.objective:.8g}, gradient "
             f"{self.slope:.1e}, guards {self.infeasibility:.1e}, collisions at {times or 'no time'}"
         )
-
-
-def recorded(state: SwitchingState, started: float, label: str) -> SwitchingState:
-    """The state with a line more in its log; `started` is a time.monotonic() stamp."""
-    assert state.value is not None
-    assert state.phases is not None
-    names = [state.problem.names[jump] for jump in state.phases.jumps]
-    line = StepRecord(
-        step=len(state.records),
-        label=label,
-        sigma=0.0,
-        objective=state.value.objective,
-        complementarity=0.0,
-        infeasibility=state.infeasibility,
-        iterations=1,
-        wall_seconds=time.monotonic() - started,
-        solver_status="",
-        slope=state.slope,
-        collisions=tuple(zip(names, (float(t) for t in state.at.times), strict=True)),
-    )
-    return replace(state, records=(*state.records, line))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nosnoc_py.indirect.switching_descent import bfgs
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 
 # A step has to achieve this part of what the gradient promises.
@@ -44,7 +45,7 @@ def descend(
             continue
         new, there = found
         slope = rollouts.gradient(there)
-        inverse = _bfgs(inverse, (new - u).reshape(-1), slope - gradient)
+        inverse = bfgs(inverse, (new - u).reshape(-1), slope - gradient)
         u, here, gradient = new, there, slope
         past.append(here.objective)
         slow = len(past) > PATIENCE and past[-1 - PATIENCE] - past[-1] < GAIN * abs(past[-1])
@@ -80,13 +81,3 @@ def _line_search(
             return new.reshape(u.shape), there
         size *= 0.5
     return None
-
-
-def _bfgs(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
-    """The updated inverse Hessian, left alone where the curvature is not positive."""
-    curvature = float(step @ change)
-    if curvature <= 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-        return inverse
-    before = np.eye(step.size) * curvature / float(change @ change) if inverse is None else inverse
-    left = np.eye(step.size) - np.outer(step, change) / curvature
-    return left @ before @ left.T + np.outer(step, step) / curvature

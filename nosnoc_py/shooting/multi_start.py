@@ -12,6 +12,7 @@ from pydantic import Field
 
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
+from nosnoc_py.indirect.iteration import control_of_guess
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState
 from nosnoc_py.ocp import OCP
@@ -20,14 +21,15 @@ from nosnoc_py.shooting.descent import descend
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.fesd import run as simulate
 from nosnoc_py.simulation.newton.contact_filling import is_exact
-from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, asked_to_stop
-from nosnoc_py.systems.controls import control_guess
 from nosnoc_py.transcription import transcribe
 
 # Motions that are solved on the finite elements, of which the best is the result.
 POLISHED = 3
+# Of squared constraint violations while shooting.
+CONSTRAINT_WEIGHT = 1e3
 
 
 class MultiStart(Options):
@@ -52,8 +54,6 @@ class MultiStart(Options):
         Finite elements per control stage in the simulations: one more than the events that may fall into one stage.
     spread : float
         Size of the random controls, relative to their bounds (to nominal values where there are none).
-    constraint_weight : float
-        Weight of squared constraint violations while shooting.
     rough : Homotopy
         Without a guess, the control of its last relaxed problem is where the first descent starts.
     polish : Homotopy
@@ -69,7 +69,6 @@ class MultiStart(Options):
     iterations: int = Field(default=200, ge=0)
     elements: int = Field(default=3, ge=1)
     spread: float = Field(default=1.0, gt=0)
-    constraint_weight: float = Field(default=1e3, ge=0)
     rough: Homotopy = Field(
         default_factory=lambda: Homotopy(steering="direct", sigma_min=1e-2, finish="none", max_iterations=500)
     )
@@ -130,9 +129,9 @@ class _Search:
         self.options, self.ocp, self.method = options, ocp, method
         self.callback, self.deadline = callback, deadline
         self.problem = transcribe(ocp, method)
-        self.own = Rollouts(self.problem, options.constraint_weight)
+        self.own = Rollouts(self.problem, CONSTRAINT_WEIGHT)
         fine = transcribe(ocp, method.replace(finite_elements=max(options.elements, self.own.elements)))
-        self.fine = Rollouts(fine, options.constraint_weight, events=self.own.elements - 1)
+        self.fine = Rollouts(fine, CONSTRAINT_WEIGHT, events=self.own.elements - 1)
         self.records: list[StepRecord] = []
         self.stopped: Status | None = None
 
@@ -164,7 +163,8 @@ class _Search:
         if best is not None:
             return best
         for u, _ in motions:
-            best = _better(best, self._by_homotopy(u))
+            guess = self.problem.initial_guess(self._trajectory(u))
+            best = _better(best, self._homotopy(self.options.polish, guess))
             if best.status is Status.SOLVED or self._is_over():
                 break
         assert best is not None
@@ -226,23 +226,27 @@ class _Search:
                 break
         return min(trials)[2]
 
+    def _homotopy(self, options: Homotopy, guess: np.ndarray) -> SolverState:
+        """A homotopy from an iterate, in the time that is left."""
+        problem, left = self.problem, None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
+        found: SolverState = options.run(
+            problem.mpcc, guess, solvers=problem.solvers, callback=self.callback, time_limit=left
+        )
+        return found
+
     def _rough(self) -> np.ndarray:
         """The control of a relaxed problem; zero where that is no number."""
-        problem, left = self.problem, None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
-        found = self.options.rough.run(
-            problem.mpcc, problem.guess, solvers=problem.solvers, callback=self.callback, time_limit=left
-        )
+        found = self._homotopy(self.options.rough, self.problem.guess)
         self.records += [replace(record, label=f"rough {record.label}") for record in found.records]
         self.stopped = found.status if found.status in (Status.STOPPED, Status.INTERRUPTED) else None
-        u = problem.controls(found.w)
+        u = self.problem.controls(found.w)
         return np.asarray(u) if np.isfinite(u).all() else np.zeros_like(u)
 
     def _given(self, guess: Any, shape: tuple[int, int]) -> np.ndarray:
         if guess is None:
             return self._rough().reshape(shape)
         middles = (np.arange(shape[0]) + 0.5) * self.ocp.horizon / shape[0]
-        law: Any = guess.control if isinstance(guess, Trajectory) else None
-        law = control_guess(guess, shape[1], self.ocp.horizon) if law is None else law
+        law = control_of_guess(self.ocp, guess)
         return np.array([law(t) for t in middles]).reshape(shape)
 
     def _descent(self, number: int, rollouts: Rollouts, u: np.ndarray) -> tuple[np.ndarray, Rollout]:
@@ -250,28 +254,14 @@ class _Search:
 
         def report(here: Rollout) -> bool:
             nonlocal last
-            now = time.monotonic()
-            self._log(f"shooting {number}", here.objective, now - last)
-            last = now
+            seconds, last = time.monotonic() - last, time.monotonic()
+            line: dict[str, Any] = {"step": len(self.records), "label": f"shooting {number}"}
+            self.records.append(StepRecord(**line, objective=here.objective, wall_seconds=seconds))
+            if self.callback is not None:
+                self.stopped = asked_to_stop(self.callback, SearchState(records=tuple(self.records))) or self.stopped
             return self._is_over()
 
         return descend(rollouts, u, self.ocp.u_bounds, self.options.iterations, report)
-
-    def _log(self, label: str, objective: float, seconds: float) -> None:
-        line = StepRecord(
-            step=len(self.records),
-            label=label,
-            sigma=0.0,
-            objective=objective,
-            complementarity=0.0,
-            infeasibility=0.0,
-            iterations=0,
-            wall_seconds=seconds,
-            solver_status="",
-        )
-        self.records.append(line)
-        if self.callback is not None:
-            self.stopped = asked_to_stop(self.callback, SearchState(records=tuple(self.records))) or self.stopped
 
     def _on_branch(self, u: np.ndarray) -> SolverState | None:
         """Solve on the finite elements, in the active set of the simulation; None where that fails.
@@ -283,18 +273,6 @@ class _Search:
             return None
         found = polish.finish_only(problem.solvers, w, problem.mpcc.p0)
         return replace(found, status=Status.SOLVED) if polish.residuals_small(found) else None
-
-    def _by_homotopy(self, u: np.ndarray) -> SolverState:
-        """Solve on the finite elements by a homotopy that starts at the motion of a control."""
-        problem = self.problem
-        left = None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
-        return self.options.polish.run(
-            problem.mpcc,
-            problem.initial_guess(self._trajectory(u)),
-            solvers=problem.solvers,
-            callback=self.callback,
-            time_limit=left,
-        )
 
     def _trajectory(self, u: np.ndarray) -> Any:
         """The motion of a control as a guess; the control itself where it cannot be simulated."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.discretization.options import Scheme
-from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
+from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.mpcc.strategy import Callback
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod, strictest
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.solution import Solution
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class SmoothedShooting(CompleteMethod):
     complementarity_tolerance: float = Field(default=1e-8, gt=0)
     infeasibility_tolerance: float = Field(default=1e-8, gt=0)
     max_iterations: int = Field(default=1000, ge=1)
-    time_limit: float | None = Field(default=None, ge=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -98,28 +97,9 @@ class SmoothedShooting(CompleteMethod):
             raise ValueError(f"sigma_min {self.sigma_min:g} is above sigma_0 {self.sigma_0:g}")
         return self
 
-    def solve(
-        self, ocp: OCP, *, guess: Any = None, callback: Callback | None = None, time_limit: float | None = None
-    ) -> Solution:
-        """Solve smoothed problems from sigma_0 to sigma_min, each from the solution of the one before.
-
-        Parameters
-        ----------
-        ocp : OCP
-        guess : optional
-            A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
-        callback : callable, optional
-            Called with a `SmoothedState` after every NLP; returns `ns.Stop` to end the work.
-        time_limit : float, optional
-            Seconds.
-
-        Returns
-        -------
-        Solution
-            Also after a failure: `status` says why and what to try.
-        """
+    def solved(self, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float) -> Solution:
+        """Smoothed problems from sigma_0 to sigma_min, each from the solution of the one before."""
         from nosnoc_py.shooting.smoothed import solve  # which knows these options
 
         check_type(ocp, OCP, "ocp")
-        check_run(callback, time_limit)
-        return solve(self, ocp, guess=guess, callback=callback, time_limit=strictest(time_limit, self.time_limit))
+        return solve(self, ocp, guess, callback, started, deadline)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.constraints import excess
 from nosnoc_py.indirect.forward import one_step
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.mpcc.nlp import NLP, block
@@ -69,10 +70,9 @@ class PhaseProgram:
 
     def __init__(self, ocp: OCP, system: HybridSystem, grid: Grid, shortest: float) -> None:
         self.ocp, self.system, self.grid = ocp, system, grid
-        self._rows: list[ca.SX] = []
-        self._lower: list[Array] = []
-        self._upper: list[Array] = []
-        self._step = rk4(system, ocp, grid.substeps)
+        self._rows: list[tuple[ca.SX, Array, Array]] = []
+        self.step = rk4(system, ocp, grid.substeps)
+        self.resets = [ca.Function("reset", [system.x, system.p], [jump.reset]) for jump in system.jumps]
         self._declare(shortest)
         self._join()
         self._end()
@@ -107,7 +107,6 @@ class PhaseProgram:
         guards = ca.vertcat(*[jump.guard for jump in s.jumps])
         rates = ca.jtimes(guards, s.x, s.flow)
         look = ca.Function("look", [s.x, s.u, s.p], [guards, rates])
-        resets = [ca.Function("reset", [s.x, s.p], [jump.reset]) for jump in s.jumps]
         x, cost = self._start, ca.SX(0)
         if self.ocp.x0 is None:
             self._add(look(x, self._u[:, 0], self._p)[0], 0.0, np.inf)
@@ -115,7 +114,7 @@ class PhaseProgram:
             for k in range(grid.intervals):
                 n = i * grid.intervals + k
                 u, end = self._u[:, n], self._x[:, n]
-                found, spent, stages = self._step(x, u, self._p, self._durations[i] / grid.intervals)
+                found, spent, stages = self.step(x, u, self._p, self._durations[i] / grid.intervals)
                 self._add(end - found, 0.0, 0.0)
                 self._constrain(x, end, stages, u)
                 cost += spent
@@ -126,7 +125,7 @@ class PhaseProgram:
                 if jump is not None:
                     self._add(values[jump], 0.0, 0.0)
                     self._add(falling[jump], -np.inf, 0.0)
-                x = end if jump is None else resets[jump](end, self._p)
+                x = end if jump is None else self.resets[jump](end, self._p)
         self._last, self._cost = x, cost
 
     def _constrain(self, x: ca.SX, end: ca.SX, stages: ca.SX, u: ca.SX) -> None:
@@ -157,14 +156,14 @@ class PhaseProgram:
 
     def _add(self, rows: ca.SX, lower: float | Array, upper: float | Array) -> None:
         rows = ca.SX(rows)
-        self._rows.append(rows)
-        self._lower.append(np.broadcast_to(np.asarray(lower, float), (rows.numel(),)))
-        self._upper.append(np.broadcast_to(np.asarray(upper, float), (rows.numel(),)))
+        low, high = (np.broadcast_to(np.asarray(bound, float), (rows.numel(),)) for bound in (lower, upper))
+        self._rows.append((rows, low, high))
 
     def _nlp(self) -> NLP:
         multiplier = ca.SX.sym("multiplier_f")
-        lower, upper = np.concatenate(self._lower), np.concatenate(self._upper)
-        rows = block(self._w, ca.vertcat(*self._rows), lower, upper, multiplier * self._cost)
+        expressions, *limits = zip(*self._rows, strict=True)
+        lower, upper = (np.concatenate(limit) for limit in limits)
+        rows = block(self._w, ca.vertcat(*expressions), lower, upper, multiplier * self._cost)
         return NLP(
             x=self._w,
             p=ca.SX(0, 1),
@@ -192,9 +191,8 @@ class PhaseProgram:
         function = ca.Function("parts", [self._w], [self._durations, self._u, self._x, self._start, self._p])
         durations, u, ends, start, p = (np.array(part) for part in function(w))
         ends = ends.T.reshape(grid.phases, grid.intervals, -1)
-        resets = [ca.Function("reset", [self.system.x, self.system.p], [jump.reset]) for jump in self.system.jumps]
         firsts = [start.reshape(-1)]
-        firsts += [np.array(resets[j](ends[i, -1], p)).reshape(-1) for i, j in enumerate(grid.jumps)]
+        firsts += [np.array(self.resets[j](ends[i, -1], p)).reshape(-1) for i, j in enumerate(grid.jumps)]
         x = np.concatenate([np.array(firsts)[:, None], ends], axis=1)
         return Point(durations=durations[:, 0], u=u.T.reshape(grid.phases, grid.intervals, -1), x=x, p=p.reshape(-1))
 
@@ -202,8 +200,8 @@ class PhaseProgram:
         """The objective, and the largest violation of a row or a bound."""
         objective, rows = (np.array(value).reshape(-1) for value in self._values(w))
         n = self.nlp
-        gaps = [n.lbg - rows, rows - n.ubg, n.lbx - w, w - n.ubx]
-        return float(objective[0]), float(max(gap.max(initial=0.0) for gap in gaps))
+        over = np.append(excess(rows, n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
+        return float(objective[0]), float(over.max(initial=0.0))
 
     def motion(self, point: Point, objective: float) -> Motion:
         """The phases of a point, dense through the ends of the Runge-Kutta steps."""
@@ -211,7 +209,7 @@ class PhaseProgram:
         count = grid.phases * grid.intervals
         lengths = np.repeat(point.durations / grid.intervals, grid.intervals)
         x = point.x[:, :-1].reshape(count, -1)
-        stages = self._step.map(count)(x.T, point.u.reshape(count, -1).T, point.p, lengths[None])[2]
+        stages = self.step.map(count)(x.T, point.u.reshape(count, -1).T, point.p, lengths[None])[2]
         dense = np.array(stages).T.reshape(grid.phases, grid.intervals, grid.substeps, s.x.numel())
         ends = np.concatenate([[0.0], np.cumsum(point.durations)])
         phases = [

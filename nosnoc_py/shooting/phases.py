@@ -11,26 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.errors import OptionError, check_run
+from nosnoc_py.errors import OptionError
 from nosnoc_py.indirect.control_set import ControlSet
 from nosnoc_py.indirect.iteration import control_of_guess
 from nosnoc_py.indirect.motion import Motion, solution_of
-from nosnoc_py.indirect.problem import HybridProblem, stated
+from nosnoc_py.indirect.problem import HybridProblem, hybrid_system, stated
 from nosnoc_py.indirect.switching_start import Collisions, predicted
-from nosnoc_py.indirect.switching_validity import invalidity
+from nosnoc_py.indirect.validity import invalidity
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod, strictest
-from nosnoc_py.reformulation.hybrid import hybrid
-from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point, rk4
+from nosnoc_py.options import CompleteMethod
+from nosnoc_py.shooting.phase_program import Grid, PhaseProgram, Point
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, asked_to_stop
-from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.hybrid import HybridSystem
 
 Array = np.ndarray
@@ -69,30 +66,15 @@ class PhaseShooting(CompleteMethod):
     shortest: float = Field(default=1e-3, gt=0, lt=1)
     max_iterations: int = Field(default=500, ge=0)
     tolerance: float = Field(default=1e-6, gt=0)
-    time_limit: float | None = Field(default=None, ge=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
-    def solve(
-        self,
-        ocp: OCP,
-        *,
-        guess: Any = None,
-        callback: Callable[[Any], Any] | None = None,
-        time_limit: float | None = None,
+    def solved(
+        self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Solve from a guess: a constant control, rows, a function of time, or a trajectory; default zero.
-
-        The callback sees the one program when it is solved.
-
-        Raises
-        ------
-        OptionError, ModelError, TranscriptionError
-            For problems and guesses it cannot take.
-        """
-        check_run(callback, time_limit)
-        started = time.monotonic()
-        deadline = started + strictest(time_limit, self.time_limit)
-        system = _system(ocp)
+        """Solve one program; the callback sees it when it is solved."""
+        system = hybrid_system(ocp, NAME)
+        if ocp.complementarities:
+            raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
         prediction = self._predicted(ocp, system, guess)
         if prediction.collisions.status is not None:
             return self._unsolved(ocp, system, prediction, started)
@@ -110,72 +92,58 @@ class PhaseShooting(CompleteMethod):
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
         problem = _stated(ocp, system, x0, horizon, ocp.p)
-        law = control_of_guess(problem, guess)
+        law = control_of_guess(problem.ocp, guess)
         found = predicted(problem, guess, law, self.sequence, NAME)
-
-        def control(t: Array) -> Array:
-            return np.array([law(time) for time in t]).reshape(len(t), -1)
-
-        return _Prediction(x0=x0, horizon=horizon, collisions=found, control=control)
+        return _Prediction(x0=x0, horizon=horizon, collisions=found, control=law)
 
     def _unsolved(self, ocp: OCP, system: HybridSystem, prediction: _Prediction, started: float) -> Solution:
         """Nothing but the control of the guess, and why there is no more."""
         grid = Grid(intervals=self.intervals, substeps=self.substeps, jumps=())
         program = PhaseProgram(ocp, system, grid, self.shortest * ocp.horizon)
-        point = _rolled_out(program, prediction)
-        objective, infeasibility = program.measure(program.packed(point))
+        w = program.packed(_rolled_out(program, prediction))
         status, message = prediction.collisions.status, prediction.collisions.message
         assert status is not None
         if status is Status.COLLISION_LOST:
             message += "; give sequence=(...), or another guess"
-        return solution_of(
-            _stated(ocp, system, point.x[0, 0], prediction.horizon, point.p),
-            program.motion(point, objective),
-            status=status,
-            message=message,
-            wall_seconds=time.monotonic() - started,
-            infeasibility=infeasibility,
-            method=repr(self),
-        )
+        return self._shown(_Found.of(program, w), status, message, started)
 
     def _solution(
         self, program: PhaseProgram, result: NLPResult, callback: Callable[[Any], Any] | None, started: float
     ) -> Solution:
-        point = program.unpacked(result.x)
-        objective, infeasibility = program.measure(result.x)
-        motion = program.motion(point, objective)
-        horizon = float(point.durations.sum())
-        problem = _stated(program.ocp, program.system, point.x[0, 0], horizon, point.p)
-        status, message = self._status(problem, result, motion, infeasibility, self.shortest * program.ocp.horizon)
+        found = _Found.of(program, result.x)
+        motion, names = found.motion, found.problem.names
+        status, message = self._status(found, result, self.shortest * program.ocp.horizon)
         record = StepRecord(
             step=0,
             label="phases",
-            sigma=0.0,
-            objective=objective,
-            complementarity=0.0,
-            infeasibility=infeasibility,
+            objective=motion.objective,
+            infeasibility=found.infeasibility,
             iterations=result.iterations,
             wall_seconds=result.wall_seconds,
             solver_status=result.solver_status,
-            collisions=tuple((problem.names[i], float(at)) for i, at in zip(motion.jumps, motion.times, strict=True)),
+            collisions=tuple((names[i], float(at)) for i, at in zip(motion.jumps, motion.times, strict=True)),
         )
         stopped = None if callback is None else asked_to_stop(callback, PhaseState(records=(record,), motion=motion))
+        status = status if stopped is None or status.success else stopped
+        return self._shown(found, status, message, started, (record,))
+
+    def _shown(
+        self, found: _Found, status: Status, message: str, started: float, log: tuple[StepRecord, ...] = ()
+    ) -> Solution:
         return solution_of(
-            problem,
-            motion,
-            status=status if stopped is None or status.success else stopped,
+            found.problem,
+            found.motion,
+            status=status,
             message=message,
-            log=(record,),
-            iterations=result.iterations,
+            log=log,
+            iterations=sum(record.iterations for record in log),
             wall_seconds=time.monotonic() - started,
-            infeasibility=infeasibility,
+            infeasibility=found.infeasibility,
             method=repr(self),
         )
 
-    def _status(
-        self, problem: HybridProblem, result: NLPResult, motion: Motion, infeasibility: float, shortest: float
-    ) -> tuple[Status, str]:
-        word = result.solver_status
+    def _status(self, found: _Found, result: NLPResult, shortest: float) -> tuple[Status, str]:
+        word, infeasibility = result.solver_status, found.infeasibility
         if result.interrupted:
             return Status.INTERRUPTED, word
         if not np.isfinite([*result.x, infeasibility]).all() or word == "Invalid_Number_Detected":
@@ -188,7 +156,8 @@ class PhaseShooting(CompleteMethod):
             return Status.LOCALLY_INFEASIBLE, word
         if not result.converged:
             return Status.NO_DESCENT, word
-        reason = invalidity(problem, motion, shortest=shortest, tolerance=self.tolerance, constrained=True)
+        limits = {"shortest": shortest, "tolerance": self.tolerance}
+        reason = invalidity(found.problem, found.motion, **limits, constrained=True)
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
 
 
@@ -202,33 +171,34 @@ class PhaseState:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prediction:
-    """Where the program starts: x(0), the horizon [s], the collisions, and the control as a function of times."""
+    """Where the program starts: x(0), the horizon [s], the collisions, and the control as a function of time."""
 
     x0: Array
     horizon: float
     collisions: Collisions
-    control: Callable[[Array], Array]
+    control: Callable[[float], Array]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Found:
+    """Unknowns of a program as a motion of the problem with their x(0), horizon and parameters."""
+
+    problem: HybridProblem
+    motion: Motion
+    infeasibility: float
+
+    @classmethod
+    def of(cls, program: PhaseProgram, w: Array) -> _Found:
+        """Read them."""
+        point, (objective, infeasibility) = program.unpacked(w), program.measure(w)
+        problem = _stated(program.ocp, program.system, point.x[0, 0], float(point.durations.sum()), point.p)
+        return cls(problem=problem, motion=program.motion(point, objective), infeasibility=infeasibility)
 
 
 def _stated(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array) -> HybridProblem:
     """The problem with numbers for what is free; constraints are the program's business."""
     controls = ControlSet(lower=ocp.u_bounds[0], upper=ocp.u_bounds[1])
     return stated(ocp, system, x0=x0, horizon=horizon, p=p, controls=controls, method=NAME)
-
-
-def _system(ocp: OCP) -> HybridSystem:
-    """The hybrid system of an OCP that has one."""
-    if not isinstance(ocp.system, CLS | HybridSystem):
-        raise OptionError(
-            f"{NAME} is for isolated collisions: a frictionless CLS or a HybridSystem, given "
-            f"{type(ocp.system).__name__}; use ns.FESD(...) or ns.DirectShooting(form='smoothed')."
-        )
-    if ocp.complementarities:
-        raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
-    system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
-    if not system.jumps:
-        raise OptionError(f"{NAME}: the system has no contacts or jumps; use ns.FESDJ(...).")
-    return system
 
 
 def _first_state(ocp: OCP, guess: Any) -> Array:
@@ -244,18 +214,17 @@ def _first_state(ocp: OCP, guess: Any) -> Array:
 
 def _rolled_out(program: PhaseProgram, prediction: _Prediction) -> Point:
     """The motion of the predicted durations and control, with jumps where they are predicted."""
-    grid, s, ocp = program.grid, program.system, program.ocp
+    grid, ocp = program.grid, program.ocp
     ends = np.concatenate([[0.0], prediction.collisions.times, [prediction.horizon]])
     durations = np.diff(ends)
-    step = rk4(s, ocp, grid.substeps)
-    resets = [ca.Function("reset", [s.x, s.p], [jump.reset]) for jump in s.jumps]
     middles = (np.arange(grid.intervals) + 0.5) / grid.intervals
-    u = np.array([prediction.control(ends[i] + durations[i] * middles) for i in range(grid.phases)])
-    x = np.empty((grid.phases, grid.intervals + 1, s.x.numel()))
+    times = (ends[:-1, None] + durations[:, None] * middles).ravel()
+    u = np.array([prediction.control(t) for t in times]).reshape(grid.phases, grid.intervals, -1)
+    x = np.empty((grid.phases, grid.intervals + 1, program.system.x.numel()))
     x[0, 0] = prediction.x0
     for i in range(grid.phases):
         if i:
-            x[i, 0] = np.array(resets[grid.jumps[i - 1]](x[i - 1, -1], ocp.p)).reshape(-1)
+            x[i, 0] = np.array(program.resets[grid.jumps[i - 1]](x[i - 1, -1], ocp.p)).reshape(-1)
         for k in range(grid.intervals):
-            x[i, k + 1] = np.array(step(x[i, k], u[i, k], ocp.p, durations[i] / grid.intervals)[0]).reshape(-1)
+            x[i, k + 1] = np.array(program.step(x[i, k], u[i, k], ocp.p, durations[i] / grid.intervals)[0]).reshape(-1)
     return Point(durations=durations, u=u, x=x, p=np.array(ocp.p))

@@ -14,16 +14,17 @@ import casadi as ca
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.errors import OptionError, check_run
+from nosnoc_py.errors import OptionError
 from nosnoc_py.indirect.forward import Forward, Rollout, motion_of
 from nosnoc_py.indirect.iteration import control_of_guess
+from nosnoc_py.indirect.minimiser_forms import is_definite
 from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod, strictest
+from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting.event_gradient import EventGradient
-from nosnoc_py.shooting.single_descents import EndedError, Run, gradient_descent, lbfgs
+from nosnoc_py.shooting.single_descents import Run, gradient_descent, lbfgs
 from nosnoc_py.shooting.single_ipopt import ipopt
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Status
@@ -64,25 +65,11 @@ class SingleShooting(CompleteMethod):
     rate: float | None = Field(default=None, gt=0)
     max_iterations: int = Field(default=3000, ge=0)
     tolerance: float = Field(default=1e-8, gt=0)
-    time_limit: float | None = Field(default=None, ge=0)
 
-    def solve(
-        self,
-        ocp: OCP,
-        *,
-        guess: Any = None,
-        callback: Callable[[Any], Any] | None = None,
-        time_limit: float | None = None,
+    def solved(
+        self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
     ) -> Solution:
-        """Descend from the control of a guess: a constant, rows, a function of time, or a trajectory; default zero.
-
-        Raises
-        ------
-        OptionError, ModelError, TranscriptionError
-            For problems and guesses it cannot take.
-        """
-        check_run(callback, time_limit)
-        started = time.monotonic()
+        """Descend from the control of the guess."""
         problem = hybrid_problem(ocp, NAME)
         self._check(problem)
         forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
@@ -92,20 +79,21 @@ class SingleShooting(CompleteMethod):
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             callback=callback,
-            deadline=started + strictest(time_limit, self.time_limit),
+            deadline=deadline,
         )
         times = np.arange(self.steps) * forward.dt
-        law = control_of_guess(problem, guess)
+        law = control_of_guess(problem.ocp, guess)
         u = problem.controls.project(np.array([law(t) for t in times]).reshape(self.steps, -1))
         status, message = self._descended(run, u)
         kept = run.last if status.success else run.best
-        rollout = _at_rest(problem, u) if kept is None else kept.rollout
+        at_rest = Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
+        rollout = at_rest if kept is None else kept.rollout
         return solution_of(
             problem,
             motion_of(forward, rollout, np.nan if kept is None else kept.objective),
             status=status,
             message=message,
-            log=run.records,
+            log=tuple(run.records),
             iterations=max(len(run.records) - 1, 0),
             wall_seconds=time.monotonic() - started,
             method=repr(self),
@@ -129,8 +117,6 @@ class SingleShooting(CompleteMethod):
             if self.descent == "gradient":
                 return gradient_descent(run, u, _scale(run.problem, self, run.dt))
             return lbfgs(run, u) if self.descent == "lbfgs" else ipopt(run, u)
-        except EndedError as end:
-            return end.status, end.message
         except SweepFailure as failure:
             return failure.status, failure.message
         except KeyboardInterrupt:
@@ -142,17 +128,9 @@ def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
     if options.rate is not None:
         return options.rate * np.eye(problem.n_u)
     curvature = ca.hessian(problem.running_cost, problem.u)[0]
-    values = np.full((problem.n_u, problem.n_u), np.nan)
-    if not ca.depends_on(curvature, ca.vertcat(problem.x, problem.u)):
-        values = np.array(ca.evalf(ca.densify(curvature)))
-    if not np.linalg.eigvalsh(np.nan_to_num(values)).min() > 0:
+    if ca.depends_on(curvature, ca.vertcat(problem.x, problem.u)) or not is_definite(curvature, problem.x):
         raise OptionError(
             f"{NAME}: descent='gradient' takes its rate from the curvature of the stage cost in u, which is not "
             "constant and positive here; give rate=..., or use descent='lbfgs'."
         )
-    return np.asarray(options.relaxation / dt * np.linalg.inv(values))
-
-
-def _at_rest(problem: HybridProblem, u: Array) -> Rollout:
-    """What is shown where not even the first control could be integrated."""
-    return Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
+    return np.asarray(options.relaxation / dt * np.linalg.inv(np.array(ca.evalf(ca.densify(curvature)))))

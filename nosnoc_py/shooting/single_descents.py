@@ -34,12 +34,8 @@ class ShootingState:
     times: tuple[float, ...]
 
 
-class EndedError(Exception):
-    """Takes the reason why a descent ends out of whatever loop it is in."""
-
-    def __init__(self, status: Status, message: str = "") -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
+class EndedError(SweepFailure):
+    """Takes the reason why a descent ends, which need not be a failure, out of whatever loop it is in."""
 
 
 @dataclass(kw_only=True)
@@ -99,41 +95,24 @@ class Run:
         record = StepRecord(
             step=len(self.records),
             label=self.label,
-            sigma=0.0,
             objective=shot.objective,
-            complementarity=0.0,
-            infeasibility=0.0,
             iterations=1,
             wall_seconds=now - self.clock,
-            solver_status="",
             slope=slope,
-            collisions=self._collisions(shot),
+            collisions=tuple((self.problem.names[c.jump], c.step * self.dt + c.s) for c in shot.rollout.collisions),
         )
         self.records.append(record)
         self.clock = now
-        if self.callback is not None:
-            self._show(shot, slope)
+        times, control = tuple(at for _, at in record.collisions), shot.rollout.u
+        lines = tuple(self.records)
+        state = ShootingState(records=lines, control=control, objective=shot.objective, slope=slope, times=times)
+        if self.callback is not None and (stopped := asked_to_stop(self.callback, state)) is not None:
+            raise EndedError(stopped)
         if slope <= self.tolerance:
             raise EndedError(Status.SOLVED)
         if now > self.deadline:
             raise EndedError(Status.TIME_LIMIT)
         return slope
-
-    def _show(self, shot: Shot, slope: float) -> None:
-        assert self.callback is not None
-        state = ShootingState(
-            records=tuple(self.records),
-            control=shot.rollout.u,
-            objective=shot.objective,
-            slope=slope,
-            times=tuple(at for _, at in self._collisions(shot)),
-        )
-        stopped = asked_to_stop(self.callback, state)
-        if stopped is not None:
-            raise EndedError(stopped)
-
-    def _collisions(self, shot: Shot) -> tuple[tuple[str, float], ...]:
-        return tuple((self.problem.names[c.jump], c.step * self.dt + c.s) for c in shot.rollout.collisions)
 
     def slope(self, shot: Shot) -> float:
         """L2 norm of H_u, or of u - P(u - H_u) on a bounded set (Eq. 30)."""

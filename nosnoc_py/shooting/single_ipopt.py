@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,82 +44,53 @@ class _Evaluation:
         self.run.accept(self.run.shot(self.run.problem.controls.project(u)))
 
 
-class _Objective(ca.Callback):
-    """J for IPOPT; `jacobian` is another callback that CasADi asks for."""
+class _Callback(ca.Callback):
+    """A function of its first argument as CasADi calls it; arguments are columns, the result is a row.
 
-    def __init__(self, evaluation: _Evaluation) -> None:
+    Parameters
+    ----------
+    name : str
+    evaluate : function of a column
+    sizes : sequence of int
+        Of the arguments.
+    width : int
+        Of the result.
+    jacobian : _Callback, optional
+        In the form CasADi asks for: a function of the argument and the result.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        evaluate: Callable[[Any], Any],
+        sizes: Sequence[int],
+        width: int = 1,
+        jacobian: _Callback | None = None,
+    ) -> None:
         ca.Callback.__init__(self)
-        self.evaluation, self.size = evaluation, evaluation.shape[0] * evaluation.shape[1]
-        self.jacobian = _Gradient(evaluation)
-        self.construct("objective", {})
+        self.evaluate, self.sizes, self.width, self.jacobian = evaluate, tuple(sizes), width, jacobian
+        self.construct(name, {})
 
     def get_n_in(self) -> int:
-        return 1
+        return len(self.sizes)
 
     def get_n_out(self) -> int:
         return 1
 
     def get_sparsity_in(self, i: int) -> ca.Sparsity:
-        return ca.Sparsity.dense(self.size, 1)
-
-    def eval(self, arguments: Any) -> list[float]:
-        return [self.evaluation.guarded(lambda u: self.evaluation.run.trial(u)[0], arguments[0], np.nan)]
-
-    def has_jacobian(self) -> bool:
-        return True
-
-    def get_jacobian(self, name: str, inames: Any, onames: Any, opts: Any) -> ca.Callback:
-        return self.jacobian
-
-
-class _Gradient(ca.Callback):
-    """dJ/du as a row, in the form CasADi gives Jacobians: (u, J) -> row."""
-
-    def __init__(self, evaluation: _Evaluation) -> None:
-        ca.Callback.__init__(self)
-        self.evaluation, self.size = evaluation, evaluation.shape[0] * evaluation.shape[1]
-        self.construct("gradient", {})
-
-    def get_n_in(self) -> int:
-        return 2
-
-    def get_n_out(self) -> int:
-        return 1
-
-    def get_sparsity_in(self, i: int) -> ca.Sparsity:
-        return ca.Sparsity.dense(self.size if i == 0 else 1, 1)
+        return ca.Sparsity.dense(self.sizes[i], 1)
 
     def get_sparsity_out(self, i: int) -> ca.Sparsity:
-        return ca.Sparsity.dense(1, self.size)
+        return ca.Sparsity.dense(1, self.width)
 
     def eval(self, arguments: Any) -> list[ca.DM]:
-        unknown = np.full(self.evaluation.shape, np.nan)
-        row = self.evaluation.guarded(lambda u: self.evaluation.run.trial(u)[1], arguments[0], unknown)
-        return [ca.DM(row.reshape(1, -1))]
+        return [ca.DM(self.evaluate(arguments[0]))]
 
+    def has_jacobian(self) -> bool:
+        return self.jacobian is not None
 
-class _Watch(ca.Callback):
-    """Shown every iterate by IPOPT; stops it when the run has ended."""
-
-    def __init__(self, evaluation: _Evaluation, rows: int) -> None:
-        ca.Callback.__init__(self)
-        self.evaluation = evaluation
-        size = evaluation.shape[0] * evaluation.shape[1]
-        self.sizes = {"x": size, "f": 1, "g": rows, "lam_x": size, "lam_g": rows, "lam_p": 0}
-        self.construct("watch", {})
-
-    def get_n_in(self) -> int:
-        return int(ca.nlpsol_n_out())
-
-    def get_n_out(self) -> int:
-        return 1
-
-    def get_sparsity_in(self, i: int) -> ca.Sparsity:
-        return ca.Sparsity.dense(self.sizes[ca.nlpsol_out(i)], 1)
-
-    def eval(self, arguments: Any) -> list[int]:
-        self.evaluation.guarded(self.evaluation.accept, arguments[0], None)
-        return [int(self.evaluation.end is not None)]
+    def get_jacobian(self, name: str, inames: Any, onames: Any, opts: Any) -> ca.Callback | None:
+        return self.jacobian
 
 
 def ipopt(run: Run, u: Array) -> tuple[Status, str]:
@@ -128,12 +99,27 @@ def ipopt(run: Run, u: Array) -> tuple[Status, str]:
     w = ca.MX.sym("u", u.size)
     length = ca.sum1(ca.reshape(w, u.shape[1], u.shape[0]) ** 2).T if controls.is_ball else ca.MX(0, 1)
     evaluation = _Evaluation(run=run, shape=(u.shape[0], u.shape[1]))
-    objective, watch = _Objective(evaluation), _Watch(evaluation, length.numel())
+
+    def value(flat: Any) -> Any:
+        return evaluation.guarded(lambda u: run.trial(u)[0], flat, np.nan)
+
+    def slope(flat: Any) -> Any:
+        return evaluation.guarded(lambda u: run.trial(u)[1].reshape(1, -1), flat, np.full((1, u.size), np.nan))
+
+    def watch(flat: Any) -> int:
+        """Shown every iterate by IPOPT; stops it when the run has ended."""
+        evaluation.guarded(evaluation.accept, flat, None)
+        return int(evaluation.end is not None)
+
+    gradient = _Callback("gradient", slope, (u.size, 1), u.size)
+    objective = _Callback("objective", value, (u.size,), jacobian=gradient)
+    sizes = {"x": u.size, "f": 1, "g": length.numel(), "lam_x": u.size, "lam_g": length.numel(), "lam_p": 0}
+    shown = _Callback("watch", watch, [sizes[ca.nlpsol_out(i)] for i in range(ca.nlpsol_n_out())])
     settings = {
         "print_time": False,
         "error_on_fail": False,
         "show_eval_warnings": False,
-        "iteration_callback": watch,
+        "iteration_callback": shown,
         "ipopt": {
             "print_level": 0,
             "sb": "yes",

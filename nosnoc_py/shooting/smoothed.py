@@ -22,14 +22,14 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import Callback, SolverState, nlp_multipliers, record, runs_away
+from nosnoc_py.mpcc.strategy import Callback, SolverState, measure, nlp_multipliers, record, runs_away
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.roles import Role
 from nosnoc_py.shooting.options import SmoothedShooting
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import Residual
-from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.status import Status, iterated
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription, transcribe
 
@@ -76,26 +76,14 @@ class SmoothedState(SolverState):
         return f"{super().__repr__()}, sigma {self.sigma:.1e}"
 
 
-def solve(options: SmoothedShooting, ocp: OCP, *, guess: Any, callback: Callback | None, time_limit: float) -> Solution:
-    """Solve smoothed problems from sigma_0 to sigma_min, each from the solution of the one before."""
-    started = time.monotonic()
+def solve(
+    options: SmoothedShooting, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float
+) -> Solution:
+    """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are stamps of time.monotonic()."""
     problem = Problem.of(ocp, options)
-    state = _run(problem, problem.init(guess), callback, started + time_limit)
+    begun = problem.init(guess)
+    state = iterated(begun, lambda state: problem.step(state, deadline), problem.ended, callback, deadline)
     return problem.solution(state, time.monotonic() - started)
-
-
-def _run(problem: Problem, state: SmoothedState, callback: Callback | None, deadline: float) -> SmoothedState:
-    """Step until the end, which is told by a status."""
-    while state.status is None and not problem.is_over(state):
-        if time.monotonic() > deadline:
-            return replace(state, status=Status.TIME_LIMIT)
-        try:
-            state = problem.step(state, deadline)
-        except KeyboardInterrupt:  # outside of IPOPT
-            return replace(state, status=Status.INTERRUPTED)
-        if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
-            return replace(state, status=problem.verdict(state) if problem.is_over(state) else stop)
-    return state if state.status is not None else replace(state, status=problem.verdict(state))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,12 +131,12 @@ class Problem:
         self._ipopt(warm=False)  # options that do not fit are an error at once
         return SmoothedState(solvers=made.solvers, w=w, p=p, sigma=sigma, left=sigma, **self._measure(w, p))
 
-    def is_over(self, state: SmoothedState) -> bool:
-        """Whether there is nothing left to do."""
-        if state.solved and self._residuals_small(state):
-            return True
-        lost = state.solved and state.failures >= FAILURES
-        return lost or state.sigma < self.options.sigma_min * (1 - 1e-9)
+    def ended(self, state: SmoothedState) -> dict[str, Any] | None:
+        """The status where there is nothing left to do."""
+        over = state.solved and (self._residuals_small(state) or state.failures >= FAILURES)
+        if state.status is None and not over and state.sigma >= self.options.sigma_min * (1 - 1e-9):
+            return None
+        return {"status": state.status or self.verdict(state)}
 
     def verdict(self, state: SmoothedState) -> Status:
         """Why the sequence has ended."""
@@ -207,15 +195,10 @@ class Problem:
 
     def _measure(self, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
         """Residuals of the problem without smoothing, as fields of a state."""
-        evaluator = self.transcription.solvers.evaluator
-        values = evaluator(w, p)
-        _, a, b = self._sides(w, p)
-        return {
-            "values": values,
-            "complementarity": _worst(_products(a, b), evaluator.complementarity(values)),
-            "complementarity_min": _worst(np.abs(np.minimum(a, b)), evaluator.complementarity_min(values)),
-            "infeasibility": _worst(np.maximum(-a, -b), evaluator.infeasibility(values)),
-        }
+        fields, (_, a, b) = measure(self.transcription.solvers.evaluator, w, p), self._sides(w, p)
+        minima = np.minimum(a, b)
+        sizes = {"complementarity": _products(a, b), "complementarity_min": np.abs(minima), "infeasibility": -minima}
+        return fields | {name: _worst(size, fields[name]) for name, size in sizes.items()}
 
     @cached_property
     def _conditions(self) -> Callable[..., list[np.ndarray]]:

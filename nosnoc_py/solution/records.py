@@ -144,13 +144,13 @@ class StepRecord:
 
     step: int
     label: str
-    sigma: float
+    sigma: float = 0.0
     objective: float
-    complementarity: float
-    infeasibility: float
-    iterations: int
+    complementarity: float = 0.0
+    infeasibility: float = 0.0
+    iterations: int = 0
     wall_seconds: float
-    solver_status: str
+    solver_status: str = ""
     slope: float | None = None
     collisions: tuple[tuple[str, float], ...] = ()
 

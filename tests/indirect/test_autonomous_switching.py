@@ -20,7 +20,7 @@ from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.switching_phases import Arc, NoArcError, SwitchedPhases, Switchings
 from nosnoc_py.indirect.switching_start import rolled_out
 from nosnoc_py.indirect.switching_state import SwitchingState
-from nosnoc_py.indirect.switching_validity import invalidity
+from nosnoc_py.indirect.validity import invalidity
 from nosnoc_py.shooting.phases import PhaseShooting
 from nosnoc_py.status import Status, Stop, Verdict
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump

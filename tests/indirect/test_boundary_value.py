@@ -13,7 +13,6 @@ from models import two_discs_elastic
 from nosnoc_py.discretization.butcher import gauss_legendre
 from nosnoc_py.indirect import boundary_value
 from nosnoc_py.indirect.boundary_arcs import Arc, ArcSolution
-from nosnoc_py.indirect.boundary_checks import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.indirect.boundary_motion import motion_of
 from nosnoc_py.indirect.boundary_system import BoundarySystem
@@ -21,6 +20,7 @@ from nosnoc_py.indirect.boundary_value import newton, polish
 from nosnoc_py.indirect.motion import Motion, Phase, solution_of
 from nosnoc_py.indirect.problem import hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid
+from nosnoc_py.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs

@@ -82,7 +82,7 @@ def test_the_minimiser_is_as_low_as_brute_force(name: str) -> None:
     np.testing.assert_allclose(controls.project(u), u, atol=1e-15)
     for k in range(8):
         assert value(x[k], costate[k], u[k]) <= brute_force(lambda v, k=k: value(x[k], costate[k], v), controls) + 1e-9
-        np.testing.assert_allclose(found(x[k], costate[k], np.zeros(2)), u[k], atol=1e-12)
+        np.testing.assert_allclose(found.mapped(1)(x[[k]], costate[[k]], np.zeros((1, 2))), u[[k]], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -131,7 +131,12 @@ def test_gradient_needs_the_derivative_of_the_event_time(monkeypatch: pytest.Mon
     problem, random = hybrid_problem(build("general"), "test"), np.random.default_rng(5)
     gradient, u = EventGradient(Forward(problem, 20, "rk4", "same")), random_control("general", 20, random)
     right = gradient(u).gradient
-    monkeypatch.setattr(gradient, "_normals", lambda x: [np.eye(1, 8)])  # another surface
+
+    def turned(crossing: Any) -> Any:
+        """With the normal of another surface."""
+        return lambda x: [*crossing(x)[:3], np.eye(1, 8)]
+
+    monkeypatch.setitem(problem.__dict__, "crossings", tuple(turned(crossing) for crossing in problem.crossings))
     assert np.abs(gradient(u).gradient - right).max() > 1e-2 * np.abs(right).max()
 
 

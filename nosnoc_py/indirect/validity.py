@@ -1,16 +1,20 @@
-"""Whether a solution of the multi-point problem is a motion: Newton's method also finds points that are none."""
+"""Whether what satisfies the equations of a method is a motion, and its control a minimum: phases of a prescribed
+sequence of collisions, arcs of the boundary-value problem, which Newton's method also finds where there is no motion.
+
+How far guards fall below zero is judged by `nosnoc_py.audit.guards`, of phases and of arcs alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.indirect.forward import TANGENT
-from nosnoc_py.indirect.motion import Motion, Phase, depths_at
+from nosnoc_py.indirect.motion import Motion, depths_at, guard_depths
 from nosnoc_py.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -25,6 +29,57 @@ PROBED = 64  # stages at which the Hamiltonian is compared with that of other co
 PROBES = 32  # other controls of each kind
 SCALES = (1e-2, 1e-1, 1.0, 10.0)  # of their distances, in the size of the control
 MOST_CORNERS = 32  # of a box
+# A phase counts as shrunk when it is longer than the shortest one that is allowed by less than this factor.
+SHRUNK = 1.01
+# A guard that is constrained counts as active below this.
+ACTIVE = 1e-6
+
+
+def invalidity(
+    problem: HybridProblem, motion: Motion, *, shortest: float, tolerance: float, constrained: bool = False
+) -> str:
+    """Why phases are no motion, or cannot be an optimum; empty if nothing speaks against them.
+
+    Phases have a duration, guards fall where they are reached and are nowhere else below zero.
+
+    Parameters
+    ----------
+    shortest : float
+        The lower bound that durations were given [s].
+    tolerance : float
+        Of guards, in their units; of rates, times the horizon.
+    constrained : bool
+        Whether the method kept guards from becoming negative at the nodes: one that is zero there without a collision
+        holds the motion back, and another sequence would be better.
+    """
+    for i, phase in enumerate(motion.phases):
+        if motion.jumps and phase.t[-1] - phase.t[0] <= SHRUNK * shortest:
+            return f"phase {i} has shrunk to its lower bound: this sequence of collisions is not one of an optimum"
+    for phase, jump in zip(motion.phases, motion.jumps, strict=False):
+        rate = float(problem.look(phase.x[-1], phase.u[-1])[1][jump])
+        if not rate * problem.horizon < -tolerance:
+            name, when = problem.names[jump], f"at t = {phase.t[-1]:.6g} s"
+            return f"{name!r} is reached {when} with the rate {rate:.2g}, which is no approach"
+    found = guard_depths(problem, motion)
+    k, which = np.unravel_index(int(np.argmax(found.amounts)), found.amounts.shape)
+    depth = float(found.amounts[k, which])
+    if not depth <= tolerance:
+        at = f"t = {found.t[k]:.6g} s"
+        return f"{problem.names[which]!r} is penetrated by {depth:.2g} at {at}: a collision is missing"
+    return _held(problem, motion) if constrained else ""
+
+
+def _held(problem: HybridProblem, motion: Motion) -> str:
+    """Whether a guard is active at a node where there is no collision."""
+    for phase, jump in zip(motion.phases, [*motion.jumps, None], strict=True):
+        guards = np.array(problem.look.map(len(phase.u))(phase.x[1:].T, phase.u.T)[0])
+        if jump is not None:
+            guards[jump, -1] = np.inf
+        which, where = np.unravel_index(int(np.argmin(guards)), guards.shape)
+        if guards[which, where] <= ACTIVE:
+            name, when = problem.names[int(which)], phase.t[1 + int(where)]
+            return f"{name!r} holds the motion back at t = {when:.6g} s: another sequence of collisions would be better"
+    return ""
 
 
 def times_out_of_order(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | None:
@@ -37,19 +92,15 @@ def times_out_of_order(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> s
 
 def wrong_approach(problem: HybridProblem, arcs: Sequence[ArcSolution], jumps: Sequence[int]) -> str | None:
     """A collision whose guard is not reached from above with a speed, or zero after it and not left again."""
-    gradient = ca.jacobian(problem.guards, problem.x)
-    rates, steepness = ca.mtimes(gradient, problem.flow), ca.sqrt(ca.sum2(gradient**2))
-    sizes = ca.densify(steepness * ca.norm_2(problem.flow))
-    zero = ca.densify(TOUCHING * steepness * (1.0 + ca.norm_2(problem.x)))
-    look = buffered(ca.Function("look", [problem.x, problem.u], [rates, sizes, problem.guards, zero]))
-    ends = [k for k in range(len(arcs) - 1) if arcs[k].arc.phase != arcs[k + 1].arc.phase]
-    for k, jump in zip(ends, jumps, strict=True):
-        before, after, name, t = arcs[k], arcs[k + 1], problem.names[jump], arcs[k].arc.end
-        rate, size, *_ = (out[jump, 0] for out in look(before.nodes[-1, : problem.n_x], before.ends[1]))
+    ends = [pair for pair in pairwise(arcs) if pair[0].arc.phase != pair[1].arc.phase]
+    for (before, after), jump in zip(ends, jumps, strict=True):
+        name, t, right = problem.names[jump], before.arc.end, after.nodes[0, : problem.n_x]
+        _, rate, size = (float(out[jump]) for out in problem.look(before.nodes[-1, : problem.n_x], before.ends[1]))
         if not rate < -TANGENT * size:
             return f"the guard {name!r} is not approached at t = {t:.6g}: its rate is {rate:.3g}"
-        rate, size, guard, zero = (out[jump, 0] for out in look(after.nodes[0, : problem.n_x], after.ends[0]))
-        if not (guard > zero or rate > TANGENT * size):  # a reset may lead away from the guard, as that of a neuron
+        guard, rate, size = (float(out[jump]) for out in problem.look(right, after.ends[0]))
+        near = TOUCHING * np.linalg.norm(problem.crossings[jump](right)[3]) * (1.0 + np.linalg.norm(right))
+        if not (guard > near or rate > TANGENT * size):  # a reset may lead away from the guard, as that of a neuron
             return f"the guard {name!r} is not left at t = {t:.6g}: its rate is {rate:.3g}"
     return None
 
@@ -73,12 +124,12 @@ def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | No
     t = np.concatenate([arc.times(arc.tableau.c).ravel() for arc in arcs])
     x, costate = nodes[:, :n_x], nodes[:, n_x:]
     best = problem.minimiser.mapped(len(u))(x, costate, u)
-    value = buffered(ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian]).map(len(u)))
-    own, least = value(x, costate, u)[0][0], value(x, costate, best)[0][0]
     outside = np.abs(u - problem.controls.project(u)).max(axis=1) / (1.0 + np.abs(u).max())
-    excess = np.maximum((own - least) / (1.0 + np.abs(own)), outside)
-    some = np.unique(np.linspace(0, len(u) - 1, PROBED).astype(int))
-    excess[some] = np.maximum(excess[some], _gain(problem, x[some], costate[some], u[some]))
+    excess = np.maximum(_gain(problem, x, costate, u, best[:, None]), outside)
+    excess[~np.isfinite(best).all(axis=1)] = np.inf
+    some = _some(np.arange(len(u)))
+    others = _others(problem, u[some])
+    excess[some] = np.maximum(excess[some], _gain(problem, x[some], costate[some], u[some], others))
     if excess.max() <= MINIMAL:
         return None
     return f"the control does not minimise the Hamiltonian over the admissible ones at t = {t[np.argmax(excess)]:.6g}"
@@ -89,33 +140,29 @@ def branch_missed(problem: HybridProblem, motion: Motion) -> str | None:
 
     Beside a collision, nodes of equal steps hold controls that belong to other costates: some may be wrong.
     """
-    parts = [phase for phase in motion.phases if phase.costate is not None]
-    x, costate, u, t = (np.concatenate(part) for part in zip(*map(_starts, parts), strict=True))
-    some = np.unique(np.linspace(0, len(u) - 1, PROBED).astype(int))
-    x, costate, u, t = x[some], costate[some], u[some], t[some]
-    gain = _gain(problem, x, costate, problem.minimiser.mapped(len(u))(x, costate, u))
+    parts = [(p.x[:-1], p.costate[:-1], p.u, p.t[:-1]) for p in motion.phases if p.costate is not None]
+    x, costate, u, t = (_some(np.concatenate(part)) for part in zip(*parts, strict=True))
+    best = problem.minimiser.mapped(len(u))(x, costate, u)
+    gain = _gain(problem, x, costate, best, _others(problem, best))
     if np.count_nonzero(gain > MISSED) <= FEW * len(u):
         return None
     return f"the control is a local minimiser of the Hamiltonian only, for example at t = {t[np.argmax(gain)]:.6g}"
 
 
-def _starts(phase: Phase) -> tuple[Array, Array, Array, Array]:
-    """x, lambda, u and t at the starts of the intervals of a phase."""
-    assert phase.costate is not None
-    return phase.x[:-1], phase.costate[:-1], phase.u, phase.t[:-1]
+def _some(rows: Array) -> Array:
+    """So many rows of an array, evenly spread."""
+    return np.asarray(rows[np.unique(np.linspace(0, len(rows) - 1, PROBED).astype(int))])
 
 
-def _gain(problem: HybridProblem, x: Array, costate: Array, u: Array) -> Array:
-    """How much lower the Hamiltonian is at other controls, relative, for points (N, ...): (N,).
+def _gain(problem: HybridProblem, x: Array, costate: Array, u: Array, others: Array) -> Array:
+    """How much lower the Hamiltonian is at other controls (N, m, n_u), relative, for points (N, ...): (N,).
 
     The minimiser that made the control may have missed a branch of a Hamiltonian that is not convex; this asks no
     minimiser.
     """
-    others = _others(problem, u)
-    count = others.shape[1]
+    count, rows = others.shape[1], others.reshape(-1, problem.n_u)
     value = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
     own = np.array(value.map(len(u))(x.T, costate.T, u.T))[0]
-    rows = others.reshape(-1, problem.n_u)
     found = np.array(value.map(len(rows))(np.repeat(x, count, axis=0).T, np.repeat(costate, count, axis=0).T, rows.T))
     least = np.nanmin(found[0].reshape(len(u), count), axis=1, initial=np.inf)
     return np.asarray((own - least) / (1.0 + np.abs(own)))
