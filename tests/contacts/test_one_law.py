@@ -22,8 +22,8 @@ def broken(given: Instant, after: np.ndarray) -> dict[Law, float]:
         impulses=None,
     )
     speed = float(np.abs(given.before).max())
-    scales = Scales(length=1.0, speed=speed, acceleration=1.0, response=1.0)
-    found = laws_of_impacts(system, jumps, scales, system.parameters(), rest=0.0)
+    scales = Scales(length=1.0, speed=speed, acceleration=1.0, response=1.0, rest=0.0)
+    found = laws_of_impacts(system, jumps, scales, system.parameters())
     return {one.law: worst.share for one in found if (worst := one.worst()) is not None}
 
 
