@@ -11,7 +11,8 @@ import pytest
 
 import nosnoc_py as ns
 
-METHOD = ns.EventDriven(grazing="continue")
+REST = 1e-3
+METHOD = ns.EventDriven(grazing="continue", rest_velocity=REST)
 # Differences below this are rounding, and the tolerance of the Newton method of FESD-J.
 FINE = 1e-8
 
@@ -169,14 +170,15 @@ LONG = (0, 7, 13, 17)
 def last_bounce(given: Scene) -> float:
     """Height [m] of the last bounces before rest, below rest_velocity: here the methods may differ by them."""
     speeds = [-event.v_before for event in given.simulate().impacts if event.v_before is not None]
-    return max((v**2 / (2 * 9.81) for v in speeds if v <= METHOD.rest_velocity), default=0.0)
+    return max((v**2 / (2 * 9.81) for v in speeds if v <= REST), default=0.0)
 
 
 def differences(
     given: Scene, steps: tuple[int, ...], time_limit: float | None = None, finite_elements: int = 2
 ) -> list[float]:
     """Largest differences of the states at the end, for numbers of steps; NaN where FESD-J does not get there."""
-    referee, method, made = given.simulate(), ns.FESDJ(finite_elements=finite_elements, rk_stages=3), []
+    method = ns.FESDJ(finite_elements=finite_elements, rk_stages=3, rest_velocity=REST)
+    referee, made = given.simulate(), []
     assert referee.success, referee.message
     for count in steps:
         trajectory = given.simulate(method=method, steps=count, time_limit=time_limit)

@@ -23,9 +23,8 @@ from problems import three_boxes as boxes_problem
 from problems.friction_closed_forms import CASES
 from problems.friction_motion import Case
 
-METHOD = ns.EventDriven()
-GRAVITY = 9.81
-REST = METHOD.rest_velocity
+GRAVITY, REST = 9.81, 1e-3
+METHOD = ns.EventDriven(rest_velocity=REST)
 
 
 def simulate(system: ns.CLS, x0: Any, duration: float, **more: Any) -> ns.Trajectory:
