@@ -294,7 +294,7 @@ def test_a_turning_force_that_grows_breaks_a_mass_loose(integrator: Any) -> None
     assert [event.kind for event in trajectory.events] == ["slip"]
     assert trajectory.events[0].time == pytest.approx(start, abs=1e-12)
     np.testing.assert_allclose(trajectory.final_state[[0, 1, 3, 4]], exact, rtol=0, atol=1e-10)
-    assert len(trajectory.t) < 1000
+    assert len(trajectory.t) < 1500  # 1040 with absolute tolerances relative to a tenth of a metre per second
 
 
 @pytest.mark.parametrize("sideways", [1e-2, 1e-4, 1e-6, 1e-9])
