@@ -16,7 +16,6 @@ from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
-from nosnoc_py.simulation.event_driven.protocol import Model
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
@@ -83,7 +82,7 @@ class Referee:
 
     def __init__(self, system: Described, options: EventDriven, scales: ProblemScales = UNIT) -> None:
         self.system, self.options, self.scales = system, options, scales
-        self.model: Model = _model_of(system, scales)
+        self.model = _model_of(system, scales)
 
     @property
     def mechanics(self) -> ContactMechanics:
@@ -120,7 +119,7 @@ class Referee:
         return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
 
 
-def _model_of(system: Described, scales: ProblemScales) -> Model:
+def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:
     if isinstance(system, CLS):
         return Contacts(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
