@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ import numpy as np
 
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import StepState, equal_steps, not_unique_note, seconds_of
+from nosnoc_py.simulation.common import StepState, Task, equal_steps, not_unique_note
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.scales import problem_scales
 
 # Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
@@ -45,37 +44,23 @@ class TimeSteppingState(StepState):
     contacts: int = 0
 
 
-def run(
-    system: CLS,
-    *,
-    x0: Any,
-    duration: float,
-    method: TimeStepping,
-    steps: int | None,
-    u: Any,
-    p: Any,
-    solver: Any,
-    callback: Callable[[Any], Any] | None,
-    time_limit: float | None,
-) -> Trajectory:
+def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     if not isinstance(system, CLS):
         raise OptionError(
             f"TimeStepping simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate it "
             "with method=ns.FESD(...)."
         )
-    if solver is not None:
+    if task.solver is not None:
         raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
-    seconds = seconds_of(duration)
-    count = equal_steps(method, "step", steps, seconds)
-    parameters = system.parameters(p)
-    start = system.check_state(x0, parameters)
-    control = control_of(u, system.n_u, seconds)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    seconds = task.seconds
+    count = equal_steps(method, "step", task.steps, seconds)
+    start, parameters, control = task.start(system)
+    deadline = task.deadline()
     scales = problem_scales(
         system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
     )
-    loop = _Loop(system, method, method.limits(scales), control, parameters, callback, deadline)
+    loop = _Loop(system, method, method.limits(scales), control, parameters, task.callback, deadline)
     return loop.run(start, seconds, count)
 
 
