@@ -492,27 +492,19 @@ def _trajectory(
     more: list[str],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    failed = not state.parts
-    common: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
-    if not done:
-        return Trajectory(
-            t=np.zeros(1),
-            x=state.x[None, :],
-            state_names=system.state_names,
-            u_grid=np.zeros(1),
-            u=np.zeros((0, system.n_u)),
-            control_names=system.control_names,
-            message=_told(notes, failed, more),
-            **common,
-        )
-    # Ends of all parts; those of a step are counted from its own end.
-    ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
-    u_grid = np.concatenate([[0.0], *ends])
-    u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
-    elements = Readout.join([step.readout for step in done if step.readout is not None])
-    made = problem.fields_of(elements, state.p, u, u_grid)
-    several = _several(problem, elements, state.p)
-    return Trajectory(**made, **common, message=_told(notes, failed, more + not_unique_note(several)))
+    fields: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
+    if done:
+        # Ends of all parts; those of a step are counted from its own end.
+        ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
+        u_grid = np.concatenate([[0.0], *ends])
+        u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
+        elements = Readout.join([step.readout for step in done if step.readout is not None])
+        fields |= problem.fields_of(elements, state.p, u, u_grid)
+        more = more + not_unique_note(_several(problem, elements, state.p))
+    else:
+        fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
+        fields |= {"state_names": system.state_names, "control_names": system.control_names}
+    return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.guards import GAP, rounding, sample
+from nosnoc_py.simulation.event_driven.guards import FORCE_ROUNDING, GAP, ROUNDING, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
@@ -59,7 +59,9 @@ class Flow:
 
     def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Violations of guards (5 n_c,) that are rounding."""
-        return rounding(regime, forces, inertia, self.scales)
+        force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
+        gap, speed = ROUNDING * self.scales.length, ROUNDING * self.scales.speed
+        return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
     def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:
         """The same modes with the directions of slip of this instant."""

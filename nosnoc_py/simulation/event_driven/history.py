@@ -152,21 +152,21 @@ class _Loop:
         self.t, self.x, self.regime, self.drift = start, x, regime, drift
         breaks = self.control.breaks
         for low, high in pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]):
-            status, message = self._piece(self._flow(low, high), high)
+            status, message = self._piece(self._nodes(low, high), high)
             if status is not Status.SOLVED:
                 return self._history(status, message)
         return self._history(Status.SOLVED, "")
 
-    def _flow(self, low: float, high: float) -> Any:
+    def _nodes(self, low: float, high: float) -> Any:
+        """What happens at events under the control of an interval."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
             u = self.control(0.5 * (low + high), np.zeros(0))
             law = lambda t, x: u  # noqa: E731
-        return self.referee.model.flow(self.referee.options, law, self.p)
+        return self.referee.model.nodes(self.referee.options, law, self.p)
 
-    def _piece(self, flow: Any, end: float) -> tuple[Status, str]:
+    def _piece(self, crossing: Any, end: float) -> tuple[Status, str]:
         """Nodes and phases until `end`."""
-        crossing = self.referee.model.crosser(flow)
         ended: Phase | None = None
         while True:
             node = crossing.cross(self.t, self.x, self.regime, ended, self.drift)
@@ -175,9 +175,9 @@ class _Loop:
             status, message = self._verdict(node)
             if status is not Status.SOLVED:
                 return status, message
-            phase = self._phase(flow, node, end)
+            phase = self._phase(crossing.flow, node, end)
             self.phases.append(phase)
-            self.flows.append(flow)
+            self.flows.append(crossing.flow)
             self.t, self.x, self.regime = phase.t, phase.x, phase.regime
             self.stiff = self.stiff or phase.stiff
             self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []

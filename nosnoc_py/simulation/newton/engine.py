@@ -15,8 +15,8 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.collocation import Collocation
-from nosnoc_py.simulation.newton.event_walk import Outcome, Walk
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
+from nosnoc_py.simulation.newton.event_walk import Modes, Outcome, Walk
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

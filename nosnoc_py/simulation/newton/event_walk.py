@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
+from nosnoc_py.simulation.newton.contact_modes import ContactModes
+from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+
+# What the engine asks of a system.
+Modes = ContactModes | FilippovModes
 
 MOST_PIVOTS = 30
 # An event this close to the end of the step, relatively, happens at its end.
@@ -186,9 +191,7 @@ class Walk:
         return Outcome(run=found, node=self.node) if good else None
 
     def _is_coherent(self, run: Run) -> bool:
-        y = _flat(run.y)
-        upright = self.model.coherent(run.y_node, y, run.modes)
-        return upright is y or bool(np.array_equal(upright, y))
+        return bool(np.array_equal(self._upright(run).y, run.y))
 
     def _turned(self, run: Run) -> Run | None:
         """The rest of the step when something turns sharply but does not stop."""

@@ -97,7 +97,7 @@ class _Loop:
             u = self.control(grid[done] + 0.5 * h, x[done])
             with np.errstate(all="ignore"):  # what is not finite is a status
                 step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
-            if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
+            if step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
                 status = Status.NUMERICAL_ERROR
                 break
             if step.gain > 0.0:
