@@ -15,6 +15,7 @@ from nosnoc_py.options import Options
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.symbols import scalar
 
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
@@ -109,6 +110,16 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
             "one out."
         )
     return count
+
+
+def directions_of(frames: ContactFrames) -> list[tuple[str, str, float]]:
+    """Kind, label and weight of every direction of contact forces, normals first; their series are named after them."""
+    tangents = [
+        ("tangent", f"[{name}][{k}]" if frames.width(c) == 2 else f"[{name}]", float(frames.weights[part.start + k]))
+        for c, (name, part) in enumerate(zip(frames.names, frames.tangents, strict=True))
+        for k in range(frames.width(c))
+    ]
+    return [("normal", f"[{name}]", 1.0) for name in frames.names] + tangents
 
 
 def not_unique_note(times: Sequence[float]) -> list[str]:

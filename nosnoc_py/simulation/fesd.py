@@ -405,7 +405,7 @@ def run(system: Described, method: Method | None, task: Task) -> Trajectory:
     """A simulator, and its run; see `nosnoc_py.simulate`."""
     method = default_method(system) if method is None else method
     control = control_of(task.u, system.n_u, task.seconds)
-    length, count = _steps(task.seconds, task.steps, _rows(task.u), _intervals(control))
+    length, count = _steps(task, control)
     if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
         start, parameters, _ = task.start(system)
         scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
@@ -445,17 +445,13 @@ def _rows(u: Any) -> int:
     return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
 
 
-def _intervals(control: Control) -> int:
-    """Number of intervals of a control on a grid of equal ones, else 1."""
+def _steps(task: Task, control: Control) -> tuple[float, int]:
+    """Length and number of the steps; by default a multiple of the intervals of the control, if these are equal."""
     lengths = np.diff(control.breaks)
-    return len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
-
-
-def _steps(seconds: float, steps: int | None, rows: int, intervals: int) -> tuple[float, int]:
-    """Length and number of the steps; by default a multiple of the intervals of the control."""
-    fits = max(intervals, 1)
-    count = _count(fits * -(-max(20, round(50 * seconds)) // fits) if steps is None else steps, rows)
-    return seconds / count, count
+    fits = len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
+    usual = fits * -(-max(20, round(50 * task.seconds)) // fits)
+    count = _count(usual if task.steps is None else task.steps, _rows(task.u))
+    return task.seconds / count, count
 
 
 def _mismatch(control: Control, length: float) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -127,25 +127,21 @@ def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:
     raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
 
 
+@dataclass(eq=False)
 class _Loop:
     """One run of the referee."""
 
-    def __init__(
-        self,
-        referee: Referee,
-        control: Control,
-        p: np.ndarray,
-        deadline: float,
-        callback: Callable[[Any], Any] | None,
-    ) -> None:
-        self.referee, self.control, self.p = referee, control, p
-        self.deadline, self.callback = deadline, callback
-        self.nodes: list[Node] = []
-        self.phases: list[Phase] = []
-        self.flows: list[Any] = []
-        self.counted: list[float] = []
-        self.at_once: list[int] = []
-        self.stiff = False
+    referee: Referee
+    control: Control
+    p: np.ndarray
+    deadline: float
+    callback: Callable[[Any], Any] | None
+    nodes: list[Node] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    flows: list[Any] = field(default_factory=list)
+    counted: list[float] = field(default_factory=list)
+    at_once: list[int] = field(default_factory=list)
+    stiff: bool = False
 
     def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
         """Piece by piece of the control."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import Task, check_control, not_unique_note
+from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -124,8 +124,7 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
     hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
     found: dict[str, tuple[Series, str]] = {}
-    for column, (kind, label) in enumerate(_directions(frames)):
-        weight = 1.0 if kind == "normal" else float(frames.weights[column - frames.count])
+    for column, (kind, label, weight) in enumerate(directions_of(frames)):
         found[f"lambda_{kind}{label}"] = Series(t, weight * forces[:, column]), "N"
         if hits:
             impulses = [weight * impulse[column] for _, impulse in hits]
@@ -144,16 +143,6 @@ def _multipliers(history: History) -> dict[str, Series]:
         [laws.series(s_k, np.concatenate([x_k, history.p]))[0][:, 0] for s_k, x_k in zip(s, x, strict=True)]
     )
     return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
-
-
-def _directions(frames: ContactFrames) -> list[tuple[str, str]]:
-    """Kind and label of every direction, normals first."""
-    tangents = [
-        ("tangent", f"[{name}]" + (f"[{k}]" if frames.width(c) == 2 else ""))
-        for c, name in enumerate(frames.names)
-        for k in range(frames.width(c))
-    ]
-    return [("normal", f"[{name}]") for name in frames.names] + tangents
 
 
 def _told(history: History) -> str:

@@ -64,32 +64,27 @@ def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     return loop.run(start, seconds, count)
 
 
+@dataclass(eq=False)
 class _Loop:
     """One simulation."""
 
-    def __init__(
-        self,
-        system: CLS,
-        method: TimeStepping,
-        limits: Limits,
-        control: Control,
-        p: np.ndarray,
-        callback: Callable[[Any], Any] | None,
-        deadline: float,
-    ) -> None:
-        self.system, self.method, self.limits, self.control, self.p = system, method, limits, control, p
-        self.callback, self.deadline = callback, deadline
-        self.frames = system.mechanics.frames
+    system: CLS
+    method: TimeStepping
+    limits: Limits
+    control: Control
+    p: np.ndarray
+    callback: Callable[[Any], Any] | None
+    deadline: float
 
     def run(self, start: np.ndarray, seconds: float, count: int) -> Trajectory:
         """Step by step; what there is when it ends early."""
-        system, n, h = self.system, self.system.n_q, seconds / count
+        system, n, h, names = self.system, self.system.n_q, seconds / count, self.system.mechanics.frames.names
         grid = np.linspace(0.0, seconds, count + 1)
         x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
         x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method, self.limits)
         refused: list[str] = []
         struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
-        stepper, record = Stepper(system, self.method, self.limits), Record(self.frames, self.limits)
+        stepper, record = Stepper(system, self.method, self.limits), Record(system.mechanics.frames, self.limits)
         while done < count and status is Status.SOLVED:
             if time.monotonic() > self.deadline:
                 status = Status.TIME_LIMIT
@@ -102,7 +97,7 @@ class _Loop:
                 break
             if step.gain > 0.0:
                 status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
-                refused = [f"t = {grid[done]:.9g}: at {', '.join(self.frames.names[c] for c in struck)}"]
+                refused = [f"t = {grid[done]:.9g}: at {', '.join(names[c] for c in struck)}"]
                 break
             if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
                 struck_at.append((float(grid[done]), x[done].copy(), step.contacts))
@@ -123,9 +118,10 @@ class _Loop:
 
     def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
         """Times [s] of impacts, at states with contacts, that admit other outcomes."""
-        if not impacts or self.frames.count > FEW_CONTACTS:
+        count = self.system.mechanics.frames.count
+        if not impacts or count > FEW_CONTACTS:
             return []
-        closed = np.zeros((len(impacts), self.frames.count), dtype=bool)
+        closed = np.zeros((len(impacts), count), dtype=bool)
         for k, (_, _, contacts) in enumerate(impacts):
             closed[k, contacts] = True
         states = np.array([x for _, x, _ in impacts])
