@@ -16,6 +16,7 @@ from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting import MultiStart
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
+from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -188,21 +189,19 @@ def simulate(
             "sensitivities: those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
             "ns.EventDriven(...)."
         )
-    asked: dict[str, Any] = {"sensitivities": True} if sensitivities else {}
-    simulation = importlib.import_module(f"nosnoc_py.simulation.{SIMULATIONS[type(method)]}")
-    found: Trajectory = simulation.run(
-        system,
+    task = Task(
         x0=x0,
         duration=duration,
-        method=method,
         steps=steps,
         u=u,
         p=p,
         solver=solver,
         callback=callback,
         time_limit=time_limit,
-        **asked,
+        sensitivities=sensitivities,
     )
+    simulation = importlib.import_module(f"nosnoc_py.simulation.{SIMULATIONS[type(method)]}")
+    found: Trajectory = simulation.run(system, method, task)
     return found
 
 

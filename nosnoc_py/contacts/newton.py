@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nosnoc_py.contacts.cones import onto_disc
 from nosnoc_py.contacts.rows import RowProblem
 
 # First damping, in units of the stiffness of a contact.
@@ -89,10 +90,7 @@ class Newton:
 
     def _onto_cones(self, impulses: np.ndarray) -> np.ndarray:
         impulses[:, 0] = np.maximum(impulses[:, 0], 0.0)
-        if self.width > 1:
-            size = np.linalg.norm(impulses[:, 1:], axis=1)
-            bound = self._friction * impulses[:, 0]
-            impulses[:, 1:] *= np.where(size > bound, bound / np.where(size > 0.0, size, 1.0), 1.0)[:, None]
+        impulses[:, 1:] = onto_disc(impulses[:, 1:], self._friction * impulses[:, 0])
         return impulses
 
 

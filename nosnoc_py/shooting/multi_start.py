@@ -19,6 +19,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options, strictest
 from nosnoc_py.shooting.descent import descend
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
+from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.fesd import run as simulate
 from nosnoc_py.simulation.newton.contact_filling import is_exact
 from nosnoc_py.solution import Solution
@@ -278,16 +279,7 @@ class _Search:
         """The motion of a control as a guess; the control itself where it cannot be simulated."""
         method = self.method.replace(finite_elements=self.fine.elements)
         motion = simulate(
-            self.ocp.system,
-            x0=self.ocp.x0,
-            duration=self.ocp.horizon,
-            steps=len(u),
-            method=method,
-            u=u,
-            p=self.ocp.p,
-            solver=None,
-            callback=None,
-            time_limit=None,
+            self.ocp.system, method, Task(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
         )
         return motion if motion.success else u
 

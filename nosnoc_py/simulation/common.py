@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.options import Options
 from nosnoc_py.status import Status
-from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.symbols import scalar
 
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
@@ -43,6 +46,35 @@ class StepState:
     attempts: int = 0
     complementarity: float = 0.0
     infeasibility: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task:
+    """What a method is asked to simulate: the arguments of `nosnoc_py.simulate` by their names."""
+
+    x0: Any
+    duration: Any
+    steps: Any = None
+    u: Any = None
+    p: Any = None
+    solver: Any = None
+    callback: Callable[[Any], Any] | None = None
+    time_limit: float | None = None
+    sensitivities: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """The duration; `OptionError` unless it is positive and finite."""
+        return seconds_of(self.duration)
+
+    def deadline(self) -> float:
+        """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
+        return math.inf if self.time_limit is None else time.monotonic() + self.time_limit
+
+    def start(self, system: Described) -> tuple[np.ndarray, np.ndarray, Control]:
+        """Return the initial state, the parameters and the control of a system."""
+        parameters = system.parameters(self.p)
+        return system.check_state(self.x0, parameters), parameters, control_of(self.u, system.n_u, self.seconds)
 
 
 def seconds_of(duration: Any) -> float:
@@ -78,6 +110,16 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
             "one out."
         )
     return count
+
+
+def directions_of(frames: ContactFrames) -> list[tuple[str, str, float]]:
+    """Kind, label and weight of every direction of contact forces, normals first; their series are named after them."""
+    tangents = [
+        ("tangent", f"[{name}][{k}]" if frames.width(c) == 2 else f"[{name}]", float(frames.weights[part.start + k]))
+        for c, (name, part) in enumerate(zip(frames.names, frames.tangents, strict=True))
+        for k in range(frames.width(c))
+    ]
+    return [("normal", f"[{name}]", 1.0) for name in frames.names] + tangents
 
 
 def not_unique_note(times: Sequence[float]) -> list[str]:

@@ -16,13 +16,13 @@ from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.simulation.checks import RESTING, Checks
-from nosnoc_py.simulation.common import check_control, not_unique_note, seconds_of, steps_given
+from nosnoc_py.simulation.common import StepState, Task, check_control, not_unique_note, steps_given
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
-from nosnoc_py.solution import Sensitivity, Trajectory
+from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
@@ -51,17 +51,15 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SimulatorState:
+class SimulatorState(StepState):
     """Where a simulation stands: time, state, parameters, and what the last step was.
+
+    `x` is the left limit at t: an impact exactly at t happens in the next step. `attempts` are the initial guesses of
+    the MPCC tried in the last step, 0 when Newton's method did it alone; `iterations` are NLP iterations; the residuals
+    are those of the unrelaxed equations.
 
     Attributes
     ----------
-    t : float
-    x : (n_x,)
-        Left limit at t: an impact exactly at t happens in the next step.
-    p : (n_p,)
-    status : Status
-        Of the last step.
     problem : Transcription
         Of one step.
     parts : tuple of Part
@@ -69,12 +67,6 @@ class SimulatorState:
         after one that failed.
     u : (n_u,) or None
         Controls of the last step, with time-freezing also the speed of time.
-    attempts : int
-        Initial guesses of the MPCC tried in the last step; 0 when Newton's method did it alone.
-    iterations : int
-        NLP iterations of the last step.
-    complementarity, infeasibility : float
-        Residuals of the last step, of the unrelaxed equations.
     derivatives : tuple of StepDerivative
         Of the parts, where they were asked for; `sensitivity` is that of the whole step.
     hint : Hint or None
@@ -83,17 +75,9 @@ class SimulatorState:
         Why Newton's method gave up, if it did.
     """
 
-    t: float
-    x: np.ndarray
-    p: np.ndarray
     problem: Transcription
-    status: Status = Status.SOLVED
     parts: tuple[Part, ...] = ()
     u: np.ndarray | None = None
-    attempts: int = 0
-    iterations: int = 0
-    complementarity: float = 0.0
-    infeasibility: float = 0.0
     derivatives: tuple[StepDerivative, ...] = ()
     hint: Hint | None = None
     message: str = ""
@@ -411,40 +395,29 @@ class Simulator:
                 status = stop
                 break
         trajectory = _trajectory(self, state, done, status, notes, _mismatch(control, self.length))
-        return replace(trajectory, sensitivity=self._chained(done)) if sensitivities else trajectory
-
-    def _chained(self, done: list[SimulatorState]) -> Sensitivity:
-        """Derivatives of the state after several steps."""
-        found = self._sensitivity.chain([part for step in done for part in step.derivatives])
-        return Sensitivity(x0=found.x0, p=found.p, u=found.u, flags=found.flags)
+        if not sensitivities:
+            return trajectory
+        chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
+        return replace(trajectory, sensitivity=chain)
 
 
-def run(
-    system: Described,
-    *,
-    x0: Any,
-    duration: float,
-    method: Method | None,
-    steps: int | None,
-    u: Any,
-    p: Any,
-    solver: Strategy | ActiveSetNewton | None,
-    callback: Callable[[SimulatorState], Any] | None,
-    time_limit: float | None,
-    sensitivities: bool = False,
-) -> Trajectory:
+def run(system: Described, method: Method | None, task: Task) -> Trajectory:
     """A simulator, and its run; see `nosnoc_py.simulate`."""
     method = default_method(system) if method is None else method
-    control = control_of(u, system.n_u, seconds_of(duration))
-    length, count = _steps(duration, steps, _rows(u), _intervals(control))
+    control = control_of(task.u, system.n_u, task.seconds)
+    length, count = _steps(task, control)
     if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
-        parameters = system.parameters(p)
-        start = system.check_state(x0, parameters)
-        scales = problem_scales(system, x0=start, control=control, p=parameters, duration=float(duration))
+        start, parameters, _ = task.start(system)
+        scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
         method = method.replace(rest_velocity=REST_VELOCITY * scales.speed / scales.steepness)
-    simulator = Simulator(system, method, step=length, solver=solver)
-    return simulator.run(
-        x0, steps=count, u=u, p=p, callback=callback, time_limit=time_limit, sensitivities=sensitivities
+    return Simulator(system, method, step=length, solver=task.solver).run(
+        task.x0,
+        steps=count,
+        u=task.u,
+        p=task.p,
+        callback=task.callback,
+        time_limit=task.time_limit,
+        sensitivities=task.sensitivities,
     )
 
 
@@ -472,18 +445,13 @@ def _rows(u: Any) -> int:
     return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
 
 
-def _intervals(control: Control) -> int:
-    """Number of intervals of a control on a grid of equal ones, else 1."""
+def _steps(task: Task, control: Control) -> tuple[float, int]:
+    """Length and number of the steps; by default a multiple of the intervals of the control, if these are equal."""
     lengths = np.diff(control.breaks)
-    return len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
-
-
-def _steps(duration: float, steps: int | None, rows: int, intervals: int) -> tuple[float, int]:
-    """Length and number of the steps; by default a multiple of the intervals of the control."""
-    seconds = seconds_of(duration)
-    fits = max(intervals, 1)
-    count = _count(fits * -(-max(20, round(50 * seconds)) // fits) if steps is None else steps, rows)
-    return seconds / count, count
+    fits = len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1
+    usual = fits * -(-max(20, round(50 * task.seconds)) // fits)
+    count = _count(usual if task.steps is None else task.steps, _rows(task.u))
+    return task.seconds / count, count
 
 
 def _mismatch(control: Control, length: float) -> list[str]:
@@ -511,11 +479,6 @@ def _count(steps: Any, rows: int) -> int:
     return count
 
 
-def _ends(step: SimulatorState) -> np.ndarray:
-    """Ends of the parts of a step [s]."""
-    return np.asarray(step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1])
-
-
 def _trajectory(
     simulator: Simulator,
     state: SimulatorState,
@@ -525,25 +488,19 @@ def _trajectory(
     more: list[str],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    failed = not state.parts
-    common: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
-    if not done:
-        return Trajectory(
-            t=np.zeros(1),
-            x=state.x[None, :],
-            state_names=system.state_names,
-            u_grid=np.zeros(1),
-            u=np.zeros((0, system.n_u)),
-            control_names=system.control_names,
-            message=_told(notes, failed, more),
-            **common,
-        )
-    u_grid = np.concatenate([[0.0], *[_ends(step) for step in done]])
-    u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
-    elements = Readout.join([step.readout for step in done if step.readout is not None])
-    made = problem.fields_of(elements, state.p, u, u_grid)
-    several = _several(problem, elements, state.p)
-    return Trajectory(**made, **common, message=_told(notes, failed, more + not_unique_note(several)))
+    fields: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
+    if done:
+        # Ends of all parts; those of a step are counted from its own end.
+        ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
+        u_grid = np.concatenate([[0.0], *ends])
+        u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
+        elements = Readout.join([step.readout for step in done if step.readout is not None])
+        fields |= problem.fields_of(elements, state.p, u, u_grid)
+        more = more + not_unique_note(_several(problem, elements, state.p))
+    else:
+        fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
+        fields |= {"state_names": system.state_names, "control_names": system.control_names}
+    return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from nosnoc_py.mpcc.implicit import Implicit
 from nosnoc_py.roles import Role
+from nosnoc_py.solution import Sensitivity
 from nosnoc_py.transcription import Transcription
 
 Array = np.ndarray
@@ -50,30 +51,6 @@ class StepDerivative:
         return not self.flags
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ChainDerivative:
-    """Derivatives of the state after several steps.
-
-    Attributes
-    ----------
-    x0, p : (n_x, n_x), (n_x, n_p)
-    u : (n_steps, n_x, n_u)
-        By the control of every step.
-    flags : tuple of str
-        Where it is not smooth, with the number of the step; the derivatives are NaN then.
-    """
-
-    x0: Array
-    p: Array
-    u: Array
-    flags: tuple[str, ...] = ()
-
-    @property
-    def smooth(self) -> bool:
-        """True if the derivatives exist."""
-        return not self.flags
-
-
 class StepSensitivity:
     """Derivatives of steps of one program, from `transcribe_step`; built once."""
 
@@ -93,8 +70,11 @@ class StepSensitivity:
         x, u, p = np.split(found.values, [n_x, n_x + n_u], axis=1)
         return StepDerivative(x=x, u=u, p=p, keeps=found.kept, flags=(*self._hits(w, values), *found.flags))
 
-    def chain(self, steps: Sequence[StepDerivative]) -> ChainDerivative:
-        """Derivatives of the state after consecutive steps."""
+    def chain(self, steps: Sequence[StepDerivative]) -> Sensitivity:
+        """Derivatives of the state after consecutive steps, by x0, p and the control of every step.
+
+        Where the motion is not smooth the flags have the number of the step, and the derivatives are NaN.
+        """
         n_x, n_u, n_p = self._sizes
         by_x, by_p, by_u = np.eye(n_x), np.zeros((n_x, n_p)), np.zeros((len(steps), n_x, n_u))
         for k, step in enumerate(steps):
@@ -102,7 +82,7 @@ class StepSensitivity:
             by_u[k] = step.u
         flags = tuple(f"step {k + 1}: {flag}" for k, step in enumerate(steps) for flag in step.flags)
         lost = np.nan if flags else 0.0
-        return ChainDerivative(x0=by_x + lost, p=by_p + lost, u=by_u + lost, flags=flags)
+        return Sensitivity(x0=by_x + lost, p=by_p + lost, u=by_u + lost, flags=flags)
 
     def _hits(self, w: Array, values: Array) -> Iterator[str]:
         """Impacts at the very start: whether they belong to this step is a question of round-off."""

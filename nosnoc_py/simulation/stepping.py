@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -35,17 +36,40 @@ SECOND_SOLVER = Auto()
 PREDICTED = 1e-2
 
 
-class MPCCStep:
+# A program, a guess of w, a solver and its first relaxation parameter.
+Attempt = tuple[Solvers, np.ndarray, Strategy, float | None]
+
+
+class Attempts(ABC):
     """A step as an MPCC from several guesses, the likelier first."""
 
+    def __init__(self, problem: Transcription, solver: Strategy) -> None:
+        self._problem, self._solver = problem, solver
+
+    def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
+        """Results of one attempt after the other, until a time.monotonic() stamp."""
+        for solvers, w, solver, sigma in self._attempts(values):
+            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
+            yield solver.run(solvers.mpcc, w, values, sigma=sigma, solvers=solvers, time_limit=left)
+            if time.monotonic() > deadline:
+                return
+
+    @abstractmethod
+    def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
+        """What to try at the parameters of the step."""
+
+
+class MPCCStep(Attempts):
+    """A step of contacts as an MPCC."""
+
     def __init__(self, system: CLS, problem: Transcription, solver: Strategy) -> None:
-        self._system, self._problem, self._solver = system, problem, solver
+        super().__init__(problem, solver)
+        self._system = system
         self._sigma = solver.sigma_0 if isinstance(solver, Homotopy) else None
         self._contacts = system.mechanics.touching
         self._solvers: dict[bytes, Solvers] = {}
 
-    def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
-        """Results of one attempt after the other, until a time.monotonic() stamp."""
+    def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
         layout = self._problem.mpcc.parameters
         gaps, rates, steepness = self._contacts(values[layout["x0"]], values[layout["p"]])
         closed, slow = gaps <= RESTING_SOLVED * steepness, RESTING_SOLVED * steepness
@@ -54,12 +78,7 @@ class MPCCStep:
             # In persistent contact the impulse is a double root that relaxations leave at sqrt(sigma), and the contact
             # then takes off: at first there is none.
             for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
-                solvers = self._pinned(pinned)
-                left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-                found = self._solver.run(solvers.mpcc, w, values, solvers=solvers, sigma=sigma, time_limit=left)
-                yield found
-                if time.monotonic() > deadline:
-                    return
+                yield self._pinned(pinned), w, self._solver, sigma
 
     def _pinned(self, contacts: np.ndarray) -> Solvers:
         """The program, without impulses of some contacts."""
@@ -120,7 +139,7 @@ class MPCCStep:
         return Filling(self._system, self._problem, method.friction_cone, rest_velocity_of(method, simulation=True))
 
 
-class FilippovStep:
+class FilippovStep(Attempts):
     """A step of a system without jumps as an MPCC: from a prediction, from its start, and from amid everything.
 
     `predict` makes a trajectory of the step, or None, from its parameters.
@@ -132,18 +151,10 @@ class FilippovStep:
         solver: Strategy,
         predict: Callable[[np.ndarray], Trajectory | None] = lambda values: None,
     ) -> None:
-        self._problem, self._solver, self._predict = problem, solver, predict
+        super().__init__(problem, solver)
+        self._predict = predict
 
-    def __call__(self, values: np.ndarray, deadline: float = np.inf) -> Iterator[SolverState]:
-        """Results of one attempt after the other, until a time.monotonic() stamp."""
-        for w, solver, sigma in self._attempts(values):
-            left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            problem = self._problem
-            yield solver.run(problem.mpcc, w, values, sigma=sigma, solvers=problem.solvers, time_limit=left)
-            if time.monotonic() > deadline:
-                return
-
-    def _attempts(self, values: np.ndarray) -> Iterator[tuple[np.ndarray, Strategy, float | None]]:
+    def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
         """Initial guesses, solvers and first relaxation parameters.
 
         Events close to the ends of a step are where homotopy and active set fail, and not the same ones.
@@ -152,11 +163,11 @@ class FilippovStep:
         predicted = self._predict(values)
         if predicted is not None:
             first, sigma = self._solver.warm(problem.mpcc)
-            yield problem.initial_guess(predicted, values), first, sigma
+            yield problem.solvers, problem.initial_guess(predicted, values), first, sigma
         rest = problem.initial_guess(None, values)
         middle = np.where(problem.mpcc.w0 == 0.0, 1.0, problem.mpcc.w0)
         for w, solver in itertools.product((rest, middle), (self._solver, SECOND_SOLVER)):
-            yield w, solver, None
+            yield problem.solvers, w, solver, None
 
 
 def _with_stages(step: ContactStep, c: np.ndarray) -> ContactStep:

@@ -12,9 +12,10 @@ import nosnoc_py as ns
 from models import affine_guards
 from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.event_selected.functions import fields_of
 from nosnoc_py.simulation.event_selected.options import EventSelected
-from nosnoc_py.simulation.event_selected.run import run
+from nosnoc_py.simulation.event_selected.run import run as simulated
 from nosnoc_py.simulation.event_selected.segments import root_of
 from nosnoc_py.simulation.event_selected.tableaus import dense_states, dopri5
 from nosnoc_py.status import Status, Stop
@@ -26,6 +27,10 @@ START, END = np.array(affine_guards.START), affine_guards.DURATION
 TIMES = affine_guards.crossing_times()  # and `exact`: held against matrix exponentials in tests/models
 T_Y = TIMES["y"]
 order_system, order_functions = affine_guards.build, affine_guards.build_numeric
+
+
+def run(system, *, method, **given) -> ns.Trajectory:
+    return simulated(system, method, Task(**given))
 
 
 def exact(t: float) -> np.ndarray:

@@ -184,7 +184,7 @@ def test_without_saltation_matrices_they_are_wrong(name: str, monkeypatch: pytes
     """Negative control: the variational equation alone, continuous at the events."""
     case = CASES[name]
     right = case.run(sensitivities=True).sensitivity
-    keep = lambda self, phase, before, node, after, W: (W, np.zeros(len(W)))  # noqa: E731
+    keep = lambda self, passage, W: (W, np.zeros(len(W)))  # noqa: E731
     monkeypatch.setattr(saltation._Walk, "_saltate", keep)
     wrong = case.run(sensitivities=True).sensitivity
     assert right is not None

@@ -19,9 +19,10 @@ from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.propagation import between, transition
-from nosnoc_py.simulation.event_driven.smoothness import Passage
 from nosnoc_py.simulation.event_driven.variations import Variations
+from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.scales import UNIT
 from problems.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
@@ -181,7 +182,7 @@ def test_the_second_statement_of_the_motion_agrees_with_the_first(modes: tuple[i
     system = stacked(0.5)
     w, referee = state_of(system, 1), Referee(system, ns.EventDriven())
     x, p = w[:6], w[6:]
-    flow = Flow(referee.mechanics, referee.options, lambda t, x: np.zeros(0), p)
+    flow = Flow(referee.mechanics, referee.options, lambda t, x: np.zeros(0), p, UNIT)
     direction = np.array([-1.0 if modes[0] == SLIP_BACK else 1.0])
     regime = regime_of(referee.mechanics.frames, modes, direction, flow.look(0.0, x))
     motion = Variations(system).motion(modes, w, np.zeros(0))
@@ -193,7 +194,7 @@ def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     system = slider(0.4, dimension=3)
     w, u = state_of(system, 2), np.array([0.4, -0.7, 0.2])
     mechanics = Referee(system, ns.EventDriven()).mechanics
-    flow = Flow(mechanics, ns.EventDriven(), lambda t, x: u, w[6:])
+    flow = Flow(mechanics, ns.EventDriven(), lambda t, x: u, w[6:], UNIT)
     slip = w[3:5] / np.linalg.norm(w[3:5])
     regime = Regime(frames=mechanics.frames, modes=(SLIP,), direction=slip)
     rate = Variations(system).motion((SLIP,), w, u).rate[:6]

@@ -12,7 +12,8 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball, oscillator, particle, point_mass, pushed_point, relay_feedback, stick_slip
 from nosnoc_py.simulation.fesd import Simulator, SimulatorState
-from nosnoc_py.simulation.step_sensitivity import ChainDerivative, StepDerivative, StepSensitivity
+from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
+from nosnoc_py.solution import Sensitivity
 from problems import oscillator_order, step_sensitivities
 from problems.friction_closed_forms import BY_NAME
 
@@ -217,7 +218,7 @@ def test_what_a_start_in_contact_forgets() -> None:
 # Chains against the referee ------------------------------------------------------------------------------------------
 
 
-def chain_of(case: Case, steps: int, controls: Any = None) -> tuple[np.ndarray, ChainDerivative]:
+def chain_of(case: Case, steps: int, controls: Any = None) -> tuple[np.ndarray, Sensitivity]:
     simulator = case.simulator()
     sensitivity = StepSensitivity(simulator.problem)
     state, made = simulator.init(case.x0), []

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.guards import GAP, rounding, sample
+from nosnoc_py.simulation.event_driven.guards import FORCE_ROUNDING, GAP, ROUNDING, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
-from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.protocol import INCREMENT
+from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
@@ -30,6 +29,7 @@ class Flow:
         scales: ProblemScales,
     ) -> None:
         self.mechanics, self.options, self.control, self.p, self.scales = mechanics, options, control, p, scales
+        self.names, self.distances = mechanics.frames.names, mechanics.frames.count  # gaps are the first guards
         self.rest_velocity = options.rest_velocity or 0.0
         self.sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
         self.atol = options.atol * self.sizes
@@ -42,11 +42,6 @@ class Flow:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
         look = self.look(t, x)
         return np.concatenate([look.position_rate, regime.motion(look)[0]])
-
-    @property
-    def distances(self) -> int:
-        """How many guards are gaps."""
-        return self.mechanics.frames.count
 
     def armed(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
         """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
@@ -64,7 +59,9 @@ class Flow:
 
     def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Violations of guards (5 n_c,) that are rounding."""
-        return rounding(regime, forces, inertia, self.scales)
+        force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
+        gap, speed = ROUNDING * self.scales.length, ROUNDING * self.scales.speed
+        return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
     def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:
         """The same modes with the directions of slip of this instant."""

@@ -22,13 +22,9 @@ class Contacts:
         self.mechanics, self.scales = system.mechanics, scales
         self.solver = ContactSolver(self.mechanics.frames)
 
-    def flow(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Flow:
-        """The motion under a control law."""
-        return Flow(self.mechanics, options, law, p, self.scales)
-
-    def crosser(self, flow: Flow) -> Nodes:
-        """Impacts and changes of modes."""
-        return Nodes(flow, self.solver)
+    def nodes(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Nodes:
+        """Impacts and changes of modes under a control law."""
+        return Nodes(Flow(self.mechanics, options, law, p, self.scales), self.solver)
 
     def regime(self, modes: tuple[int, ...]) -> Regime:
         """Closed contacts have no direction of slip yet."""

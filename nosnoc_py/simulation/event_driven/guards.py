@@ -8,7 +8,6 @@ from nosnoc_py.contacts.modes import FREE, STICK
 from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import Kinematics
-from nosnoc_py.systems.scales import ProblemScales
 
 GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
@@ -36,10 +35,3 @@ def sample(look: Kinematics, regime: Regime) -> Sample:
             values[SLIP_SPEED, c] = look.rates[n_c:][part] @ regime.direction[part]
             values[STIFFNESS, c] = regime.stiffness(c, look)
     return Sample(guards=values.reshape(-1), forces=forces, rates=look.rates)
-
-
-def rounding(regime: Regime, forces: np.ndarray, inertia: float, scales: ProblemScales) -> np.ndarray:
-    """Violations of the guards (5 n_c,) that are rounding, for contact forces (samples, n_c + n_tt) on an inertia."""
-    force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
-    gap, speed = ROUNDING * scales.length, ROUNDING * scales.speed
-    return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)

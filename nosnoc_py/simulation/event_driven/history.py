@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,6 @@ from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
-from nosnoc_py.simulation.event_driven.protocol import Model
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
@@ -83,7 +82,7 @@ class Referee:
 
     def __init__(self, system: Described, options: EventDriven, scales: ProblemScales = UNIT) -> None:
         self.system, self.options, self.scales = system, options, scales
-        self.model: Model = _model_of(system, scales)
+        self.model = _model_of(system, scales)
 
     @property
     def mechanics(self) -> ContactMechanics:
@@ -120,7 +119,7 @@ class Referee:
         return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
 
 
-def _model_of(system: Described, scales: ProblemScales) -> Model:
+def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:
     if isinstance(system, CLS):
         return Contacts(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
@@ -128,46 +127,42 @@ def _model_of(system: Described, scales: ProblemScales) -> Model:
     raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
 
 
+@dataclass(eq=False)
 class _Loop:
     """One run of the referee."""
 
-    def __init__(
-        self,
-        referee: Referee,
-        control: Control,
-        p: np.ndarray,
-        deadline: float,
-        callback: Callable[[Any], Any] | None,
-    ) -> None:
-        self.referee, self.control, self.p = referee, control, p
-        self.deadline, self.callback = deadline, callback
-        self.nodes: list[Node] = []
-        self.phases: list[Phase] = []
-        self.flows: list[Any] = []
-        self.counted: list[float] = []
-        self.at_once: list[int] = []
-        self.stiff = False
+    referee: Referee
+    control: Control
+    p: np.ndarray
+    deadline: float
+    callback: Callable[[Any], Any] | None
+    nodes: list[Node] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    flows: list[Any] = field(default_factory=list)
+    counted: list[float] = field(default_factory=list)
+    at_once: list[int] = field(default_factory=list)
+    stiff: bool = False
 
     def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
         """Piece by piece of the control."""
         self.t, self.x, self.regime, self.drift = start, x, regime, drift
         breaks = self.control.breaks
         for low, high in pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]):
-            status, message = self._piece(self._flow(low, high), high)
+            status, message = self._piece(self._nodes(low, high), high)
             if status is not Status.SOLVED:
                 return self._history(status, message)
         return self._history(Status.SOLVED, "")
 
-    def _flow(self, low: float, high: float) -> Any:
+    def _nodes(self, low: float, high: float) -> Any:
+        """What happens at events under the control of an interval."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
             u = self.control(0.5 * (low + high), np.zeros(0))
             law = lambda t, x: u  # noqa: E731
-        return self.referee.model.flow(self.referee.options, law, self.p)
+        return self.referee.model.nodes(self.referee.options, law, self.p)
 
-    def _piece(self, flow: Any, end: float) -> tuple[Status, str]:
+    def _piece(self, crossing: Any, end: float) -> tuple[Status, str]:
         """Nodes and phases until `end`."""
-        crossing = self.referee.model.crosser(flow)
         ended: Phase | None = None
         while True:
             node = crossing.cross(self.t, self.x, self.regime, ended, self.drift)
@@ -176,9 +171,9 @@ class _Loop:
             status, message = self._verdict(node)
             if status is not Status.SOLVED:
                 return status, message
-            phase = self._phase(flow, node, end)
+            phase = self._phase(crossing.flow, node, end)
             self.phases.append(phase)
-            self.flows.append(flow)
+            self.flows.append(crossing.flow)
             self.t, self.x, self.regime = phase.t, phase.x, phase.regime
             self.stiff = self.stiff or phase.stiff
             self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from nosnoc_py.options import Options
 
+# Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
+INCREMENT = 1e-8
+
 
 class EventDriven(Options):
     """Event-driven simulation: smooth motion between events by a Runge-Kutta method of high order.

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
-from nosnoc_py.simulation.event_driven.protocol import Flow
+from nosnoc_py.simulation.event_driven.contact_flow import Flow as ContactFlow
+from nosnoc_py.simulation.event_driven.filippov.regime import Flow as FilippovFlow
 from nosnoc_py.simulation.event_driven.search import Crossing, Search
 from nosnoc_py.simulation.event_driven.soft_closing import soft_closing
+
+# The smooth motion of a system under one control law, in any of its regimes.
+Flow = ContactFlow | FilippovFlow
 
 # Hairer's test: DOP853 is at its limit of stability where h |lambda| exceeds this, in so many steps in a row.
 STABILITY_LIMIT = 6.1

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
-from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.protocol import Flow
+from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
+from nosnoc_py.solution.interpolant import lagrange_basis
 
 Array = np.ndarray
 # Two events that are closer than this [s] are one: a change of the data may exchange them.
@@ -87,17 +87,8 @@ def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Ar
     return np.asarray(np.eye(n) + h * np.tensordot(WEIGHTS, stages, axes=1))
 
 
-def _gauss_legendre(stages: int) -> tuple[Array, Array, Array]:
-    """Nodes, weights and matrix of the collocation method on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(stages)
-    # Integrals of Legendre's polynomials from -1 to the nodes, times the inverse of their values there.
-    values = np.polynomial.legendre.legvander(nodes, stages)
-    integrals = np.empty((stages, stages))
-    integrals[:, 0] = nodes + 1.0
-    for k in range(1, stages):
-        integrals[:, k] = (values[:, k + 1] - values[:, k - 1]) / (2 * k + 1)
-    matrix = 0.5 * np.linalg.solve(values[:, :stages].T, integrals.T).T
-    return 0.5 * (nodes + 1.0), 0.5 * weights, matrix
-
-
-NODES, WEIGHTS, MATRIX = _gauss_legendre(STAGES)
+_nodes, _weights = np.polynomial.legendre.leggauss(STAGES)
+# Nodes, weights and matrix of the collocation method on [0, 1]: a_ij is the integral of the j-th Lagrange polynomial up
+# to the i-th node, for which the quadrature itself is exact.
+NODES, WEIGHTS = 0.5 * (_nodes + 1.0), 0.5 * _weights
+MATRIX = NODES[:, None] * np.einsum("k,ikj->ij", WEIGHTS, lagrange_basis(NODES, np.outer(NODES, NODES)))

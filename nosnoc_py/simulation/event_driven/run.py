@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import check_control, not_unique_note, seconds_of
+from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -19,7 +17,7 @@ from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_of
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
+from nosnoc_py.systems.controls import Control, PiecewiseConstant
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.scales import problem_scales
@@ -29,36 +27,19 @@ from nosnoc_py.tolerances import REST_VELOCITY
 CONTROL_ROWS = 200
 
 
-def run(
-    system: Described,
-    *,
-    x0: Any,
-    duration: float,
-    method: EventDriven,
-    steps: int | None,
-    u: Any,
-    p: Any,
-    solver: Any,
-    callback: Callable[[Any], Any] | None,
-    time_limit: float | None,
-    sensitivities: bool = False,
-) -> Trajectory:
+def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    for given, name in ((steps, "steps"), (solver, "solver")):
+    for given, name in ((task.steps, "steps"), (task.solver, "solver")):
         if given is not None:
             raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
-    seconds = seconds_of(duration)
-    parameters = system.parameters(p)
-    start = system.check_state(x0, parameters)
-    control = control_of(u, system.n_u, seconds)
-    if sensitivities:
+    start, parameters, control = task.start(system)
+    if task.sensitivities:
         check_control(control)
-    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     history = referee_of(system, method, start, control, parameters).run(
-        start, control, parameters, deadline=deadline, callback=callback
+        start, control, parameters, deadline=task.deadline(), callback=task.callback
     )
     trajectory = trajectory_of(system, history, control)
-    if not sensitivities:
+    if not task.sensitivities:
         return trajectory
     if isinstance(system, CLS):
         return replace(trajectory, sensitivity=sensitivity_of(system, history, control))
@@ -143,8 +124,7 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
     hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
     found: dict[str, tuple[Series, str]] = {}
-    for column, (kind, label) in enumerate(_directions(frames)):
-        weight = 1.0 if kind == "normal" else float(frames.weights[column - frames.count])
+    for column, (kind, label, weight) in enumerate(directions_of(frames)):
         found[f"lambda_{kind}{label}"] = Series(t, weight * forces[:, column]), "N"
         if hits:
             impulses = [weight * impulse[column] for _, impulse in hits]
@@ -163,16 +143,6 @@ def _multipliers(history: History) -> dict[str, Series]:
         [laws.series(s_k, np.concatenate([x_k, history.p]))[0][:, 0] for s_k, x_k in zip(s, x, strict=True)]
     )
     return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
-
-
-def _directions(frames: ContactFrames) -> list[tuple[str, str]]:
-    """Kind and label of every direction, normals first."""
-    tangents = [
-        ("tangent", f"[{name}]" + (f"[{k}]" if frames.width(c) == 2 else ""))
-        for c, name in enumerate(frames.names)
-        for k in range(frames.width(c))
-    ]
-    return [("normal", f"[{name}]") for name in frames.names] + tangents
 
 
 def _told(history: History) -> str:

@@ -1,16 +1,10 @@
-"""Sensitivities of a simulation: variations along the phases, saltation matrices at the events.
-
-With w = (x, p), a guard g, a jump w+ = R(w-) and the motions w' = F- before and F+ after it,
-
-    dt* = -g_w dw- / (g_w F- + g_t),    dw+ = R_w dw- + (R_w F- - F+) dt*,
-
-and between events dw' = F_w dw. Jumps at breaks of the control happen at fixed times: dt* = 0.
-"""
+"""Sensitivities of a contact system: impacts, and derivatives of its motion and its guards, for the walk of `walk`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +14,13 @@ from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.mechanics import Regime
-from nosnoc_py.simulation.event_driven.node import Node
-from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import SLOW, between, state_at
-from nosnoc_py.simulation.event_driven.slopes import control_rate, slope_of
-from nosnoc_py.simulation.event_driven.smoothness import Passage
+from nosnoc_py.simulation.event_driven.phase import Phase
+from nosnoc_py.simulation.event_driven.propagation import SLOW
+from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.slopes import Slope, slope_of
+from nosnoc_py.simulation.event_driven.smoothness import ContactPassage
 from nosnoc_py.simulation.event_driven.variations import Motion, Variations
-from nosnoc_py.simulation.event_driven.walk import Walk
+from nosnoc_py.simulation.event_driven.walk import Passage, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -48,39 +42,19 @@ def sensitivity_of(system: CLS, history: History, control: Control) -> Sensitivi
 class _Walk(Walk):
     """The walk of a contact system."""
 
+    passage = ContactPassage
+
     def __init__(self, variations: Variations, history: History, control: Control) -> None:
         super().__init__(variations.n_x, variations.n_w, history, control)
         self.variations = variations
 
-    def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
-        """Variations after a node, and of its time."""
-        passage, nothing = self._passage(k, node), np.full(W.shape, np.nan)
-        self._flag(node.t, *dict.fromkeys(passage.flags()))
-        if self.flags or passage.after is None or node.regime is None:
-            return nothing, nothing[0]
-        if k == 0:
-            return self._constrained(node, node.regime, passage.after), np.zeros(len(W))
-        W, delay = self._saltate(passage, node.regime, passage.after, W)
-        return (nothing, nothing[0]) if self.flags else (W, delay)
-
-    def _passage(self, k: int, node: Node) -> Passage:
-        nodes, phases, flows = self.history.nodes, self.history.phases, self.history.flows
-        return Passage(
-            node=node,
-            previous=nodes[k - 1] if k else None,
-            phase=phases[k - 1] if k else None,
-            flow=flows[k - 1] if k else None,
-            after=flows[k] if k < len(flows) else None,
-            breaks=self.control.breaks,
-        )
-
-    def _constrained(self, node: Node, regime: Regime, flow: Flow) -> Array:
+    def _put(self, flow: Flow, node: Node) -> Array:
         """Derivative (n_w, n_w) of the state on the constraints of its closed contacts with respect to w.
 
         A contact with a velocity that its mode does not admit loses it by an impulse within no time, and one that is a
         little open closes again: what is left is the state moved along the directions of its contact forces.
         """
-        n_q, made = self.variations.n_q, np.eye(self.variations.n_w)
+        n_q, made, regime = self.variations.n_q, np.eye(self.variations.n_w), node.regime
         if not regime.rows.size:
             return made
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
@@ -90,28 +64,12 @@ class _Walk(Walk):
         made[n_q : 2 * n_q] -= _closing(columns, rates, slice(n_q, 2 * n_q)) @ made
         return made
 
-    def _saltate(self, passage: Passage, regime: Regime, after: Flow, W: Array) -> tuple[Array, Array]:
-        """Variations after an event, and of its time."""
-        node, phase, flow = passage.node, passage.phase, passage.flow
-        assert phase is not None
-        assert flow is not None
-        jump = self._jump(passage, W)
-        if node.trigger is None:
-            return jump @ W, np.zeros(len(W))
-        t = _last(phase, node.trigger)
-        w = self._w(state_at(phase, t) if t < phase.t else node.before)
-        motion = self._motion(phase.regime, flow, t, w)
-        delay = self._delay(node, phase, flow, motion, t, w, W)
-        follows = self._motion(regime, after, node.t, self._w(node.after))
-        arrives = np.concatenate([node.before[self.variations.n_q :], motion.rate[self.variations.n_q :]])
-        W = jump @ W + np.outer(jump @ arrives - follows.rate, delay)
-        return (self._constrained(node, regime, after) @ W if t < phase.t else W), delay
-
     def _jump(self, passage: Passage, W: Array) -> Array:
         """R_w, where all modes that an impact may be written in agree on what becomes of W."""
         node, impact = passage.node, passage.node.impact
-        if impact is None or passage.flow is None:
-            return np.eye(len(W))
+        if impact is None:
+            return super()._jump(passage, W)
+        assert isinstance(passage, ContactPassage)
         w, n_q = self._w(node.before), self.variations.n_q
         look = passage.flow.look(node.t, node.before)
         after = look.velocity + look.response @ impact.impulses
@@ -141,40 +99,19 @@ class _Walk(Walk):
             return STICK
         return SLIP_BACK if part.size == 1 and part[0] < 0.0 else SLIP
 
-    def _delay(self, node: Node, phase: Phase, flow: Flow, motion: Motion, t: float, w: Array, W: Array) -> Array:
-        """Variation (n_w,) of the time of an event."""
-        assert node.trigger is not None
-        slope = slope_of(node.trigger, phase.regime, flow.look(t, w[: self.variations.n_x]), self.variations, motion, w)
-        rate = float(slope.w @ motion.rate)
-        name = self.variations.frames.names[node.trigger % self.variations.frames.count]
-        if slope.loose:
-            self._flag(node.t, f"the force of {name} is redundant")
-        if slope.u.any() and not self.control.constant:
-            u_rate, rough = control_rate(self.control, node.t)
-            rate += float(slope.u @ u_rate)
-            if rough:
-                self._flag(node.t, f"the control is not smooth at an event of {name}")
-        if not abs(rate) > SLOW * slope.size:
-            self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
-            return np.full(len(W), np.nan)
-        return np.asarray(-(slope.w @ W) / rate)
-
     def _motion(self, regime: Regime, flow: Flow, t: float, w: Array) -> Motion:
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
 
+    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Any) -> Slope:
+        return slope_of(guard, regime, flow.look(t, w[: self.variations.n_x]), self.variations, motion, w)
+
+    def _arrival(self, node: Node, rate: Array) -> Array:
+        n_q = self.variations.n_q
+        return np.concatenate([node.before[n_q:], rate[n_q:]])
+
     def _until(self, phase: Phase) -> float:
         return phase.t if phase.crossing is None else _last(phase, phase.crossing.guard)
-
-    def _along(self, phase: Phase, flow: Flow, W: Array) -> Array:
-        """Variations at the end of a phase."""
-        W, end = super()._along(phase, flow, W), self._until(phase)
-        if end < phase.t and np.isfinite(W).all():
-            W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
-        return W
-
-    def _slope(self, phase: Phase, flow: Flow, step: Step) -> Callable[[float], Array]:
-        return lambda t: self._motion(phase.start, flow, t, self._w(between(step, t))).rate_w
 
 
 def _last(phase: Phase, trigger: int) -> float:

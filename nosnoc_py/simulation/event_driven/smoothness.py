@@ -3,88 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
-from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, KINDS, SLACK
-from nosnoc_py.simulation.event_driven.node import Node
-from nosnoc_py.simulation.event_driven.phase import Phase
-from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, imminent
+from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
+from nosnoc_py.simulation.event_driven.propagation import SLOW
 from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.tolerances import TOUCHING
 
 # Forces and impulses below this share of the largest one are zero.
 SMALL = 1e-8
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Passage:
-    """A node with what lies before and after it.
+class ContactPassage(Passage):
+    """A node of a contact system."""
 
-    Attributes
-    ----------
-    previous : Node or None
-    phase, flow : Phase, Flow or None
-        Before the node; None at the start.
-    after : Flow or None
-        The control law after it; None where the motion ends.
-    breaks : (N + 1,)
-        Times [s] that do not depend on the motion, from the start to the end.
-    """
+    def _event(self, guard: int) -> str:
+        return KINDS[guard // self._count]
 
-    node: Node
-    previous: Node | None
-    phase: Phase | None
-    flow: Flow | None
-    after: Flow | None
-    breaks: np.ndarray
-
-    def flags(self) -> Iterator[str]:
-        """What is not smooth here, but for what only derivatives can tell."""
-        yield from self._times()
-        yield from self._together()
-        if self.node.impact is not None:
-            yield from self._impact()
+    def _modes(self) -> Iterator[str]:
+        yield from self._impact()
         if self.after is not None and self.node.regime is not None:
             yield from self._beginnings(self.after)
-
-    def _times(self) -> Iterator[str]:
-        """Events at fixed times, and events that follow at once."""
-        node, phase = self.node, self.phase
-        if node.grazing:
-            yield f"{node.grazing} is touched without speed"
-        if phase is None:
-            if node.impact is not None:
-                yield "an impact at the start"
-            return
-        crossing = phase.crossing
-        if crossing is not None and node.trigger is None:
-            yield "an event at a break of the control"
-        elif crossing is not None and np.abs(self.breaks - node.t).min() <= FIXED:
-            yield "an event at the start or at a break of the control"
-        elif node.impact is not None and node.trigger is None:
-            yield "an impact at a break of the control"
-        elif node.impact is not None and node.trigger is not None and node.trigger // self._count != GAP:
-            yield "an impact that no gap announces"
-        if crossing is not None and crossing.at_once:
-            yield "modes that change again at once"
-        last = self.previous
-        both = last is not None and None not in (last.trigger, node.trigger)
-        if both and last is not None and node.t - last.t <= SIMULTANEOUS:
-            yield f"two events within {SIMULTANEOUS:g} s"
-
-    def _together(self) -> Iterator[str]:
-        """Other guards that are about to cross, here or at a break."""
-        if self.phase is None or self.flow is None:
-            return
-        horizon = FIXED if self.node.trigger is None else SIMULTANEOUS
-        for guard in imminent(self.phase, self.flow, horizon):
-            if guard != self.node.trigger:
-                kind, contact = divmod(guard, self._count)
-                yield f"{KINDS[kind]} of {self._names[contact]} at the same time"
 
     def _impact(self) -> Iterator[str]:
         """The threshold of restitution, and impulses on the edge of their modes; see also `edges`."""
@@ -166,13 +109,4 @@ class Passage:
         return float(sample.guards[kind * self._count + contact])
 
     def _old(self, contact: int) -> int:
-        return FREE if self.phase is None else self.phase.start.modes[contact]
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        flow = self.flow or self.after
-        return () if flow is None else flow.mechanics.frames.names
-
-    @property
-    def _count(self) -> int:
-        return len(self._names)
+        return FREE if self.phase is None else int(self.phase.start.modes[contact])

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import FIXED, imminent, transition
+from nosnoc_py.simulation.event_driven.propagation import (
+    FIXED,
+    SIMULTANEOUS,
+    SLOW,
+    between,
+    imminent,
+    state_at,
+    transition,
+)
 from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.slopes import Slope, control_rate
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
@@ -19,8 +29,97 @@ from nosnoc_py.systems.controls import Control
 Array = np.ndarray
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Passage(ABC):
+    """A node with what lies before and after it, and where the motion is not a smooth function of its data there.
+
+    Attributes
+    ----------
+    previous : Node or None
+    phase, flow : Phase, Flow or None
+        Before the node; None at the start.
+    after : Flow or None
+        The control law after it; None where the motion ends.
+    breaks : (N + 1,)
+        Times [s] that do not depend on the motion, from the start to the end.
+    """
+
+    node: Node
+    previous: Node | None
+    phase: Phase | None
+    flow: Any
+    after: Any
+    breaks: Array
+
+    def flags(self) -> Iterator[str]:
+        """What is not smooth here, but for what only derivatives can tell."""
+        yield from self._times()
+        yield from self._together()
+        yield from self._modes()
+
+    def _times(self) -> Iterator[str]:
+        """Events at fixed times, and events that follow at once."""
+        node, phase = self.node, self.phase
+        if node.grazing:
+            yield node.message or f"{node.grazing} is touched without speed"
+        if phase is None:
+            if node.impact is not None:
+                yield "an impact at the start"
+            return
+        crossing = phase.crossing
+        if crossing is not None and node.trigger is None:
+            yield "an event at a break of the control"
+        elif crossing is not None and np.abs(self.breaks - node.t).min() <= FIXED:
+            yield "an event at the start or at a break of the control"
+        elif node.impact is not None and node.trigger is None:
+            yield "an impact at a break of the control"
+        elif node.impact is not None and node.trigger is not None and node.trigger >= self._count:
+            yield "an impact that no gap announces"
+        if crossing is not None and crossing.at_once:
+            yield "modes that change again at once"
+        last = self.previous
+        both = last is not None and None not in (last.trigger, node.trigger)
+        if both and last is not None and node.t - last.t <= SIMULTANEOUS:
+            yield f"two events within {SIMULTANEOUS:g} s"
+
+    def _together(self) -> Iterator[str]:
+        """Other guards that are about to cross, here or at a break."""
+        if self.phase is None or self.flow is None:
+            return
+        horizon = FIXED if self.node.trigger is None else SIMULTANEOUS
+        for guard in imminent(self.phase, self.flow, horizon):
+            if guard != self.node.trigger and (event := self._event(guard)):
+                yield f"{event} of {self._names[guard % self._count]} at the same time"
+
+    @abstractmethod
+    def _event(self, guard: int) -> str:
+        """What the crossing of a guard is, or "" where it is nothing that happens to a contact or a surface."""
+
+    @abstractmethod
+    def _modes(self) -> Iterator[str]:
+        """What is on the boundary of its mode here."""
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        flow = self.flow or self.after
+        return () if flow is None else tuple(flow.names)
+
+    @property
+    def _count(self) -> int:
+        return len(self._names)
+
+
 class Walk(ABC):
-    """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth."""
+    """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth.
+
+    With a guard g, a jump w+ = R(w-) and the motions w' = F- before and F+ after it,
+
+        dt* = -g_w dw- / (g_w F- + g_t),    dw+ = R_w dw- + (R_w F- - F+) dt*,
+
+    and between events dw' = F_w dw. Jumps at breaks of the control happen at fixed times: dt* = 0.
+    """
+
+    passage: type[Passage]
 
     def __init__(self, n_x: int, n_w: int, history: History, control: Control) -> None:
         self.n_x, self.n_w, self.history, self.control = n_x, n_w, history, control
@@ -47,20 +146,85 @@ class Walk(ABC):
             flags=tuple(self.flags),
         )
 
-    @abstractmethod
     def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
         """Variations after the node with the number k, and of its time."""
+        passage, nothing = self._passage(k, node), np.full(W.shape, np.nan)
+        self._flag(node.t, *dict.fromkeys(passage.flags()))
+        if self.flags or passage.after is None:
+            return nothing, nothing[0]
+        if k == 0:
+            return self._put(passage.after, node), np.zeros(len(W))
+        W, delay = self._saltate(passage, W)
+        return (nothing, nothing[0]) if self.flags else (W, delay)
+
+    def _passage(self, k: int, node: Node) -> Passage:
+        nodes, phases, flows = self.history.nodes, self.history.phases, self.history.flows
+        return self.passage(
+            node=node,
+            previous=nodes[k - 1] if k else None,
+            phase=phases[k - 1] if k else None,
+            flow=flows[k - 1] if k else None,
+            after=flows[k] if k < len(flows) else None,
+            breaks=self.control.breaks,
+        )
+
+    def _saltate(self, passage: Passage, W: Array) -> tuple[Array, Array]:
+        """Variations after an event, and of its time."""
+        node, phase, flow, after = passage.node, passage.phase, passage.flow, passage.after
+        assert phase is not None
+        jump = self._jump(passage, W)
+        if node.trigger is None:
+            return jump @ W, np.zeros(len(W))
+        t = self._until(phase)
+        w = self._w(state_at(phase, t) if t < phase.t else node.before)
+        motion = self._motion(phase.regime, flow, t, w)
+        slope = self._guard(node.trigger, phase.regime, flow, t, w, motion)
+        delay = self._delay(node, flow.names[node.trigger % flow.distances], slope, motion.rate, W)
+        follows = self._motion(node.regime, after, node.t, self._w(node.after))
+        W = jump @ W + np.outer(jump @ self._arrival(node, motion.rate) - follows.rate, delay)
+        return (self._put(after, node) @ W if t < phase.t else W), delay
+
+    def _delay(self, node: Node, name: str, slope: Slope, motion: Array, W: Array) -> Array:
+        """Variation (n_w,) of the time of an event."""
+        rate = float(slope.w @ motion)
+        if slope.loose:
+            self._flag(node.t, f"the force of {name} is redundant")
+        if slope.u.any() and not self.control.constant:
+            u_rate, rough = control_rate(self.control, node.t)
+            rate += float(slope.u @ u_rate)
+            if rough:
+                self._flag(node.t, f"the control is not smooth at an event of {name}")
+        if not abs(rate) > SLOW * slope.size:
+            self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
+            return np.full(len(W), np.nan)
+        return np.asarray(-(slope.w @ W) / rate)
 
     @abstractmethod
-    def _slope(self, phase: Phase, flow: Any, step: Step) -> Callable[[float], Array]:
-        """d(dw/dt) / dw (n_w, n_w) as a function of time in a step."""
+    def _motion(self, regime: Any, flow: Any, t: float, w: Array) -> Any:
+        """The motion in a regime: its `rate` dw/dt (n_w,) with the derivative `rate_w` (n_w, n_w)."""
+
+    @abstractmethod
+    def _guard(self, guard: int, regime: Any, flow: Any, t: float, w: Array, motion: Any) -> Slope:
+        """The derivative of a guard of a regime."""
+
+    @abstractmethod
+    def _put(self, flow: Any, node: Node) -> Array:
+        """Derivative (n_w, n_w) of the state on the constraints after a node with respect to w."""
+
+    def _jump(self, passage: Passage, W: Array) -> Array:
+        """R_w of a node; the identity where the state is continuous."""
+        return np.eye(len(W))
+
+    def _arrival(self, node: Node, rate: Array) -> Array:
+        """dw/dt right before a node, from that at the time up to which the slope of the phase is smooth."""
+        return rate
 
     def _until(self, phase: Phase) -> float:
         """The time up to which the slope of a phase is smooth."""
         return phase.t
 
     def _along(self, phase: Phase, flow: Any, W: Array) -> Array:
-        """Variations at the end of a phase."""
+        """Variations at the end of a phase; one Euler step goes there from where the slope is no longer smooth."""
         if not np.isfinite(W).all():
             return W
         end = self._until(phase)
@@ -68,7 +232,13 @@ class Walk(ABC):
             low, high = float(step.t[0]), min(float(step.t[-1]), end)
             if high > low:
                 W = transition(self._slope(phase, flow, step), low, high) @ W
+        if end < phase.t and np.isfinite(W).all():
+            W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
         return W
+
+    def _slope(self, phase: Phase, flow: Any, step: Step) -> Callable[[float], Array]:
+        """d(dw/dt) / dw (n_w, n_w) as a function of time in a step."""
+        return lambda t: np.asarray(self._motion(phase.start, flow, t, self._w(between(step, t))).rate_w)
 
     def _end(self) -> None:
         """The end is a fixed time like a break of the control."""

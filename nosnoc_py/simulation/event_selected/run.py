@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from nosnoc_py.compiled import compiled, version_of
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.simulation.common import StepState, equal_steps, seconds_of
+from nosnoc_py.simulation.common import StepState, Task, equal_steps
 from nosnoc_py.simulation.event_selected import kernel, segments
 from nosnoc_py.simulation.event_selected.functions import Fields, fields_of
 from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
@@ -56,33 +55,20 @@ class EventSelectedState(StepState):
     crossings: int
 
 
-def run(
-    system: EventSelectedSystem,
-    *,
-    x0: Any,
-    duration: float,
-    method: EventSelected,
-    steps: int | None = None,
-    u: Any = None,
-    p: Any = None,
-    solver: Any = None,
-    callback: Callable[[Any], Any] | None = None,
-    time_limit: float | None = None,
-    sensitivities: bool = False,
-) -> Trajectory:
+def run(system: EventSelectedSystem, method: EventSelected, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    _check(system, u, solver)
-    seconds = seconds_of(duration)
-    step = method.step if steps is None else seconds / equal_steps(method, "step", steps, seconds)
-    parameters = system.parameters(p)
-    start = system.check_state(x0, parameters)
+    _check(system, task.u, task.solver)
+    seconds = task.seconds
+    step = method.step if task.steps is None else seconds / equal_steps(method, "step", task.steps, seconds)
+    parameters = system.parameters(task.p)
+    start = system.check_state(task.x0, parameters)
     fields = fields_of(system, method.compiled)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = task.deadline()
     with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
         mode = initial_mode(system, fields, method, start, parameters)
-        walk = Walk(system, fields, method, parameters, step, callback, deadline)
+        walk = Walk(system, fields, method, parameters, step, task.callback, deadline)
         walk.go(np.array(start), mode, seconds)
-        return walk.trajectory(sensitivities or method.sensitivities)
+        return walk.trajectory(task.sensitivities or method.sensitivities)
 
 
 def _check(system: Any, u: Any, solver: Any) -> None:

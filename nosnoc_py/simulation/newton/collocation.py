@@ -123,7 +123,7 @@ class Collocation:
 
     def solve(self, guess: Run, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None) -> Run | None:
         """Newton's method from a guess; h is that of the guess, or where the guard vanishes at the end of the run."""
-        data, start = (u, p, masks), (guess.modes, guess.y_node, guess.x_left[0])
+        data = (u, p, masks)
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
         system = self._linearize(values, h, guess, data, guard)
         for _ in range(MOST_ITERATIONS):
@@ -139,13 +139,13 @@ class Collocation:
                     break
             if converged:  # one step more than the tolerance asks for, for the last digits
                 better = new.size <= system.size
-                return self._unpack(trial, trial_h, *start) if better else self._unpack(values, h, *start)
+                return self._unpack(trial, trial_h, guess) if better else self._unpack(values, h, guess)
             values, h, system = trial, trial_h, new
             largest = 1.0 + max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
             if system.size <= ROUNDING * largest:
-                return self._unpack(values, h, *start)
+                return self._unpack(values, h, guess)
             converged = system.size <= self.tolerance * largest
-        return self._unpack(values, h, *start) if converged else None
+        return self._unpack(values, h, guess) if converged else None
 
     def glide(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, data: tuple[np.ndarray, ...]
@@ -287,7 +287,7 @@ class Collocation:
         evaluate = self._mapped(self._element, count)
         rows, inner, outer = evaluate(values, left, h, *data)
         if guard is None:
-            event, slope, by_h = h - guess.h, self._no_slope, 1.0
+            event, slope, by_h = h - guess.h, np.zeros(self.n_x + self.n_y), 1.0
         else:
             at_end, slopes = self._slopes(x_end, y_end, *data)
             event, slope, by_h = float(at_end[guard, 0]), slopes[guard], 0.0
@@ -301,10 +301,6 @@ class Collocation:
             by_h=by_h,
             size=largest if np.isfinite(rows).all() and np.isfinite(inner).all() else np.inf,
         )
-
-    @cached_property
-    def _no_slope(self) -> np.ndarray:
-        return np.zeros(self.n_x + self.n_y)
 
     def _correction(self, system: Linearization, h: float) -> tuple[np.ndarray, float]:
         """Newton's step by forward substitution: every element's is affine in that of h, which the last row decides."""
@@ -361,15 +357,13 @@ class Collocation:
         outputs = [ca.densify(out) for out in (rows, *derivatives)]
         return ca.Function("element", [z, x_left, h, *data], outputs)
 
-    def _unpack(
-        self, values: np.ndarray, h: float, modes: tuple[int, ...], y_node: np.ndarray, x_left: np.ndarray
-    ) -> Run:
+    def _unpack(self, values: np.ndarray, h: float, guess: Run) -> Run:
+        """The run of stage values that began with a guess."""
         stages = values.reshape(len(values), self.tableau.stages, -1)
-        left, end, _ = self._boundaries(values, x_left)
-        return Run(
+        left, end, _ = self._boundaries(values, guess.x_left[0])
+        return replace(
+            guess,
             h=float(h),
-            modes=modes,
-            y_node=y_node,
             x=stages[..., : self.n_x],
             y=stages[..., self.n_x :],
             x_left=left,

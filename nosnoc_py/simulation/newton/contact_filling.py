@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from typing import TypeVar
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.functions import buffered
+from nosnoc_py.mpcc.layout import Block
 from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Transcription
 
+Key = TypeVar("Key")
 # Roles of variables and their values, at the stages (n_s, size) or at one node (1, size).
 Values = dict[Role, np.ndarray]
 
@@ -88,11 +91,8 @@ CONES: dict[str, Callable[[np.ndarray, np.ndarray], Values]] = {"box": _box, "po
 
 def is_exact(system: CLS, cone: FrictionCone) -> bool:
     """Whether the cone says the same as Coulomb's law, for every contact."""
-    planar = {"box": True, "polar": True, "polyhedral": True, "paper": False}
-    spatial = {"box": False, "polar": True, "polyhedral": False, "paper": False}
-    return all(
-        (planar if c.tangent.shape[1] == 1 else spatial)[cone_of(c, cone)] for c in system.contacts if c.frictional
-    )
+    exact = {1: ("box", "polar", "polyhedral"), 2: ("polar",)}  # by the number of tangents
+    return all(cone_of(c, cone) in exact[c.tangent.shape[1]] for c in system.contacts if c.frictional)
 
 
 class Filling:
@@ -106,7 +106,7 @@ class Filling:
         self._weights = [np.asarray(weights(c)[1]).reshape(-1) for c in self._frictional]
         mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
-        self._places = _places(problem)
+        self._places = places_of(problem, lambda b: Place(b.role, b.of, b.at.rk is None))
         stage, node = self._functions(rest_velocity)
         self._stage = buffered(stage.map("stages", "serial", count * n_s, [4, 5], []))
         self._node = buffered(node.map("nodes", "serial", count, [4], []))
@@ -195,18 +195,9 @@ def _signed(value: ca.SX) -> tuple[ca.SX, ca.SX]:
     return ca.fmax(value, 0), ca.fmax(-value, 0)
 
 
-def _places(problem: Transcription) -> dict[Place, np.ndarray]:
-    """Where in w the values of every kind are, in the order of elements and stages."""
-    found: dict[Place, list[np.ndarray]] = {}
+def places_of(problem: Transcription, key: Callable[[Block], Key]) -> dict[Key, np.ndarray]:
+    """Where in w the values of every kind of variables are, in the order of elements and stages."""
+    found: dict[Key, list[np.ndarray]] = {}
     for block in problem.mpcc.variables.blocks():
-        kind = Place(block.role, block.of, block.at.rk is None)
-        found.setdefault(kind, []).append(np.arange(block.rows.start, block.rows.stop))
+        found.setdefault(key(block), []).append(np.arange(block.rows.start, block.rows.stop))
     return {kind: np.concatenate(rows) for kind, rows in found.items()}
-
-
-def places_of(problem: Transcription) -> dict[str, np.ndarray]:
-    """Where in w the values of a name are, in the order of elements and stages."""
-    found: dict[str, list[np.ndarray]] = {}
-    for block in problem.mpcc.variables.blocks():
-        found.setdefault(block.name, []).append(np.arange(block.rows.start, block.rows.stop))
-    return {name: np.concatenate(rows) for name, rows in found.items()}

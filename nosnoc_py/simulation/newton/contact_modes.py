@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.law import raises_energy
@@ -20,7 +21,6 @@ from nosnoc_py.simulation.newton.contact_equations import (
     stage_equations,
 )
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
-from nosnoc_py.simulation.newton.slip_directions import SlipDirections
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.tolerances import REST_VELOCITY, RESTING, TOUCHING
@@ -49,10 +49,9 @@ class ContactModes:
         self.frames = system.mechanics.frames
         self.names = self.frames.names
         self.equations = stage_equations(system, self.frames, gap_rate)
-        self.slips = SlipDirections(system, self.frames)
+        self._slips = ca.Function("slips", [system.x, system.p], [system.mechanics.tangents.T @ system.v])
+        self._slips_at = buffered(self._slips)
         self.jumps = self.frames.count + self.frames.weights.size
-        self.coherent, self.turned = self.slips.coherent, self.slips.turned
-        self.blind, self.goes_round = self.slips.blind, self.slips.goes_round
         self._solver = ContactSolver(self.frames)
         self.masks, self.watched = remembered(masks_of), remembered(self._watched)
         self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
@@ -163,7 +162,7 @@ class ContactModes:
 
     def _stopped(self, modes: Mode, contact: int, x: np.ndarray, p: np.ndarray) -> Mode:
         """What stops together sticks together: where forces are not unique, slip at no speed is admissible too."""
-        stops = self.slips.speeds(x, p) <= RESTING
+        stops = self.speeds(x, p) <= RESTING
         stops[contact] = True
         return tuple(STICK if stop and mode >= SLIP else mode for mode, stop in zip(modes, stops, strict=True))
 
@@ -175,6 +174,63 @@ class ContactModes:
             function = force_function(self.equations, self.frames, self.gap_rate)
             self._forces[len(y)] = buffered(function.map(len(y)))
         return [part.T for part in self._forces[len(y)](y, masks)]
+
+    # --- slip close to a stop, where its directions in space turn fast ---
+
+    def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Sequence[int]) -> np.ndarray:
+        """Stage values y (m, n_y) whose directions of slip do not reverse.
+
+        A particle that should have stopped may be found to slip back instead (s > 0, d reversed): then its guard, the
+        velocity along d, has to be negative, as it is for a negative speed.
+        """
+        slips = self._spatial_slips(modes)
+        if not slips:
+            return y
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        for c in slips:
+            at = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
+            before = y_left[at]
+            for row in y:
+                if row[at] @ before < 0 and row[n_c + n_t + self.frames.speeds[c]] > 0:
+                    row[at] *= -1.0
+                before = row[at]
+        return y
+
+    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Sequence[int]) -> np.ndarray | None:
+        """Stage values y (m, n_y) that slip where x (m, n_x) moves.
+
+        Near a stop the direction of slip turns fast, and Newton's method may find the branch with s < 0, which friction
+        drives. None when no contact slips in space.
+        """
+        slips = self._spatial_slips(modes)
+        if not slips:
+            return None
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        rates = np.asarray(self._slips(x.T, p).full()).T
+        for c in slips:
+            part = self.frames.tangents[c]
+            size = np.linalg.norm(rates[:, part], axis=1)
+            moves = size > 0
+            y[moves, n_c + part.start : n_c + part.stop] = rates[moves, part] / size[moves, None]
+            y[:, n_c + n_t + self.frames.speeds[c]] = size
+        return y
+
+    def speeds(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Slip speeds of all contacts at a state, (n_c,); zero without friction."""
+        rates = self._slips_at(x, p)[0][:, 0]
+        return np.array([np.linalg.norm(rates[part]) for part in self.frames.tangents])
+
+    def blind(self, modes: Sequence[int]) -> list[int]:
+        """The guards that cannot tell a sharp turn from a stop."""
+        return [2 * self.frames.count + c for c in self._spatial_slips(modes)]
+
+    def goes_round(self, y: np.ndarray, modes: Sequence[int]) -> bool:
+        """Whether the slip speeds of all stages (m, n_y) are positive."""
+        first = self.frames.count + self.frames.weights.size
+        return all((y[:, first + self.frames.speeds[c]] > 0).all() for c in self._spatial_slips(modes))
+
+    def _spatial_slips(self, modes: Sequence[int]) -> list[int]:
+        return [c for c, mode in enumerate(modes) if mode == SLIP and self.frames.width(c) == 2]
 
     # --- nodes ---
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.collocation import Collocation
-from nosnoc_py.simulation.newton.event_walk import Outcome, Walk
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
+from nosnoc_py.simulation.newton.event_walk import Modes, Outcome, Walk
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,7 +104,7 @@ class Engine:
         # Elements in proportion to the time of an event keep lengths alike; one each leaves more for what follows.
         for sparing in (False, True):
             outcomes = list(self._runs(x, u, p, length, hint, sparing))
-            if outcomes[-1].trouble is not Trouble.SWITCHES or self.elements < 3:
+            if outcomes[-1].node.trouble is not Trouble.SWITCHES or self.elements < 3:
                 break
         return self._joined(outcomes)
 
@@ -158,7 +158,7 @@ class Engine:
             y_stages=joined([run.y for _, run in done], n_s, n_y),
             jump=joined(jumps, self.model.jumps),
             modes=tuple(run.modes for _, run in done for _ in range(run.count)),
-            trouble=outcomes[-1].trouble,
-            message=outcomes[-1].message,
-            place=outcomes[-1].place,
+            trouble=outcomes[-1].node.trouble,
+            message=outcomes[-1].node.message,
+            place=outcomes[-1].node.place,
         )

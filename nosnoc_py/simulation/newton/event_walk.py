@@ -6,13 +6,18 @@ collocation polynomials is the next event, whose equation then decides the lengt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble
+from nosnoc_py.simulation.newton.contact_modes import ContactModes
+from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+
+# What the engine asks of a system.
+Modes = ContactModes | FilippovModes
 
 MOST_PIVOTS = 30
 # An event this close to the end of the step, relatively, happens at its end.
@@ -41,39 +46,32 @@ class Crossing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """The next run of a step, the guard whose event ended it (None: the end of the step), or why there is none."""
+    """The next run of a step, the guard whose event ended it (None: the end of the step); its node says why none."""
 
     run: Run | None = None
     guard: int | None = None
     node: Node
-    trouble: Trouble | None = None
-    message: str = ""
-    place: str = ""
 
 
+@dataclass(eq=False)
 class Walk:
     """From one node to the next event or to the end of the step."""
 
-    def __init__(
-        self,
-        model: Modes,
-        collocation: Collocation,
-        u: np.ndarray,
-        p: np.ndarray,
-        node: Node,
-        length: float,
-        free: int,
-        sparing: bool,
-    ) -> None:
-        self.model, self.collocation, self.u, self.p = model, collocation, u, p
-        self.node, self.length, self.free, self.sparing = node, length, free, sparing
-        self._calm: Run | None = None  # a run in which it is plain that nothing happens
+    model: Modes
+    collocation: Collocation
+    u: np.ndarray
+    p: np.ndarray
+    node: Node
+    length: float
+    free: int
+    sparing: bool
+    _calm: Run | None = field(default=None, init=False)  # a run in which it is plain that nothing happens
 
     def advance(self) -> Outcome:
         """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
         node, modes, y = self.node, self.node.modes, self.node.y
         if node.trouble is not None:
-            return self._failure(node.message, node.place, node.trouble)
+            return Outcome(node=node)
         seen: set[Mode] = set()
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
@@ -186,9 +184,7 @@ class Walk:
         return Outcome(run=found, node=self.node) if good else None
 
     def _is_coherent(self, run: Run) -> bool:
-        y = _flat(run.y)
-        upright = self.model.coherent(run.y_node, y, run.modes)
-        return upright is y or bool(np.array_equal(upright, y))
+        return bool(np.array_equal(self._upright(run).y, run.y))
 
     def _turned(self, run: Run) -> Run | None:
         """The rest of the step when something turns sharply but does not stop."""
@@ -255,9 +251,7 @@ class Walk:
         return best if abs(end) <= 1e-8 * largest else None
 
     def _end_guard(self, run: Run, guard: int) -> float:
-        x, y = self.collocation.at(run, np.array([run.length]))
-        values = self.collocation.guards(x, y, self.u, self.p, self.model.masks(run.modes))
-        return float(values[guard, 0])
+        return float(self._guards_at(run, np.array([run.length]))[guard, 0])
 
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
@@ -272,16 +266,15 @@ class Walk:
         values = self.collocation.guards(x, y, self.u, self.p, masks)
         if self._is_clear(values[watched]):
             return None
-        sample = self._sampler(upright)
         for _ in range(DIPS):
-            times, values = self._with_dips(times, values, watched, sample)
+            times, values = self._with_dips(upright, times, values, watched)
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
         bad = (values < -tolerance[:, None]) & watched[:, None]
         bad[list(blind)] = False
         if not bad.any():
             return None
         crossings = [
-            self._bracket(int(g), times, values[g], tolerance[g], sample, run.length)
+            self._bracket(upright, int(g), times, values[g], tolerance[g])
             for g in np.flatnonzero(bad[:, int(np.argmax(bad.any(axis=0)))])
         ]
         return min(crossings, key=lambda crossing: crossing.time)
@@ -297,11 +290,7 @@ class Walk:
         return bool(((lowest == 0.0) | (lowest >= steepest)).all())
 
     def _with_dips(
-        self,
-        times: np.ndarray,
-        values: np.ndarray,
-        watched: np.ndarray,
-        sample: Callable[[np.ndarray], np.ndarray],
+        self, upright: Run, times: np.ndarray, values: np.ndarray, watched: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Look closer where a guard has its smallest value between two samples and may dip below zero unseen."""
         inner = np.hstack([np.full((len(values), 1), np.inf), values, np.full((len(values), 1), np.inf)])
@@ -316,7 +305,7 @@ class Walk:
         around = [np.linspace(*ends, 2 * SAMPLES + 1) for ends in zip(times[low], times[high], strict=True)]
         more = np.setdiff1d(np.concatenate(around), times)
         order = np.argsort(np.append(times, more), kind="stable")
-        return np.append(times, more)[order], np.hstack([values, sample(more)])[:, order]
+        return np.append(times, more)[order], np.hstack([values, self._guards_at(upright, more)])[:, order]
 
     def _upright(self, run: Run) -> Run:
         """A run on the branch that its guards are about."""
@@ -324,41 +313,28 @@ class Walk:
         y = self.model.coherent(run.y_node, stages, run.modes)
         return run if y is stages else replace(run, y=y.reshape(run.y.shape))
 
-    def _sampler(self, upright: Run) -> Callable[[np.ndarray], np.ndarray]:
-        """Guards as a function of times after the start of a run."""
-        masks = self.model.masks(upright.modes)
+    def _guards_at(self, run: Run, times: np.ndarray) -> np.ndarray:
+        """Guards (n_g, m) of a run at times (m,) after its start."""
+        return self.collocation.guards(*self.collocation.at(run, times), self.u, self.p, self.model.masks(run.modes))
 
-        def sample(times: np.ndarray) -> np.ndarray:
-            return self.collocation.guards(*self.collocation.at(upright, times), self.u, self.p, masks)
-
-        return sample
-
-    def _bracket(
-        self,
-        guard: int,
-        times: np.ndarray,
-        values: np.ndarray,
-        tolerance: float,
-        sample: Callable[[np.ndarray], np.ndarray],
-        length: float,
-    ) -> Crossing:
+    def _bracket(self, upright: Run, guard: int, times: np.ndarray, values: np.ndarray, tolerance: float) -> Crossing:
         """Refine a bracket until the guard is clearly positive at its lower end, or it has shrunk to a point."""
-        nearest = self.model.nearest()[guard] * length
+        nearest = self.model.nearest()[guard] * upright.length
         for _ in range(12):
             k = int(np.argmax(values < -tolerance))
             j = int(np.flatnonzero(values[: k + 1] >= 0.0).max(initial=0))
             low, high, before, after = float(times[j]), float(times[k]), max(float(values[j]), 0.0), float(values[k])
-            if before > tolerance or high <= nearest or high - low <= SHORTEST * length:
+            if before > tolerance or high <= nearest or high - low <= SHORTEST * upright.length:
                 break
             times = np.linspace(low, high, SAMPLES + 1)
-            values = sample(times)[guard]
+            values = self._guards_at(upright, times)[guard]
             if not (values < -tolerance).any():
                 break
         time = low + (high - low) * before / (before - after)
         return Crossing(guard=guard, low=low, high=high, time=time, at_start=time <= nearest)
 
     def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> Outcome:
-        return Outcome(node=self.node, trouble=trouble, message=message, place=place)
+        return Outcome(node=replace(self.node, trouble=trouble, message=message, place=place))
 
 
 def _flat(stages: np.ndarray) -> np.ndarray:

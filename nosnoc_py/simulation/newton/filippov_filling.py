@@ -21,7 +21,7 @@ class FilippovFilling:
     def __init__(self, model: FilippovModes, problem: Transcription) -> None:
         self._model, dcs, mpcc = model, problem.dcs, problem.mpcc
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
-        self._places = places_of(problem)
+        self._places = places_of(problem, lambda block: block.name)
         ends = np.cumsum([0, *[v.symbol.numel() for v in dcs.variables]])
         columns = {v.name: slice(a, b) for v, (a, b) in zip(dcs.variables, pairwise(ends), strict=True)}
         self._stage = {v.name: columns[v.name] for v in dcs.variables if not v.per_element}

@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
-from nosnoc_py.simulation.newton.modes import Mode, Modes, Node, Trouble, remembered
+from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.tolerances import TOUCHING
 
 # Relative times before which a violation means a wrong mode: of sides a, which are continuous, and of sides b.
@@ -85,7 +85,7 @@ class Part:
         return found
 
 
-class FilippovModes(Modes):
+class FilippovModes:
     """Modes of a DCS without a jump law.
 
     The guards are the sides a of what is inactive, as functions of the state alone (continuous multipliers follow from
@@ -261,6 +261,24 @@ class FilippovModes(Modes):
     def edge(self, modes: Mode, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Continuous unknowns at a state, in the order of their variables."""
         return self._solutions(modes) @ self._at_edge(x, p)[0][:, 0]
+
+    # A mode has one branch of stage values (m, n_y) only: nothing turns sharply in it.
+
+    def coherent(self, y_left: np.ndarray, y: np.ndarray, modes: Mode) -> np.ndarray:
+        """Stage values of the branch that guards are about."""
+        return y
+
+    def turned(self, x: np.ndarray, y: np.ndarray, p: np.ndarray, modes: Mode) -> np.ndarray | None:
+        """Stage values of a branch on which something turns sharply but goes on, or None."""
+        return None
+
+    def blind(self, modes: Mode) -> list[int]:
+        """The guards that cannot tell a sharp turn from an event."""
+        return []
+
+    def goes_round(self, y: np.ndarray, modes: Mode) -> bool:
+        """Whether stage values are on the branch of the sharp turn."""
+        return True
 
     # --- candidates ---
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nosnoc_py.simulation.common import directions_of
 from nosnoc_py.simulation.time_stepping.options import Limits
 from nosnoc_py.simulation.time_stepping.scheme import StepResult
 from nosnoc_py.solution import Event, Series
@@ -32,7 +33,7 @@ class Record:
     """Collects impulses step by step; changed in place."""
 
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:
-        self.frames, self.limits = frames, limits
+        self.frames, self.limits, self._directions = frames, limits, directions_of(frames)
         count = frames.count
         self._carried = np.zeros(count, dtype=bool)  # in the last step
         self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -151,7 +152,7 @@ class Record:
         at, middles = np.searchsorted(kept, steps), 0.5 * (t[kept] + t[kept + 1])
         hits = np.array([impact.t for impact in impacts])
         found: dict[str, tuple[Series, str]] = {}
-        for column, (kind, label, weight) in enumerate(self._directions(contact)):
+        for column, (kind, label, weight) in enumerate(self._of_contact(contact)):
             forces = np.zeros(kept.size)
             forces[at] = weight * impulses[:, column] / self._h
             found[f"lambda_{kind}{label}"] = Series(middles, forces), "N"
@@ -162,13 +163,10 @@ class Record:
                 found[f"slip{label}"] = Series(t[steps + 1], slips[:, column - 1] / weight), "m/s"
         return found
 
-    def _directions(self, contact: int) -> list[tuple[str, str, float]]:
+    def _of_contact(self, contact: int) -> list[tuple[str, str, float]]:
         """Kind, label and weight of the directions of a contact."""
-        frames, name = self.frames, f"[{self.frames.names[contact]}]"
-        weights, width = frames.weights[frames.tangents[contact]], frames.width(contact)
-        labels = [f"{name}[{k}]" if width == 2 else name for k in range(width)]
-        tangents = [("tangent", label, float(weight)) for label, weight in zip(labels, weights, strict=True)]
-        return [("normal", name, 1.0), *tangents]
+        count, part = self.frames.count, self.frames.tangents[contact]
+        return [self._directions[contact], *self._directions[count + part.start : count + part.stop]]
 
     def _impacts_by_contact(self) -> dict[int, list[_Impact]]:
         found: dict[int, list[_Impact]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ import numpy as np
 
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import StepState, equal_steps, not_unique_note, seconds_of
+from nosnoc_py.simulation.common import StepState, Task, equal_steps, not_unique_note
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control, control_of
+from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.scales import problem_scales
 
 # Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
@@ -45,66 +44,47 @@ class TimeSteppingState(StepState):
     contacts: int = 0
 
 
-def run(
-    system: CLS,
-    *,
-    x0: Any,
-    duration: float,
-    method: TimeStepping,
-    steps: int | None,
-    u: Any,
-    p: Any,
-    solver: Any,
-    callback: Callable[[Any], Any] | None,
-    time_limit: float | None,
-) -> Trajectory:
+def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     if not isinstance(system, CLS):
         raise OptionError(
             f"TimeStepping simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate it "
             "with method=ns.FESD(...)."
         )
-    if solver is not None:
+    if task.solver is not None:
         raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
-    seconds = seconds_of(duration)
-    count = equal_steps(method, "step", steps, seconds)
-    parameters = system.parameters(p)
-    start = system.check_state(x0, parameters)
-    control = control_of(u, system.n_u, seconds)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    seconds = task.seconds
+    count = equal_steps(method, "step", task.steps, seconds)
+    start, parameters, control = task.start(system)
+    deadline = task.deadline()
     scales = problem_scales(
         system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
     )
-    loop = _Loop(system, method, method.limits(scales), control, parameters, callback, deadline)
+    loop = _Loop(system, method, method.limits(scales), control, parameters, task.callback, deadline)
     return loop.run(start, seconds, count)
 
 
+@dataclass(eq=False)
 class _Loop:
     """One simulation."""
 
-    def __init__(
-        self,
-        system: CLS,
-        method: TimeStepping,
-        limits: Limits,
-        control: Control,
-        p: np.ndarray,
-        callback: Callable[[Any], Any] | None,
-        deadline: float,
-    ) -> None:
-        self.system, self.method, self.limits, self.control, self.p = system, method, limits, control, p
-        self.callback, self.deadline = callback, deadline
-        self.frames = system.mechanics.frames
+    system: CLS
+    method: TimeStepping
+    limits: Limits
+    control: Control
+    p: np.ndarray
+    callback: Callable[[Any], Any] | None
+    deadline: float
 
     def run(self, start: np.ndarray, seconds: float, count: int) -> Trajectory:
         """Step by step; what there is when it ends early."""
-        system, n, h = self.system, self.system.n_q, seconds / count
+        system, n, h, names = self.system, self.system.n_q, seconds / count, self.system.mechanics.frames.names
         grid = np.linspace(0.0, seconds, count + 1)
         x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
         x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method, self.limits)
         refused: list[str] = []
         struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
-        stepper, record = Stepper(system, self.method, self.limits), Record(self.frames, self.limits)
+        stepper, record = Stepper(system, self.method, self.limits), Record(system.mechanics.frames, self.limits)
         while done < count and status is Status.SOLVED:
             if time.monotonic() > self.deadline:
                 status = Status.TIME_LIMIT
@@ -112,12 +92,12 @@ class _Loop:
             u = self.control(grid[done] + 0.5 * h, x[done])
             with np.errstate(all="ignore"):  # what is not finite is a status
                 step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
-            if not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
+            if step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
                 status = Status.NUMERICAL_ERROR
                 break
             if step.gain > 0.0:
                 status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
-                refused = [f"t = {grid[done]:.9g}: at {', '.join(self.frames.names[c] for c in struck)}"]
+                refused = [f"t = {grid[done]:.9g}: at {', '.join(names[c] for c in struck)}"]
                 break
             if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
                 struck_at.append((float(grid[done]), x[done].copy(), step.contacts))
@@ -138,9 +118,10 @@ class _Loop:
 
     def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
         """Times [s] of impacts, at states with contacts, that admit other outcomes."""
-        if not impacts or self.frames.count > FEW_CONTACTS:
+        count = self.system.mechanics.frames.count
+        if not impacts or count > FEW_CONTACTS:
             return []
-        closed = np.zeros((len(impacts), self.frames.count), dtype=bool)
+        closed = np.zeros((len(impacts), count), dtype=bool)
         for k, (_, _, contacts) in enumerate(impacts):
             closed[k, contacts] = True
         states = np.array([x for _, x, _ in impacts])

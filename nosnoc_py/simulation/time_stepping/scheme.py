@@ -87,15 +87,15 @@ class Stepper:
         self._last = np.zeros((self.rows.count, self.rows.width))
         self._begun = False
 
-    def step(self, h: float, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult:
-        """From (q, v) over h seconds with a constant control."""
+    def step(self, h: float, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
+        """From (q, v) over h seconds with a constant control; None from numbers that are not finite."""
         theta, reach = self._weights(h)
         looks_at = q + (1.0 - theta) * h * v
         free, inertia = self.dynamics.free(h, looks_at, q, v, u, p)
         gaps = self.rows.gaps(looks_at, p)
         directions = self.rows.directions(looks_at, p)
         if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
-            return _nothing(q.size, self.rows.width)
+            return None
         near = self._near(gaps, directions, v, free, reach)
         blow = self._blows(near, inertia, free)
         after, taking = blow.velocity[:-1], np.flatnonzero(blow.took_part)
@@ -168,7 +168,7 @@ class Stepper:
             blow = self._solve(
                 near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before), before
             )
-            before = blow.normal_rates(near)
+            before = _normal_rates(near, blow.velocity)
             if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
                 break
             near = replace(near, guess=np.zeros_like(near.guess))
@@ -275,30 +275,6 @@ class _Blow:
             work=self.work + work,
             gain=max(self.gain, work - own - ENERGY * exchanged) if thrown else self.gain,
         )
-
-    def normal_rates(self, near: _Near) -> np.ndarray:
-        """Normal velocities (m,)."""
-        return _normal_rates(near, self.velocity)
-
-
-def _nothing(n_q: int, width: int) -> StepResult:
-    """A step from numbers that are not finite: there is none."""
-    none, lost = np.zeros(0), np.full(n_q, np.nan)
-    return StepResult(
-        q=lost,
-        v=lost,
-        contacts=np.zeros(0, dtype=int),
-        impulses=np.zeros((0, width)),
-        approach=none,
-        after=np.zeros((0, width)),
-        looked=0.0,
-        penetration=0.0,
-        sweeps=0,
-        residual=np.nan,
-        work=0.0,
-        gain=0.0,
-        push=0.0,
-    )
 
 
 def _normal_rates(near: _Near, velocity: np.ndarray) -> np.ndarray:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.common import equal_steps, seconds_of
+from nosnoc_py.simulation.common import Task, equal_steps
 from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -19,32 +16,19 @@ from nosnoc_py.systems.rigid_body import RigidBody
 ROUNDING = 1e-9
 
 
-def run(
-    system: RigidBody,
-    *,
-    x0: Any,
-    duration: float,
-    method: LieGroupVariational,
-    steps: int | None,
-    u: Any,
-    p: Any,
-    solver: Any,
-    callback: Callable[[Any], Any] | None,
-    time_limit: float | None,
-) -> Trajectory:
+def run(system: RigidBody, method: LieGroupVariational, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    check_arguments(system, method, u, p, solver)
-    seconds = seconds_of(duration)
-    count = equal_steps(method, "h", steps, seconds)
+    check_arguments(system, method, task.u, task.p, task.solver)
+    seconds = task.seconds
+    count = equal_steps(method, "h", task.steps, seconds)
     h = method.h if abs(seconds / method.h - count) <= ROUNDING * count else seconds / count
-    start = system.check_state(x0)
+    start = system.check_state(task.x0)
     # numba is imported with the loop, which takes its time
     from nosnoc_py.simulation.variational.loop import Loop, kernel_of
 
     loop = Loop(system, method, h, kernel_of(system, method))
     loop.check_start(start)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    return loop.run(start, count, callback, deadline)
+    return loop.run(start, count, task.callback, task.deadline())
 
 
 def check_arguments(system: RigidBody, method: LieGroupVariational, u: Any, p: Any, solver: Any) -> None:

@@ -21,13 +21,9 @@ class Filippov:
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
         self.laws = Laws(system)
 
-    def flow(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Flow:
-        """The motion under a control law."""
-        return Flow(self.laws, options, law, p)
-
-    def crosser(self, flow: Flow) -> Nodes:
-        """Crossing, sliding and leaving."""
-        return Nodes(flow)
+    def nodes(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Nodes:
+        """Crossing, sliding and leaving under a control law."""
+        return Nodes(Flow(self.laws, options, law, p))
 
     def modes(self, x: np.ndarray, p: np.ndarray, tolerance: float) -> tuple[int, ...]:
         """Modes (n_y,) along states (n, n_x): on those surfaces from which none of them is farther than a tolerance."""

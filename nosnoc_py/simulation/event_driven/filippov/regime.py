@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, REGION, STEP, Laws
-from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.protocol import INCREMENT
+from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.scales import UNIT
 
@@ -133,12 +132,8 @@ class Flow:
 
     def __init__(self, laws: Laws, options: EventDriven, control: Callable[[float, Array], Array], p: Array) -> None:
         self.laws, self.options, self.control, self.p = laws, options, control, p
-        self.atol = options.atol
-
-    @property
-    def distances(self) -> int:
-        """How many guards are distances from surfaces."""
-        return self.laws.n_y
+        self.atol, self.names = options.atol, laws.names
+        self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
 
     def look(self, regime: Regime, t: float, x: Array, guess: Array | None = None) -> Look:
         """Multipliers and rates."""

@@ -1,16 +1,13 @@
 """Sensitivities of a Filippov system: variations along the phases, saltation matrices where it meets surfaces.
 
-The state is continuous. With w = (x, p), a guard g and the motions w' = F- before and F+ after it,
-
-    dt* = -g_w dw- / (g_w F- + g_t),    dw+ = dw- + (F- - F+) dt*:
-
-a projection where sliding begins, the identity where it ends with one flow on both sides. A start on a surface the
-motion slides on is a projection, too: a neighbour reaches the surface within no time, by the flow of its side.
+The state is continuous, so that the variations after an event are dw+ = dw- + (F- - F+) dt* (see `walk.Walk`): a
+projection where sliding begins, the identity where it ends with one flow on both sides. A start on a surface the motion
+slides on is a projection, too: a neighbour reaches the surface within no time, by the flow of its side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +16,9 @@ from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import STEP
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import control_rate
-from nosnoc_py.simulation.event_driven.walk import Walk
+from nosnoc_py.simulation.event_driven.slopes import Slope
+from nosnoc_py.simulation.event_driven.walk import Passage, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -67,48 +62,44 @@ def motion_of(flow: Flow, regime: Regime, t: float, w: Array) -> Motion:
     return Motion(rate=moved, rate_w=full, rate_s=rate_s, s_w=s_w, s_u=s_u)
 
 
-def slope_of(guard: int, regime: Regime, flow: Flow, w: Array, motion: Motion) -> tuple[Array, Array]:
-    """Derivatives of a guard with respect to w and u."""
-    block, k = divmod(guard, flow.laws.n_y)
-    if block == DISTANCE:
-        return regime.relative(flow.functions(w[: flow.laws.n_x])[1])[k], np.zeros(motion.s_u.shape[1])
-    sign = 1.0 if block == LOW else -1.0
-    return sign * motion.s_w[k], sign * motion.s_u[k]
+class _Passage(Passage):
+    """A node of a Filippov system."""
+
+    def _event(self, guard: int) -> str:
+        return "an event" if guard < 3 * self._count else ""
+
+    def _modes(self) -> Iterator[str]:
+        """Surfaces at the start that the motion does not stay on, and multipliers on their bounds."""
+        if self.phase is not None or self.after is None:
+            return
+        node, flow, laws, regime = self.node, self.after, self.after.laws, self.node.regime
+        touched = touched_of(laws, flow.functions(node.after)[0], TOUCHING)
+        for i in np.flatnonzero(touched & (regime.sign != 0.0)):
+            yield f"the start lies on {laws.names[i]}, which the motion leaves"
+        s = flow.look(regime, node.t, node.after).s
+        bounds = flow.guards(regime, node.after, s)[laws.n_y : 3 * laws.n_y]
+        for i in np.flatnonzero(bounds <= MARGIN):
+            yield f"the multiplier of {laws.names[i % laws.n_y]} starts on its bound"
+        steps = np.bincount(laws.parts, regime.free & (laws.kinds == STEP))
+        if (not laws.affine or (steps > 1.0).any()) and regime.free.sum() > 1:
+            yield "the start lies on several surfaces, which neighbours reach in different orders"
 
 
 class _Walk(Walk):
     """The walk of a Filippov system."""
 
-    def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
-        history, nothing = self.history, np.full(W.shape, np.nan)
-        flow = history.flows[k] if k < len(history.flows) else None
-        self._flag(node.t, *dict.fromkeys(self._reasons(k, node, flow)))
-        if self.flags or flow is None:
-            return nothing, nothing[0]
-        if k == 0:
-            return self._put(flow, node), np.zeros(len(W))
-        if node.trigger is None:
-            return W, np.zeros(len(W))
-        return self._saltate(history.phases[k - 1], history.flows[k - 1], node, flow, W)
+    passage = _Passage
 
-    def _saltate(self, phase: Phase, before: Flow, node: Node, after: Flow, W: Array) -> tuple[Array, Array]:
-        """Variations after an event, and of its time."""
-        assert node.trigger is not None
-        w = self._w(node.before)
-        arrives = motion_of(before, phase.regime, node.t, w)
-        follows = motion_of(after, node.regime, node.t, self._w(node.after))
-        g_w, g_u = slope_of(node.trigger, phase.regime, before, w, arrives)
-        rate, name = float(g_w @ arrives.rate), before.laws.names[node.trigger % before.laws.n_y]
-        if g_u.any() and not self.control.constant:
-            u_rate, rough = control_rate(self.control, node.t)
-            rate += float(g_u @ u_rate)
-            if rough:
-                self._flag(node.t, f"the control is not smooth at an event of {name}")
-        if not abs(rate) > SLOW:
-            self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
-            return np.full(W.shape, np.nan), np.full(len(W), np.nan)
-        delay = -(g_w @ W) / rate
-        return W + np.outer(arrives.rate - follows.rate, delay), delay
+    def _motion(self, regime: Regime, flow: Flow, t: float, w: Array) -> Motion:
+        return motion_of(flow, regime, t, w)
+
+    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Motion) -> Slope:
+        block, k = divmod(guard, flow.laws.n_y)
+        if block == DISTANCE:
+            slope = regime.relative(flow.functions(w[: self.n_x])[1])[k]
+            return Slope(w=slope, u=np.zeros(motion.s_u.shape[1]))
+        sign = 1.0 if block == LOW else -1.0
+        return Slope(w=sign * motion.s_w[k], u=sign * motion.s_u[k])
 
     def _put(self, flow: Flow, node: Node) -> Array:
         """Derivative (n_w, n_w) of the state on the surfaces it starts on: neighbours come to them within no time."""
@@ -123,48 +114,6 @@ class _Walk(Walk):
         columns = motion.rate_s[:, rows] - _reference_columns(motion.rate_s, compared)
         made[: self.n_x] -= columns @ np.linalg.solve(slope[:, : self.n_x] @ columns, slope)
         return made
-
-    def _slope(self, phase: Phase, flow: Flow, step: Step) -> Callable[[float], Array]:
-        return lambda t: motion_of(flow, phase.start, t, self._w(between(step, t))).rate_w
-
-    def _reasons(self, k: int, node: Node, flow: Flow | None) -> Iterator[str]:
-        """What is not smooth here, but for what only derivatives can tell."""
-        if node.grazing:
-            yield node.message or f"{node.grazing} is touched without speed"
-        if k == 0:
-            yield from () if flow is None else self._beginnings(node, flow)
-            return
-        phase, previous = self.history.phases[k - 1], self.history.nodes[k - 1]
-        if phase.crossing is not None and node.trigger is None:
-            yield "an event at a break of the control"
-        elif phase.crossing is not None and np.abs(self.control.breaks - node.t).min() <= FIXED:
-            yield "an event at the start or at a break of the control"
-        if phase.crossing is not None and phase.crossing.at_once:
-            yield "modes that change again at once"
-        if None not in (previous.trigger, node.trigger) and node.t - previous.t <= SIMULTANEOUS:
-            yield f"two events within {SIMULTANEOUS:g} s"
-        yield from self._together(k, node)
-
-    def _together(self, k: int, node: Node) -> Iterator[str]:
-        """Other guards that are about to cross, here or at a break."""
-        phase, flow = self.history.phases[k - 1], self.history.flows[k - 1]
-        for guard in imminent(phase, flow, FIXED if node.trigger is None else SIMULTANEOUS):
-            if guard != node.trigger and guard < 3 * flow.laws.n_y:
-                yield f"an event of {flow.laws.names[guard % flow.laws.n_y]} at the same time"
-
-    def _beginnings(self, node: Node, flow: Flow) -> Iterator[str]:
-        """Surfaces at the start that the motion does not stay on, and multipliers on their bounds."""
-        laws, regime = flow.laws, node.regime
-        touched = touched_of(laws, flow.functions(node.after)[0], TOUCHING)
-        for i in np.flatnonzero(touched & (regime.sign != 0.0)):
-            yield f"the start lies on {laws.names[i]}, which the motion leaves"
-        s = flow.look(regime, node.t, node.after).s
-        bounds = flow.guards(regime, node.after, s)[laws.n_y : 3 * laws.n_y]
-        for i in np.flatnonzero(bounds <= MARGIN):
-            yield f"the multiplier of {laws.names[i % laws.n_y]} starts on its bound"
-        steps = np.bincount(laws.parts, regime.free & (laws.kinds == STEP))
-        if (not laws.affine or (steps > 1.0).any()) and regime.free.sum() > 1:
-            yield "the start lies on several surfaces, which neighbours reach in different orders"
 
 
 def _reference_columns(rate_s: Array, reference: Array) -> Array:
