@@ -82,7 +82,7 @@ def test_a_solution_is_simulated_again() -> None:
         ([[1.0, 2.0]] * 8, r"expected 1 numbers, given 2"),
         (lambda t: [1.0, 2.0], r"u\(t\)"),
         (lambda t, x: [1.0, 2.0], r"u\(t, x\)"),
-        ([np.nan], "NaN"),
+        ([np.nan], "finite"),
         (lambda t: [np.nan], "NaN"),
         ("fast", "control"),
         ([[1.0]] * 3, "3"),  # eight steps are no multiple of three rows
