@@ -164,8 +164,7 @@ def certify(
     if lpec.dual is not None:
         return proof.certificate(Stationarity.S, lpec.dual, True, lpec.value, lpec)
     if lpec.stationary:
-        zero = np.concatenate([np.zeros(at.g.size, bool), lpec.zero_G, lpec.zero_H, np.zeros(at.r.size, bool)])
-        return proof.certificate(Stationarity.B, proof.prove(program.holding(zero))[0], True, lpec.value, lpec)
+        return proof.certificate(Stationarity.B, proof.prove(program.holding(lpec.zero))[0], True, lpec.value, lpec)
     kind, dual = proof.weaker()
     return proof.certificate(kind, dual, lpec.stationary, lpec.value, lpec)
 

@@ -13,6 +13,7 @@ from pydantic import Field
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
 from nosnoc_py.indirect.iteration import control_of_guess
+from nosnoc_py.mpcc.auto import better
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState
 from nosnoc_py.ocp import OCP
@@ -157,14 +158,14 @@ class _Search:
         for u, motion in motions:
             found = self._on_branch(u) if np.isfinite(motion.objective) else None
             if found is not None:
-                best, solved = _better(best, found), solved + 1
+                best, solved = better(best, found), solved + 1
             if solved == POLISHED or (best is not None and self._is_over()):
                 break
         if best is not None:
             return best
         for u, _ in motions:
             guess = self.problem.initial_guess(self._trajectory(u))
-            best = _better(best, self._homotopy(self.options.polish, guess))
+            best = better(best, self._homotopy(self.options.polish, guess))
             if best.status is Status.SOLVED or self._is_over():
                 break
         assert best is not None
@@ -290,15 +291,3 @@ class _Search:
             time_limit=None,
         )
         return motion if motion.success else u
-
-
-def _better(one: SolverState | None, other: SolverState) -> SolverState:
-    """Solved before unsolved, then the smaller objective, or residual."""
-    if one is None:
-        return other
-
-    def rank(state: SolverState) -> tuple[bool, float]:
-        solved = state.status is Status.SOLVED
-        return (not solved, state.values.objective if solved else max(state.complementarity, state.infeasibility))
-
-    return min(one, other, key=rank)
