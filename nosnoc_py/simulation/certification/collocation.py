@@ -85,19 +85,14 @@ def collocation_of(solution: Solution) -> Collocation | None:
         return None
     slopes = slopes_of(own.c, own.x_left, own.x_stages)
     if solution.numerical is None:
+        rows, states, t_left, h = np.arange(own.h.size), slice(None), own.t_left, own.h
         t = own.t_left[:, None] + own.h[:, None] * own.c
-        return _made(own, np.arange(own.h.size), own.t_left, own.h, np.ones(t.shape), t, slopes)
-    left, right = own.x_left[:, -1], own.x_right[:, -1]
-    rows = np.flatnonzero(right - left > RUNS * solution.duration / max(len(solution.u), 1))
-    h = (right - left)[rows]
-    clock = slopes[rows, :, -1] / h[:, None]
-    return _made(own, rows, left[rows], h, clock, own.x_stages[rows, :, -1], slopes[..., :-1])
-
-
-def _made(
-    own: RungeKuttaInterpolant, rows: Array, t_left: Array, h: Array, clock: Array, t: Array, slopes: Array
-) -> Collocation:
-    states = slice(0, slopes.shape[2])
+        clock = np.ones(t.shape)
+    else:
+        left, right, states = own.x_left[:, -1], own.x_right[:, -1], slice(-1)
+        rows = np.flatnonzero(right - left > RUNS * solution.duration / max(len(solution.u), 1))
+        t_left, h, t = left[rows], (right - left)[rows], own.x_stages[rows, :, -1]
+        clock = slopes[rows, :, -1] / h[:, None]
     return Collocation(
         t_left=t_left,
         h=h,
@@ -107,5 +102,5 @@ def _made(
         x_left=own.x_left[rows, states],
         x_right=own.x_right[rows, states],
         x=own.x_stages[rows][..., states],
-        slopes=slopes[rows],
+        slopes=slopes[rows][..., states],
     )

@@ -157,7 +157,9 @@ class ContactReading:
 def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> list[Violation]:
     """The inclusion at the stages of a solution."""
     samples = samples_of(solution, elements)
-    multipliers = _multipliers(system, solution, elements)
+    own = system.algebraic
+    names = [*inclusion_of(system).labels, *(() if own is None else own.names or ())]
+    multipliers = columns_of(solution.series, names, elements.t.size)  # and algebraic variables, if they are listed
     if multipliers is not None:
         multipliers = multipliers[np.flatnonzero(kept(elements, solution.duration).reshape(-1))]
     return Inclusions(system, samples, solution.p, _sizes(solution, elements, samples), multipliers).violations()
@@ -171,10 +173,3 @@ def _sizes(solution: Solution, elements: Collocation, samples: MotionSamples) ->
     rates = np.nan_to_num(np.abs(samples.rates), nan=0.0, posinf=0.0).max(axis=0, initial=0.0)
     noise = [noise_of(elements.c, long, solution.x[:, i], solution.infeasibility).max() for i in range(rates.size)]
     return np.asarray(np.maximum(np.maximum(rates, np.array(noise) / TOLERANCE), 1e-300))
-
-
-def _multipliers(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> Array | None:
-    """Multipliers and algebraic variables (E n_s, n_y + n_z) that the solution lists, if it does."""
-    own = system.algebraic
-    names = [*inclusion_of(system).labels, *(() if own is None else own.names or ())]
-    return columns_of(solution.series, names, elements.t.size)
