@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import casadi as ca
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.sparsity import derivatives
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.sheets import finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
@@ -53,31 +54,8 @@ def plot_sparsity(problem: Transcription | MPCC, *, path: str | Path | None = No
     return finished(figure, title, path)
 
 
-def derivatives(mpcc: MPCC) -> tuple[dict[str, int], ca.Sparsity, ca.Sparsity]:
-    """Patterns of the derivatives by w of the problem as a relaxed NLP sees it.
-
-    Returns
-    -------
-    sections : dict of str to int
-        Names and numbers of rows of the parts of the Jacobian, from the top: g, the switched equations r that solvers
-        impose, G, H, and the aggregated products G H.
-    jacobian : Sparsity
-        Of all these rows.
-    hessian : Sparsity
-        Of the Lagrangian: objective, penalty, and these rows with multipliers.
-    """
-    first, second = mpcc.products()
-    imposed = np.flatnonzero(mpcc.relaxed).tolist()
-    parts = {"g": mpcc.g, "r": mpcc.r[imposed], "G": mpcc.G, "H": mpcc.H, "G H": first * second}
-    rows = ca.densify(ca.vertcat(ca.SX(0, 1), *parts.values()))
-    multipliers = ca.SX.sym("multipliers", rows.numel())
-    slope = ca.gradient(mpcc.objective + mpcc.penalty + ca.dot(multipliers, rows), mpcc.w)
-    sections = {name: part.numel() for name, part in parts.items() if part.numel()}
-    return sections, ca.jacobian_sparsity(rows, mpcc.w), ca.jacobian_sparsity(slope, mpcc.w)
-
-
-def _spy(axes: Axes, pattern: ca.Sparsity, name: str) -> None:
-    """Every entry as a small square, at the least as large as can be seen."""
+def _spy(axes: Axes, pattern: Any, name: str) -> None:
+    """Every entry of a pattern of CasADi's as a small square, at the least as large as can be seen."""
     rows, columns = pattern.shape
     axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
     side = float(np.clip(72 * DOTS / max(rows, columns, 1), 0.6, 8.0))
