@@ -17,7 +17,7 @@ from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.sparsity import derivatives
 from nosnoc_py.plotting import plot, plot_active_set, plot_elements, plot_homotopy, plot_phase, plot_sparsity
 from nosnoc_py.plotting.elements import active_set
-from nosnoc_py.plotting.phase import EVENTS
+from nosnoc_py.plotting.figures import EVENTS
 from nosnoc_py.plotting.sparsity import stages_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import EVENT_KINDS, Series

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.audit.records import Law, Violation, violations, worst_of
-from nosnoc_py.errors import ModelError, OptionError, check_type
+from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.collocation import own_stages
 from nosnoc_py.simulation.certification.measures import balance
-from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, standing
+from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, own_stages, standing
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
@@ -91,8 +90,7 @@ def certify(
         )
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
-    tolerance = _positive(tolerance, "tolerance")
-    window = None if window is None else _positive(window, "window")
+    check_positive(tolerance=tolerance, **({} if window is None else {"window": window}))
     _check_names(ocp, solution)
     if (nothing := _not_finite(solution)) is not None:
         return _of_nothing(solution, tolerance, nothing)
@@ -202,13 +200,6 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
         return np.asarray(grid[np.append(True, np.diff(grid) > 0)])
     length = float(solution.u_grid[-1] - solution.u_grid[0])
     return np.linspace(0.0, length, max(1, round(length / window)) + 1)
-
-
-def _positive(value: Any, what: str) -> float:
-    number = value if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
-    if not 0 < number < np.inf:
-        raise OptionError(f"{what}: expected a positive number, given {value!r}.")
-    return float(number)
 
 
 def _audited(

@@ -248,17 +248,14 @@ class Case:
         """By how much, and what to do."""
         explained = [piece.window.difference for piece in self.pieces if piece.window.difference]
         but = f"(but for small errors, {explained[0]}) " if explained else ""
-        return but + self._error()
-
-    def _error(self) -> str:
         if self._states_agree:
             error = self.objective - self.solution.objective
-            return (
+            return but + (
                 f"the states too; the objective differs by {error:+.3g}, the error of its quadrature: more RK "
                 "stages or elements make it smaller"
             )
         worst = max(self.windows, key=lambda window: window.defect)
-        return (
+        return but + (
             f"the states do not: largest defect {worst.defect:.2e} ({worst.state}) in [{worst.start:.6g}, "
             f"{worst.end:.6g}] s; refine the grid"
         )
