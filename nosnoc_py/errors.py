@@ -55,6 +55,13 @@ def check_type(given: object, expected: type | tuple[type, ...], what: str) -> N
         )
 
 
+def check_positive(**values: object) -> None:
+    """Raise `OptionError` for what is no positive number; keys are the names of the arguments."""
+    for name, value in values.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < float("inf"):
+            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
+
+
 def check_run(callback: object, time_limit: object) -> None:
     """Raise `OptionError` unless these are a callback and a time limit, or None, that a solver can take."""
     if callback is not None and not callable(callback):

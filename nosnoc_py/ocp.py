@@ -10,9 +10,17 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_free, check_keys, column, mapping, numbers, scalar
 
 PLACES = ("control_grid", "element_ends", "rk_stages")
+
+
+def _said(kind: str, name: Any) -> str:
+    """What errors call a constraint."""
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ModelError(f"{kind}: the name has to be a non-empty string or None, given {name!r}.")
+    return kind if name is None else f"{kind} {name!r}"
 
 
 def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple[np.ndarray, np.ndarray]:
@@ -52,9 +60,7 @@ class Constraint:
     at: str = field(default="element_ends", kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise ModelError(f"constraint: the name has to be a non-empty string or None, given {self.name!r}.")
-        what = "constraint" if self.name is None else f"constraint {self.name!r}"
+        what = _said("constraint", self.name)
         expression = column(self.expression, f"{what}: expression")
         if self.lower is None and self.upper is None:
             raise ModelError(
@@ -64,8 +70,7 @@ class Constraint:
         lower, upper = _interval(self.lower, self.upper, labels, what)
         if self.at not in PLACES:
             raise ModelError(f"{what}: {unknown_name(self.at, PLACES, 'place')}")
-        for key, value in (("expression", expression), ("lower", lower), ("upper", upper)):
-            object.__setattr__(self, key, value)
+        assign(self, expression=expression, lower=lower, upper=upper)
 
     def without_roots(self, u: ca.SX) -> Constraint:
         """The same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
@@ -109,14 +114,11 @@ class Complementarity:
     name: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise ModelError(f"complementarity: the name has to be a non-empty string or None, given {self.name!r}.")
-        what = "complementarity" if self.name is None else f"complementarity {self.name!r}"
+        what = _said("complementarity", self.name)
         a, b = column(self.a, f"{what}: a"), column(self.b, f"{what}: b")
         if a.shape != b.shape or a.shape[0] == 0:
             raise ModelError(f"{what}: a and b need the same length, given {a.shape[0]} and {b.shape[0]}.")
-        object.__setattr__(self, "a", a)
-        object.__setattr__(self, "b", b)
+        assign(self, a=a, b=b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +145,7 @@ class FreeTime:
         initial = 0.5 * (lower + upper) if self.initial is None else scalar(self.initial, "FreeTime: initial")
         if not lower <= initial <= upper:
             raise ModelError(f"FreeTime: initial has to lie between {lower:g} and {upper:g}, given {initial:g}.")
-        for key, value in (("lower", lower), ("upper", upper), ("initial", initial), ("symbol", ca.SX.sym("T"))):
-            object.__setattr__(self, key, value)
+        assign(self, lower=lower, upper=upper, initial=initial, symbol=ca.SX.sym("T"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -219,10 +220,8 @@ class OCP:
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p, **({} if free is None else {"T": free.symbol})}
-        stage_cost, terminal_cost = (
-            column(self.stage_cost, "stage_cost", 1),
-            column(self.terminal_cost, "terminal_cost", 1),
-        )
+        stage_cost = column(self.stage_cost, "stage_cost", 1)
+        terminal_cost = column(self.terminal_cost, "terminal_cost", 1)
         _check_time(stage_cost, free, "stage_cost")
         check_free(stage_cost, every, "OCP: stage_cost")
         check_free(terminal_cost, end, "OCP: terminal_cost")
@@ -240,13 +239,10 @@ class OCP:
                     f"but is imposed at {c.at!r}; give at='rk_stages'."
                 )
         self._check_free_parameters(p)
-        object.__setattr__(self, "complementarities", pairs)
-        object.__setattr__(self, "free_time", free)
-        resolved = {"horizon": horizon, "p": p, "x0": x0, "stage_cost": stage_cost, "terminal_cost": terminal_cost}
-        resolved |= {"x_bounds": self._pair("x", s.state_names), "u_bounds": self._pair("u", s.control_names)}
-        _check_start(x0, resolved["x_bounds"], s.state_names)
-        for key, value in (resolved | constraints).items():
-            object.__setattr__(self, key, value)
+        assign(self, complementarities=pairs, free_time=free, horizon=horizon, p=p, x0=x0, **constraints)
+        assign(self, stage_cost=stage_cost, terminal_cost=terminal_cost)
+        assign(self, x_bounds=self._pair("x", s.state_names), u_bounds=self._pair("u", s.control_names))
+        _check_start(x0, self.x_bounds, s.state_names)
 
     def _pair(self, which: str, labels: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
         given = getattr(self.bounds, which)
@@ -282,7 +278,7 @@ class OCP:
                     f"free parameter {name!r}: lower bound {lower:g} above upper bound {upper:g}; swap them."
                 )
             resolved[name] = (float(lower), float(upper))
-        object.__setattr__(self, "free_parameters", resolved)
+        assign(self, free_parameters=resolved)
         self.check_parameters(p)
 
     def check_parameters(self, p: np.ndarray) -> None:
@@ -300,9 +296,8 @@ class OCP:
         rows = [self.system.parameter_names.index(name) for name in self.free_parameters]
         fixed_p = np.array(self.p)
         fixed_p[rows] = np.asarray(p)[rows]
-        p = fixed_p
         if self.free_time is None:
-            return replace(self, p=p, free_parameters={}) if self.free_parameters else self
+            return replace(self, p=fixed_p, free_parameters={}) if self.free_parameters else self
         symbol, value = self.free_time.symbol, ca.SX(horizon)
 
         def fixed(expression: ca.SX) -> ca.SX:
@@ -311,7 +306,7 @@ class OCP:
         ends = [replace(c, expression=fixed(c.expression)) for c in self.terminal_constraints]
         cost = fixed(self.terminal_cost)
         return replace(
-            self, horizon=horizon, p=p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
+            self, horizon=horizon, p=fixed_p, free_parameters={}, terminal_cost=cost, terminal_constraints=tuple(ends)
         )
 
     def __repr__(self) -> str:

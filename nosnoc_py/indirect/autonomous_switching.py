@@ -2,13 +2,15 @@
 
 The method the hybrid minimum principle is compared with: optimal controls between guessed switchings, the gradient of
 the total cost by the guesses, a step of descent. Guards enter as a penalty, or by an augmented Lagrangian.
+
+Also here: the state of the descent, the quasi-Newton update of all descents, and the longest step over times.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import casadi as ca
@@ -16,16 +18,15 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.indirect.iteration import Iteration, control_of_guess, recorded
+from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start, recorded
 from nosnoc_py.indirect.minimiser_forms import is_definite
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.indirect.switching_descent import bfgs, longest
-from nosnoc_py.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Switchings
+from nosnoc_py.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Switchings, Value
 from nosnoc_py.indirect.switching_start import moved_by, predicted, rolled_out
-from nosnoc_py.indirect.switching_state import SwitchingState
 from nosnoc_py.indirect.validity import SHRUNK, invalidity
 from nosnoc_py.ocp import OCP
+from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -36,6 +37,105 @@ ARMIJO, ROUNDING = 1e-4, 1e-14
 HALVINGS = 40
 # Equal steps of the motion that is shown where there is none with switchings.
 START_STEPS = 400
+# BFGS learns nothing from a step along which the gradient does not grow.
+FLAT = 1e-10
+# A step may use up this part of what is left of a phase.
+BOLDNESS = 0.9
+
+
+def bfgs(inverse: Array | None, step: Array, change: Array) -> Array | None:
+    """The inverse Hessian (n, n) after a step that changed the gradient; the first has the size of that step.
+
+    It is left alone where the curvature is not positive.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization (2006), Eqs. 6.17 and 6.20.
+    """
+    inner = float(step @ change)
+    if inner <= FLAT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        return inverse
+    eye = np.eye(step.size)
+    before = inner / (change @ change) * eye if inverse is None else inverse
+    turned = eye - np.outer(step, change) / inner
+    return np.asarray(turned @ before @ turned.T + np.outer(step, step) / inner)
+
+
+def longest(times: Array, way: Array, horizon: float, shortest: float) -> float:
+    """How far one may go until a phase has lost most of what it has beyond the shortest duration."""
+    durations = np.diff([0.0, *times, horizon])
+    rates = np.diff([0.0, *way[: times.size], 0.0])
+    falling = rates < 0
+    left = BOLDNESS * np.maximum(durations[falling] - shortest, 0.0)
+    return float(np.min(left / -rates[falling], initial=np.inf))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SwitchingState:
+    """Where the descent stands.
+
+    Attributes
+    ----------
+    problem : HybridProblem
+    phases : SwitchedPhases, optional
+        The cost as a function of switchings; None where there is no collision to begin with.
+    at : Switchings
+    value : Value, optional
+        Cost, gradient, guards and arcs there.
+    multipliers : (M,)
+        eta of the augmented Lagrangian; zero with a penalty.
+    inverse : (n, n), optional
+        Of the Hessian, as BFGS knows it.
+    length : float
+        First step length of the next line search.
+    iterations : int
+        Steps of descent so far.
+    records : tuple of StepRecord
+        Objective, gradient (`slope`), guards (`infeasibility`) and collisions after every step.
+    status : Status, optional
+        None while there is something left to do.
+    message : str
+    begun : Motion, optional
+        That of the control of the guess, where there is no `value`.
+    """
+
+    problem: HybridProblem
+    phases: SwitchedPhases | None = None
+    at: Switchings = field(default_factory=lambda: Switchings(times=np.empty(0), ends=()))
+    value: Value | None = None
+    multipliers: Array = field(default_factory=lambda: np.empty(0))
+    inverse: Array | None = None
+    length: float = 1e-2
+    iterations: int = 0
+    records: tuple[StepRecord, ...] = ()
+    status: Status | None = None
+    message: str = ""
+    begun: Motion | None = None
+
+    @property
+    def slope(self) -> float:
+        """The largest component of the gradient."""
+        return np.inf if self.value is None else float(np.abs(self.value.gradient).max(initial=0.0))
+
+    @property
+    def infeasibility(self) -> float:
+        """The largest |psi(x-)|."""
+        return 0.0 if self.value is None else float(np.abs(self.value.guards).max(initial=0.0))
+
+    def motion(self) -> Motion:
+        """The phases, or where there are none, what the control of the guess leads to."""
+        if self.phases is not None and self.value is not None:
+            return self.phases.motion(self.value)
+        return nothing_but_the_start(self.problem) if self.begun is None else self.begun
+
+    def __repr__(self) -> str:
+        if self.value is None:
+            return f"SwitchingState: {self.message}"
+        times = ", ".join(f"{t:.6g}" for t in self.at.times)
+        return (
+            f"SwitchingState: {self.iterations} iterations, objective {self.value.objective:.8g}, gradient "
+            f"{self.slope:.1e}, guards {self.infeasibility:.1e}, collisions at {times or 'no time'}"
+        )
 
 
 class AutonomousSwitching(Iteration):

@@ -2,6 +2,8 @@
 
 Steps without collisions are one compiled call for many of them; collisions are found from the guards at the nodes and
 their rates, located to rounding, and followed by the rest of their step.
+
+What a pass of the method of successive approximations finds, on whatever grid, and how it may fail, is here, too.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from nosnoc_py.discretization.butcher import explicit
 from nosnoc_py.functions import buffered
 from nosnoc_py.indirect.motion import Motion, Phase
 from nosnoc_py.indirect.problem import HybridProblem
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -33,6 +34,44 @@ SIMULTANEOUS = 1e-9
 TANGENT = 1e-8
 # Intervals shorter than this, in horizons, are left out of a motion: a collision on a node of the grid.
 SHORTEST = 1e-12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sweep:
+    """State and costate of a control, and the control that minimises their Hamiltonian.
+
+    Attributes
+    ----------
+    control : ndarray
+        As it was used; the grid decides the shape.
+    target : ndarray
+        u_* of HMP, Eq. 25, of the same shape.
+    objective : float
+    slope : float
+        L2 norm of H_u (Eq. 30), or of `Minimiser.residual` where the controls are bounded.
+    times : tuple of float
+        Times of the collisions [s].
+    jumps : tuple of int
+        Which jumps they were.
+    motion : function () -> Motion
+        Everything, with costates; made when asked for.
+    """
+
+    control: Array
+    target: Array
+    objective: float
+    slope: float
+    times: tuple[float, ...]
+    jumps: tuple[int, ...]
+    motion: Callable[[], Motion]
+
+
+class SweepFailure(Exception):
+    """A pass that cannot be completed: why, and what to say. Never leaves the methods of this room."""
+
+    def __init__(self, status: Status, message: str = "") -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

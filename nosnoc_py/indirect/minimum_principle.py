@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.indirect.anderson import Memory, advance
+from nosnoc_py.indirect.forward import Sweep, SweepFailure
 from nosnoc_py.indirect.iteration import Iteration, control_of_guess, nothing_but_the_start, recorded
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.moving_grid import MovingGrid
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid
-from nosnoc_py.indirect.sweep import Sweep, SweepFailure
 from nosnoc_py.indirect.validity import branch_missed
 from nosnoc_py.ocp import OCP
 from nosnoc_py.solution.records import StepRecord

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Forward, one_step
+from nosnoc_py.indirect.forward import Forward, Sweep, SweepFailure, one_step
 from nosnoc_py.indirect.motion import Motion, Phase, cubics
 from nosnoc_py.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.indirect.successive_approximation import costate_jumps
-from nosnoc_py.indirect.sweep import Sweep, SweepFailure
 from nosnoc_py.solution.interpolant import lagrange_basis
 from nosnoc_py.status import Status
 

@@ -11,10 +11,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Collision, Forward, Rollout, motion_of, pieces
+from nosnoc_py.indirect.forward import Collision, Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem
-from nosnoc_py.indirect.sweep import Sweep, SweepFailure
 from nosnoc_py.status import Status
 
 Array = np.ndarray

@@ -13,10 +13,9 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.functions import buffered
-from nosnoc_py.indirect.forward import Forward, Rollout, motion_of, one_step
+from nosnoc_py.indirect.forward import Forward, Rollout, SweepFailure, motion_of, one_step
 from nosnoc_py.indirect.motion import Motion
 from nosnoc_py.indirect.problem import HybridProblem, with_cost
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 

@@ -117,7 +117,9 @@ class ActiveSet(Strategy):
         """Solve the branch that descends; where that does not help, the certified point is the result."""
         started = time.monotonic()
         solvers = state.solvers
-        branch = complete(solvers.mpcc, lpec.zero_G, lpec.zero_H)
+        mpcc = solvers.mpcc
+        _, zero_G, zero_H, _ = np.split(lpec.zero, np.cumsum([mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel()]))
+        branch = complete(mpcc, zero_G, zero_H)
         outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
         new = replace(landed(state, outcome), switches=state.switches + 1, records=done.records)
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}

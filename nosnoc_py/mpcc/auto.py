@@ -141,7 +141,7 @@ class Auto(Strategy):
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
         if inner.status is None:
             return state
-        state = replace(state, best=_better(state.best, inner), verdicts=(*state.verdicts, inner.status))
+        state = replace(state, best=better(state.best, inner), verdicts=(*state.verdicts, inner.status))
         state = self._with_feasible_branch(state, attempt, deadline)
         return self.settle(state, inner.status) if self._over(state, inner) else state
 
@@ -177,7 +177,7 @@ class Auto(Strategy):
         inner = state.inner
         if inner.status is None:
             inner = state.attempts[state.attempt].strategy.settle(inner, status)
-        best = _better(state.best, inner)
+        best = better(state.best, inner)
         if best.status is Status.SOLVED:
             status = Status.SOLVED
         elif status not in FINAL:
@@ -204,7 +204,7 @@ class Auto(Strategy):
         return np.clip(state.origin + reach * random.uniform(-1.0, 1.0, reach.size), mpcc.lbw, mpcc.ubw)
 
 
-def _better(one: SolverState | None, other: SolverState) -> SolverState:
+def better(one: SolverState | None, other: SolverState) -> SolverState:
     """A solved state wins, of two the one with the lower objective; else the state with the smaller residuals."""
     return other if one is None else min(one, other, key=_merit)
 

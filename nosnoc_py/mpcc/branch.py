@@ -32,6 +32,22 @@ SAME = 1e-12
 DEPENDENT, LOOKED_AT = 1e-9, 2000
 # Below this complementarity residual a branch is clear enough for an NLP that may be infeasible.
 CLEAR = 1e-5
+# The equations of a branch are rarely independent and its multipliers often unbounded: a permanent tiny
+# perturbation keeps the steps defined, and the last digits of the dual infeasibility may never come. The
+# point is judged by its residuals and the certificate.
+SETTINGS: Mapping[str, Any] = {
+    "tol": 1e-10,
+    "dual_inf_tol": 1e-6,
+    "compl_inf_tol": 1e-10,
+    "constr_viol_tol": 1e-10,
+    "mu_target": 0.0,
+    "acceptable_tol": 1e-8,
+    "bound_push": 1e-6,
+    "bound_frac": 1e-6,
+    "perturb_always_cd": "yes",
+    "jacobian_regularization_value": 1e-12,
+    "max_iter": 100,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +109,8 @@ class BranchProgram:
     def __init__(self, blocks: Blocks) -> None:
         self.mpcc, self.blocks = blocks.mpcc, blocks
         self.nlp = branch_nlp(blocks)
+        row, column = self.nlp.jacobian.sparsity().get_triplet()
+        self._pattern = (np.array(row, int), np.array(column, int))
 
     def bounds(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself.
@@ -124,6 +142,31 @@ class BranchProgram:
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
 
+    def newton(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
+        """The last iterate from w of Newton's method on a branch, for problems without an objective (simulation steps).
+
+        Shortest steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
+        are not unique do no harm.
+        """
+        from scipy import sparse  # not paid for by an import of the library
+
+        lbx, ubx, lbg, ubg = self.bounds(p, branch)
+        scale = self.mpcc.w_scale
+        free, chosen = lbx < ubx, lbg == ubg
+        x = np.where(free, w / scale, lbx)
+        parameters, size = np.append(p, 0.0), np.inf
+        for _ in range(iterations):
+            values, jacobian = self.nlp.jacobian_function(x, parameters)
+            residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
+            nonzeros = np.array(jacobian.nonzeros())
+            before, size = size, float(np.abs(residual).max(initial=0.0))
+            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
+                break
+            matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
+            # Beyond the bounds, too: a simulation reads from what is violated which event comes next.
+            x[free] += shortest_step(matrix[chosen][:, free], -residual)
+        return x * scale
+
 
 def _fixed(lbx: np.ndarray, ubx: np.ndarray, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
     """Fix variables at values inside their bounds; which of them have their value now, whoever fixed them."""
@@ -147,42 +190,6 @@ def dependent(matrix: np.ndarray) -> np.ndarray:
     return mask
 
 
-class NewtonFinish:
-    """Newton's method on the equations of a branch, for problems without an objective (simulation steps).
-
-    Shortest steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
-    are not unique do no harm.
-    """
-
-    def __init__(self, program: BranchProgram) -> None:
-        self._program = program
-        nlp = program.nlp
-        self._function = nlp.jacobian_function
-        row, column = nlp.jacobian.sparsity().get_triplet()
-        self._pattern = (np.array(row, int), np.array(column, int))
-
-    def solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
-        """Return the last Newton iterate from w."""
-        from scipy import sparse  # not paid for by an import of the library
-
-        lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
-        scale = self._program.mpcc.w_scale
-        free, chosen = lbx < ubx, lbg == ubg
-        x = np.where(free, w / scale, lbx)
-        parameters, size = np.append(p, 0.0), np.inf
-        for _ in range(iterations):
-            values, jacobian = self._function(x, parameters)
-            residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
-            nonzeros = np.array(jacobian.nonzeros())
-            before, size = size, float(np.abs(residual).max(initial=0.0))
-            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
-                break
-            matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
-            # Beyond the bounds, too: a simulation reads from what is violated which event comes next.
-            x[free] += shortest_step(matrix[chosen][:, free], -residual)
-        return x * scale
-
-
 def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
     """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
     from scipy import sparse
@@ -197,73 +204,6 @@ def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
     system = sparse.bmat([[sparse.identity(columns), matrix.T], [matrix, -1e-12 * sparse.identity(rows)]])
     solution = splu(system.tocsc()).solve(np.concatenate([np.zeros(columns), target]))
     return np.asarray(solution[:columns])
-
-
-class BranchFinish:
-    """One NLP without complementarities."""
-
-    def __init__(self, program: BranchProgram, options: Mapping[str, Any]) -> None:
-        self._program = program
-        # The equations of a branch are rarely independent and its multipliers often unbounded: a permanent tiny
-        # perturbation keeps the steps defined, and the last digits of the dual infeasibility may never come. The
-        # point is judged by its residuals and the certificate.
-        settings = {
-            "tol": 1e-10,
-            "dual_inf_tol": 1e-6,
-            "compl_inf_tol": 1e-10,
-            "constr_viol_tol": 1e-10,
-            "mu_target": 0.0,
-            "acceptable_tol": 1e-8,
-            "bound_push": 1e-6,
-            "bound_frac": 1e-6,
-            "perturb_always_cd": "yes",
-            "jacobian_regularization_value": 1e-12,
-            "max_iter": 100,
-            **options,
-        }
-        self._ipopt = Ipopt(program.nlp, settings)
-
-    def solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool) -> Outcome:
-        """Solve from w; `penalised` adds the penalty to the objective."""
-        m = self._program.mpcc
-        lbx, ubx, lbg, ubg = self._program.bounds(p, branch)
-        parameters = np.append(p, float(penalised))
-        x = np.clip(w / m.w_scale, lbx, ubx)
-        repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
-        lbg[repeated], ubg[repeated] = -np.inf, np.inf
-        result = self._ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
-        return Outcome(
-            w=result.x[: m.w0.size] * m.w_scale,
-            branch=branch,
-            iterations=result.iterations,
-            solver_status=result.solver_status,
-            converged=result.converged,
-            interrupted=result.interrupted,
-            multipliers=self._multipliers(result, branch),
-        )
-
-    def _repeated(self, x: np.ndarray, p: np.ndarray, free: np.ndarray, equal: np.ndarray) -> np.ndarray:
-        """Equations that follow from the others at x, where there are more than variables: IPOPT refuses these."""
-        equations = np.flatnonzero(equal)
-        if not free.sum() < equations.size <= LOOKED_AT:
-            return equations[:0]
-        jacobian = self._program.nlp.jacobian_function(x, p)[1].sparse().tocsr()
-        matrix = jacobian[equations][:, np.flatnonzero(free)].toarray()
-        return equations[dependent(matrix)] if np.isfinite(matrix).all() else equations[:0]
-
-    def _multipliers(self, result: NLPResult, branch: Branch) -> Multipliers:
-        """Multipliers of the MPCC: those of a fixed variable belong to the first row that is zero with it alone."""
-        m, blocks = self._program.mpcc, self._program.blocks
-        lam_w = result.lam_x[: m.w0.size] / m.w_scale
-        lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
-        nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
-        nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
-        for nu, zero, floor in ((nu_G, branch.G, blocks.floor_G), (nu_H, branch.H, blocks.floor_H)):
-            own = np.flatnonzero(zero & (floor.single >= 0) & (nu == 0.0))
-            variable, first = np.unique(floor.single[own], return_index=True)
-            nu[own[first]] = -lam_w[variable] / floor.coefficient[own[first]]
-            lam_w[variable] = 0.0
-        return Multipliers(w=lam_w, g=lam[0] / m.g_scale, G=nu_G, H=nu_H, r=lam[3])
 
 
 class Finish:
@@ -297,12 +237,12 @@ class Finish:
         """Solve on a branch, by default the one that w shows."""
         branch = self.guess(w, p) if branch is None else branch
         if way == "newton":
-            found = Outcome(w=self.newton.solve(w, p, branch), branch=branch, iterations=0, solver_status="newton")
+            found = Outcome(w=self.program.newton(w, p, branch), branch=branch, iterations=0, solver_status="newton")
         else:
             if way == "penalise":
                 branch = replace(branch, r=branch.r & self.mpcc.enforced)
             penalised = way == "penalise" or self.feasibility_only
-            found = self.branch.solve(w, p, branch, deadline, penalised=penalised)
+            found = self._solve(w, p, branch, deadline, penalised=penalised)
         return replace(found, w=join_splits(self.mpcc, found.w))
 
     @cached_property
@@ -311,11 +251,48 @@ class Finish:
         return BranchProgram(self._blocks)
 
     @cached_property
-    def newton(self) -> NewtonFinish:
-        """Newton's method on a branch."""
-        return NewtonFinish(self.program)
-
-    @cached_property
-    def branch(self) -> BranchFinish:
+    def ipopt(self) -> Ipopt:
         """IPOPT on a branch."""
-        return BranchFinish(self.program, self._options)
+        return Ipopt(self.program.nlp, {**SETTINGS, **self._options})
+
+    def _solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool) -> Outcome:
+        """Solve from w; `penalised` adds the penalty to the objective."""
+        m = self.mpcc
+        lbx, ubx, lbg, ubg = self.program.bounds(p, branch)
+        parameters = np.append(p, float(penalised))
+        x = np.clip(w / m.w_scale, lbx, ubx)
+        repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
+        lbg[repeated], ubg[repeated] = -np.inf, np.inf
+        result = self.ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
+        return Outcome(
+            w=result.x[: m.w0.size] * m.w_scale,
+            branch=branch,
+            iterations=result.iterations,
+            solver_status=result.solver_status,
+            converged=result.converged,
+            interrupted=result.interrupted,
+            multipliers=self._multipliers(result, branch),
+        )
+
+    def _repeated(self, x: np.ndarray, p: np.ndarray, free: np.ndarray, equal: np.ndarray) -> np.ndarray:
+        """Equations that follow from the others at x, where there are more than variables: IPOPT refuses these."""
+        equations = np.flatnonzero(equal)
+        if not free.sum() < equations.size <= LOOKED_AT:
+            return equations[:0]
+        jacobian = self.program.nlp.jacobian_function(x, p)[1].sparse().tocsr()
+        matrix = jacobian[equations][:, np.flatnonzero(free)].toarray()
+        return equations[dependent(matrix)] if np.isfinite(matrix).all() else equations[:0]
+
+    def _multipliers(self, result: NLPResult, branch: Branch) -> Multipliers:
+        """Multipliers of the MPCC: those of a fixed variable belong to the first row that is zero with it alone."""
+        m, blocks = self.mpcc, self._blocks
+        lam_w = result.lam_x[: m.w0.size] / m.w_scale
+        lam = np.split(result.lam_g, np.cumsum([m.lbg.size, blocks.rows_G.size, blocks.rows_H.size]))
+        nu_G, nu_H = np.zeros(m.G.numel()), np.zeros(m.H.numel())
+        nu_G[blocks.rows_G], nu_H[blocks.rows_H] = -lam[1], -lam[2]
+        for nu, zero, floor in ((nu_G, branch.G, blocks.floor_G), (nu_H, branch.H, blocks.floor_H)):
+            own = np.flatnonzero(zero & (floor.single >= 0) & (nu == 0.0))
+            variable, first = np.unique(floor.single[own], return_index=True)
+            nu[own[first]] = -lam_w[variable] / floor.coefficient[own[first]]
+            lam_w[variable] = 0.0
+        return Multipliers(w=lam_w, g=lam[0] / m.g_scale, G=nu_G, H=nu_H, r=lam[3])

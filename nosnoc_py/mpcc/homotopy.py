@@ -226,7 +226,7 @@ class Homotopy(Strategy):
         slacks = ipopt.nlp.x.numel() - scale.size
         dual = state.dual if self.step_tolerances else None
         x = np.concatenate([state.w / scale, np.full(slacks, sigma) if dual is None else dual.x[scale.size :]])
-        multipliers = {} if dual is None else {"lam_x": dual.lam_x, "lam_g": dual.lam_g}
+        multipliers = {} if dual is None else dual.duals
         result = ipopt.solve(x, np.concatenate([state.p, [1.0, sigma]]), **multipliers, deadline=deadline)
         w = result.x[: scale.size] * scale
         # From an iterate of 1e20 no NLP comes back; from where it began a smaller sigma may hold it.

@@ -60,6 +60,11 @@ class NLPResult:
     interrupted: bool = False
 
     @property
+    def duals(self) -> dict[str, np.ndarray]:
+        """The multipliers in the form that `Ipopt.solve` takes."""
+        return {"lam_x0": self.lam_x, "lam_g0": self.lam_g}
+
+    @property
     def converged(self) -> bool:
         """IPOPT reports convergence of this NLP."""
         return self.solver_status in SUCCESS
@@ -127,25 +132,19 @@ class Ipopt:
         x: np.ndarray,
         p: np.ndarray,
         *,
-        lbx: np.ndarray | None = None,
-        ubx: np.ndarray | None = None,
-        lbg: np.ndarray | None = None,
-        ubg: np.ndarray | None = None,
-        lam_x: np.ndarray | None = None,
-        lam_g: np.ndarray | None = None,
         deadline: float = np.inf,
+        **given: np.ndarray,
     ) -> NLPResult:
-        """Solve from x; bounds default to the NLP's own; `deadline` is a time.monotonic() stamp.
+        """Solve from x; `deadline` is a time.monotonic() stamp.
 
-        Multipliers count only with IPOPT's option `warm_start_init_point`.
+        What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, which
+        count only with IPOPT's option `warm_start_init_point`.
         """
-        given = {"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg}
-        bounds = {name: getattr(self.nlp, name) if bound is None else bound for name, bound in given.items()}
-        duals = {"lam_x0": 0.0 if lam_x is None else lam_x, "lam_g0": 0.0 if lam_g is None else lam_g}
+        bounds = {name: getattr(self.nlp, name) for name in ("lbx", "ubx", "lbg", "ubg")}
         with self._lock:  # the deadline and IPOPT's statistics belong to one solve at a time
             self._deadline.arm(deadline)
             started = time.monotonic()
-            answer = self._solver(x0=x, p=p, **bounds, **duals)
+            answer = self._solver(x0=x, p=p, **{**bounds, **given})
             stats, passed, last = self._solver.stats(), self._deadline.passed, self._deadline.x
         if stats["return_status"] == "Invalid_Option":
             raise OptionError(

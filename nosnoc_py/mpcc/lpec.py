@@ -16,17 +16,15 @@ A point is B-stationary exactly when the value is 0. What the verdict rests on:
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nosnoc_py.mpcc.linearization import (
-    UNLIMITED,
     LinearAnswer,
     Linearization,
     LocalProgram,
     divided,
-    local_program,
     row_maxima,
     seconds_left,
     solve_linear,
@@ -48,8 +46,8 @@ class LPECResult:
         along d where there is. NaN without a verdict.
     d : ndarray (n_w,)
         Step in the user's units; zero where there is no descent.
-    zero_G, zero_H : bool ndarray
-        Rows that are zero in the branch of d: in every group one side.
+    zero : bool ndarray (n,)
+        Of the rows g, G, H, r those of G and H that are zero in the branch of d: in every group one side.
     status : str
         "optimal", "infeasible" (no branch within the radius), "time limit" or "failed".
     limit : float
@@ -61,60 +59,15 @@ class LPECResult:
 
     value: float
     d: np.ndarray
-    zero_G: np.ndarray
-    zero_H: np.ndarray
+    zero: np.ndarray
     status: str
-    limit: float
+    limit: float = np.nan
     dual: np.ndarray | None = None
 
     @property
     def stationary(self) -> bool | None:
         """value >= limit; None without a verdict."""
         return None if np.isnan(self.value) else bool(self.value >= self.limit)
-
-
-def solve_lpec(
-    mpcc: MPCC,
-    at: Linearization,
-    w: np.ndarray,
-    *,
-    radius: float = 1e-3,
-    tolerance: float = 1e-8,
-    descent: float = 1e-6,
-    held: np.ndarray | None = None,
-    time_limit: float | None = None,
-) -> LPECResult:
-    """Solve the LPEC at w.
-
-    In a group where one side is above `tolerance`, the other one is held at zero; a group with both sides zero gets a
-    binary, and so does one whose positive side a step of `tolerance` in scaled variables could bring to zero. At a
-    point that is not complementary yet, a group with neither side zero gets one too where both sides can reach zero
-    within the radius, and the side that can where only one does: the answer is then a guess of the branch.
-
-    Parameters
-    ----------
-    mpcc : MPCC
-    at : Linearization
-        At w.
-    w : ndarray (n_w,)
-    radius : float
-        Of the box, in scaled variables.
-    tolerance : float
-        What counts as zero, in the user's units.
-    descent : float
-        Slopes above -descent max(1, |grad f|_inf) do not count as descent.
-    held : bool ndarray (n_r,), optional
-        Switched equations that are imposed; by default see `held_rows`.
-    time_limit : float, optional
-        In seconds.
-    """
-    deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
-    groups, still = Groups(mpcc, at), np.zeros(w.size)
-    if not at.finite:
-        return _result(at, Answer(value=np.nan, e=still, zero=groups.smaller_side(at), status="failed"), still, 0.0)
-    held = held_rows(mpcc, at, tolerance) if held is None else held
-    program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
-    return local_lpec(at, program, choose(groups, program, at), radius, -descent * program.scale, deadline)
 
 
 def local_lpec(
@@ -125,8 +78,8 @@ def local_lpec(
         answer = solve_local(program.holding(choice.forced), choice, limit, deadline)
     else:
         dual = np.zeros(at.rows.size) if choice.complementary else None
-        answer = Answer(value=0.0, e=np.zeros(at.grad.size), zero=choice.zero, status="optimal", dual=dual)
-    return _result(at, answer, answer.e * radius * program.w_scale, limit)
+        answer = LPECResult(value=0.0, d=np.zeros(at.grad.size), zero=choice.zero, status="optimal", dual=dual)
+    return replace(answer, d=answer.d * radius * program.w_scale, limit=limit)
 
 
 def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndarray:
@@ -138,18 +91,6 @@ def held_rows(mpcc: MPCC, at: Linearization, tolerance: float = 1e-8) -> np.ndar
     if not mpcc.enforced.any():
         return np.zeros(at.r.size, bool)
     return mpcc.enforced & mpcc.switched_on(tolerance >= at.G, tolerance >= at.H)
-
-
-def _result(at: Linearization, answer: Answer, d: np.ndarray, limit: float) -> LPECResult:
-    return LPECResult(
-        value=answer.value,
-        d=d,
-        zero_G=answer.zero[at.block(1)],
-        zero_H=answer.zero[at.block(2)],
-        status=answer.status,
-        limit=limit,
-        dual=answer.dual,
-    )
 
 
 class Groups:
@@ -250,27 +191,19 @@ def choose(groups: Groups, program: LocalProgram, at: Linearization) -> Choice:
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Answer:
-    """An `LPECResult` in terms of the local program."""
+def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> LPECResult:
+    """First without products, then with binaries, then, where these were not exact enough, branch by branch.
 
-    value: float
-    e: np.ndarray
-    zero: np.ndarray
-    status: str
-    dual: np.ndarray | None = None
-
-
-def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> Answer:
-    """First without products, then with binaries, then, where these were not exact enough, branch by branch."""
+    The step `d` is in the units of the program here, and there is no limit yet.
+    """
     still = np.zeros(program.cost.size)
     if choice.complementary or not choice.open.any():
         answer = solve_linear(program, deadline)
         if answer.status != "optimal":
-            return Answer(value=np.nan, e=still, zero=choice.zero, status=answer.status)
+            return LPECResult(value=np.nan, d=still, zero=choice.zero, status=answer.status)
         if choice.complementary and answer.bound >= limit:
             value = min(answer.bound, 0.0)
-            return Answer(value=value, e=still, zero=choice.zero, status="optimal", dual=answer.dual)
+            return LPECResult(value=value, d=still, zero=choice.zero, status="optimal", dual=answer.dual)
         if not choice.open.any():
             return _settled(choice, limit, answer, choice.zero)
     side, bound, status = _mixed(program, choice, deadline)
@@ -279,21 +212,21 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
         if answer.value < limit or not choice.complementary:
             return _settled(choice, limit, answer, choice.closed | side)
     if not choice.complementary:
-        return Answer(value=np.nan, e=still, zero=choice.zero, status=status)
+        return LPECResult(value=np.nan, d=still, zero=choice.zero, status=status)
     proof = _search(program, choice, limit, deadline)
     if np.isnan(proof.value) and bound >= limit and program.clean:
-        return Answer(value=min(bound, 0.0), e=still, zero=choice.zero, status="optimal")
+        return LPECResult(value=min(bound, 0.0), d=still, zero=choice.zero, status="optimal")
     return proof
 
 
-def _settled(choice: Choice, limit: float, answer: LinearAnswer, zero: np.ndarray) -> Answer:
+def _settled(choice: Choice, limit: float, answer: LinearAnswer, zero: np.ndarray) -> LPECResult:
     """The answer of an LP with all groups decided; neither descent nor a proof that there is none is no verdict."""
     if choice.complementary and not answer.value < limit:
-        return Answer(value=np.nan, e=np.zeros(answer.e.size), zero=zero, status="failed")
-    return Answer(value=answer.value, e=answer.e, zero=zero, status=answer.status)
+        return LPECResult(value=np.nan, d=np.zeros(answer.e.size), zero=zero, status="failed")
+    return LPECResult(value=answer.value, d=answer.e, zero=zero, status=answer.status)
 
 
-def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> Answer:
+def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float) -> LPECResult:
     """Branch and bound by LPs: the first branch that descends, or the bound that none does.
 
     The mixed-integer program finds the best of many branches faster, but its tolerances, times a large multiplier,
@@ -310,7 +243,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         undecided = choice.open & ~left & ~right
         if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
             status = "time limit" if answer.status == "optimal" else answer.status
-            return Answer(value=np.nan, e=still, zero=choice.zero, status=status)
+            return LPECResult(value=np.nan, d=still, zero=choice.zero, status=status)
         if answer.bound >= limit:
             bound = min(bound, answer.bound)
         elif not undecided.any():
@@ -318,7 +251,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         else:
             moved = program.matrix @ answer.e
             stack += divided_node((left, right), groups.left.largest(moved), groups.right.largest(moved), undecided)
-    return Answer(value=bound, e=still, zero=choice.zero, status="optimal")
+    return LPECResult(value=bound, d=still, zero=choice.zero, status="optimal")
 
 
 def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.ndarray | None, float, str]:

@@ -56,13 +56,13 @@ class NLP:
     @cached_property
     def jacobian(self) -> ca.SX:
         """Of g by x."""
-        return ca.vertcat(*[_widen(rows.jacobian, self.x.numel()) for rows in self.blocks])
+        return ca.vertcat(*[_padded(rows.jacobian, rows.jacobian.size1(), self.x.numel()) for rows in self.blocks])
 
     @cached_property
     def hessian(self) -> ca.SX:
         """Upper half of the Hessian of multiplier_f f + multiplier_g' g by x."""
         n = self.x.numel()
-        return ca.triu(sum((_square(rows.hessian, n) for rows in self.blocks), start=ca.SX(n, n)))
+        return ca.triu(sum((_padded(rows.hessian, n, n) for rows in self.blocks), start=ca.SX(n, n)))
 
     @cached_property
     def multiplier_g(self) -> ca.SX:
@@ -208,11 +208,6 @@ def _take(rows: ca.SX, index: np.ndarray) -> ca.SX:
     return rows[index.tolist(), 0]  # with the column: a 1 x 1 SX reads [[]] as 1 x 0
 
 
-def _widen(jacobian: ca.SX, columns: int) -> ca.SX:
-    missing = columns - jacobian.shape[1]
-    return jacobian if missing == 0 else ca.horzcat(jacobian, ca.SX(jacobian.shape[0], missing))
-
-
-def _square(hessian: ca.SX, size: int) -> ca.SX:
-    missing = size - hessian.shape[0]
-    return hessian if missing == 0 else ca.diagcat(hessian, ca.SX(missing, missing))
+def _padded(matrix: ca.SX, rows: int, columns: int) -> ca.SX:
+    """The matrix with rows below and columns on the right that are zero."""
+    return ca.diagcat(matrix, ca.SX(rows - matrix.size1(), columns - matrix.size2()))

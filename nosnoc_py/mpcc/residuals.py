@@ -56,7 +56,7 @@ class Evaluator:
     def complementarity_min(self, at: Values) -> float:
         """max |min(G_i, H_j)| over all single products."""
         i, j = self._pairs
-        return float(_finite_or_inf(np.abs(np.minimum(at.G[i], at.H[j]))).max(initial=0.0))
+        return float(finite_or_inf(np.abs(np.minimum(at.G[i], at.H[j]))).max(initial=0.0))
 
     def infeasibility(self, at: Values) -> float:
         """Largest violation of a bound, an equation, a nonnegativity or an enforced switched equation."""
@@ -78,12 +78,7 @@ class Evaluator:
 
     def _products(self, at: Values) -> np.ndarray:
         i, j = self._pairs
-        left, right = np.abs(at.G[i]), np.abs(at.H[j])
-        size = np.maximum(1.0, np.maximum(left, right))
-        if size.max(initial=0.0) < HUGE:  # nothing overflows, and nothing is not a number
-            return np.asarray(left * right / size)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return _finite_or_inf(left * right / size)
+        return scaled_products(at.G[i], at.H[j])
 
     def _violations(self, at: Values) -> list[tuple[str, Any, np.ndarray]]:
         m = self.mpcc
@@ -94,7 +89,7 @@ class Evaluator:
             ("bound", m.right, outside(at.H, 0.0, np.inf)),
         ]
         if self._enforced:
-            found.append(("equation", m.switched, _finite_or_inf(np.abs(at.unequal))))
+            found.append(("equation", m.switched, finite_or_inf(np.abs(at.unequal))))
         return found
 
     def indicators(self, at: Values) -> np.ndarray:
@@ -102,7 +97,17 @@ class Evaluator:
         return self._indicator(at.G, at.H)[0].reshape(-1)
 
 
-def _finite_or_inf(size: np.ndarray) -> np.ndarray:
+def scaled_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a b| / max(1, |a|, |b|), entry by entry; infinite where it is no number."""
+    left, right = np.abs(a), np.abs(b)
+    size = np.maximum(1.0, np.maximum(left, right))
+    if size.max(initial=0.0) < HUGE:  # nothing overflows, and nothing is not a number
+        return np.asarray(left * right / size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return finite_or_inf(left * right / size)
+
+
+def finite_or_inf(size: np.ndarray) -> np.ndarray:
     """NaN counts as infinitely large: it sorts first and no tolerance accepts it."""
     return np.where(np.isnan(size), np.inf, size)
 

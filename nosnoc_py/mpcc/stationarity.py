@@ -164,8 +164,7 @@ def certify(
     if lpec.dual is not None:
         return proof.certificate(Stationarity.S, lpec.dual, True, lpec.value, lpec)
     if lpec.stationary:
-        zero = np.concatenate([np.zeros(at.g.size, bool), lpec.zero_G, lpec.zero_H, np.zeros(at.r.size, bool)])
-        return proof.certificate(Stationarity.B, proof.prove(program.holding(zero))[0], True, lpec.value, lpec)
+        return proof.certificate(Stationarity.B, proof.prove(program.holding(lpec.zero))[0], True, lpec.value, lpec)
     kind, dual = proof.weaker()
     return proof.certificate(kind, dual, lpec.stationary, lpec.value, lpec)
 
@@ -259,8 +258,7 @@ class _Proof:
         """M, C, W or nothing."""
         groups, open_ = self.choice.groups, self.choice.open
         free = groups.rows(open_, open_, self.at.rows.size) & ~self.choice.forced
-        start = _Signs(free, free)
-        dual, weak = self.prove(start.limits(self.program, free))
+        dual, weak = self.prove(self.limited(free, free, free))
         if not weak:
             return Stationarity.UNKNOWN, dual
         for kind in (Stationarity.M, Stationarity.C):
@@ -275,17 +273,23 @@ class _Proof:
             [side.row[(side.group == k) & free[side.row]] for side in self.choice.groups.sides]
             for k in np.flatnonzero(self.choice.open)
         ]
-        stack, nodes = [_Signs(free, free)], 0
+        stack, nodes = [(free, free)], 0
         while stack and nodes < _NODES and time.monotonic() < self.deadline:
-            signs, nodes = stack.pop(), nodes + 1
-            dual, proved = self.prove(signs.limits(self.program, free))
+            (positive, negative), nodes = stack.pop(), nodes + 1
+            dual, proved = self.prove(self.limited(free, positive, negative))
             if not proved:
                 continue
             wrong = next((s for s in sides if not _legal(kind, -dual[s[0]].max(), -dual[s[1]].max())), None)
             if wrong is None:
                 return dual
-            stack += [signs.also(*mode) for mode in _modes(kind, *wrong)]
+            stack += [(_without(positive, up), _without(negative, down)) for up, down in _modes(kind, *wrong)]
         return None
+
+    def limited(self, free: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> LocalProgram:
+        """The program whose free rows may have positive or negative nu (masks)."""
+        lower = np.where(free, np.where(positive, 0.0, -np.inf), self.program.lower)
+        upper = np.where(free, np.where(negative, 0.0, np.inf), self.program.upper)
+        return replace(self.program, lower=lower, upper=upper)
 
     def certificate(
         self,
@@ -318,22 +322,11 @@ class _Proof:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Signs:
-    """Which rows may have positive and which negative nu."""
-
-    positive: np.ndarray
-    negative: np.ndarray
-
-    def also(self, not_positive: np.ndarray, not_negative: np.ndarray) -> _Signs:
-        positive, negative = self.positive.copy(), self.negative.copy()
-        positive[not_positive], negative[not_negative] = False, False
-        return _Signs(positive, negative)
-
-    def limits(self, program: LocalProgram, free: np.ndarray) -> LocalProgram:
-        lower = np.where(free, np.where(self.positive, 0.0, -np.inf), program.lower)
-        upper = np.where(free, np.where(self.negative, 0.0, np.inf), program.upper)
-        return replace(program, lower=lower, upper=upper)
+def _without(mask: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The mask without some rows."""
+    left = mask.copy()
+    left[rows] = False
+    return left
 
 
 def _legal(kind: Stationarity, a: float, b: float) -> bool:

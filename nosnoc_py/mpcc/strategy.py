@@ -295,11 +295,16 @@ class Strategy(Options):
 
     def residuals_small(self, state: SolverState) -> bool:
         """The unrelaxed problem is feasible and complementary within the tolerances, at a point of finite size."""
-        return (
-            not runs_away(state)
-            and state.complementarity <= self.complementarity_tolerance
-            and state.infeasibility <= self.infeasibility_tolerance
-        )
+        return residuals_small(state, self)
+
+
+def residuals_small(state: SolverState, options: Any) -> bool:
+    """The residuals are within the two tolerances of some options, at a point of finite size."""
+    return (
+        not runs_away(state)
+        and state.complementarity <= options.complementarity_tolerance
+        and state.infeasibility <= options.infeasibility_tolerance
+    )
 
 
 def _escapes(state: SolverState) -> bool:

@@ -3,8 +3,7 @@
 from nosnoc_py.plotting.animation import animate, animate_scene
 from nosnoc_py.plotting.bodies import animate_body, show_body
 from nosnoc_py.plotting.elements import plot_active_set, plot_elements
-from nosnoc_py.plotting.figures import dense_output, plot, plot_homotopy
-from nosnoc_py.plotting.phase import plot_phase
+from nosnoc_py.plotting.figures import dense_output, plot, plot_homotopy, plot_phase
 from nosnoc_py.plotting.sparsity import plot_sparsity
 from nosnoc_py.plotting.stills import snapshots
 from nosnoc_py.plotting.sweeps import heat_map, performance_profile

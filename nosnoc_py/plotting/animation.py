@@ -9,13 +9,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nosnoc_py.errors import OptionError, check_type, unknown_name
+from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
 from nosnoc_py.plotting.bodies import animate_body
 from nosnoc_py.plotting.film import (
     FLASH,
     Clock,
     check_integer,
-    check_positive,
     check_size,
     frame_rate,
     frame_times,

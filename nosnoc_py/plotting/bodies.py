@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,19 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import to_rgb
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_positive
 from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import (
     FLASH,
     Clock,
     check_integer,
-    check_positive,
     check_size,
     frame_rate,
     frame_times,
     record,
 )
-from nosnoc_py.plotting.floors import floors_of, shadows_of
-from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
-from nosnoc_py.plotting.scenes import FLOOR, View, filled, scene
+from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
+from nosnoc_py.plotting.scenes import FLOOR, View, filled, floors_of, scene, shadows_of
 from nosnoc_py.plotting.sheets import new_figure
 from nosnoc_py.rotations import quaternion_of
 from nosnoc_py.solution.trajectory import Trajectory
@@ -165,7 +164,9 @@ def show_body(
     server = viser.ViserServer(port=port)
     handles = _add_meshes(server, meshes_of(body.shape, resolution))
     for plane, polygons in zip(body.planes, floors_of(body.planes, trajectory.x[:, :3], 2.0), strict=True):
-        points, faces = _triangles(polygons)
+        starts = np.cumsum([0, *map(len, polygons)])
+        faces = triangles([range(*pair) for pair in pairwise(starts.tolist())])
+        points = np.vstack([np.zeros((0, 3)), *polygons])
         server.scene.add_mesh_simple(f"/{plane.name}", points, faces, color=_bytes(FLOOR), side="double")
     places = impact_places(body, trajectory)
     server.scene.add_point_cloud(
@@ -175,21 +176,14 @@ def show_body(
     return server
 
 
-def _triangles(polygons: Sequence[Array]) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Corners (n, 3) of polygons, and the triangles (m, 3) that they are cut into."""
-    starts = np.cumsum([0, *map(len, polygons)])
-    fans = [
-        (at, at + k, at + k + 1)
-        for at, polygon in zip(starts, polygons, strict=False)
-        for k in range(1, len(polygon) - 1)
-    ]
-    return np.vstack([np.zeros((0, 3)), *polygons]), np.array(fans, dtype=np.int64).reshape(-1, 3)
-
-
 def _add_meshes(server: Any, meshes: Sequence[Mesh]) -> list[Any]:
     return [
         server.scene.add_mesh_simple(
-            f"/body/{k}", mesh.points, mesh.triangles, color=_bytes(PARTS[k % len(PARTS)]), flat_shading=mesh.sharp
+            f"/body/{k}",
+            mesh.points,
+            triangles(mesh.faces),
+            color=_bytes(PARTS[k % len(PARTS)]),
+            flat_shading=mesh.sharp,
         )
         for k, mesh in enumerate(meshes)
     ]

@@ -18,7 +18,7 @@ from matplotlib.animation import AbstractMovieWriter, FFMpegWriter
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_positive
 from nosnoc_py.solution.trajectory import Trajectory
 
 Array = npt.NDArray[np.float64]
@@ -208,14 +208,6 @@ def _ffmpeg_writer(program: str) -> type[FFMpegWriter]:
             return program
 
     return Writer
-
-
-def check_positive(**values: Any) -> None:
-    """Raise `OptionError` for what is no positive number."""
-    for name, value in values.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not 0.0 < value < np.inf:
-            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> None:

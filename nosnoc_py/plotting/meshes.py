@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +38,11 @@ class Mesh:
     normals: Array
     sharp: bool
 
-    @property
-    def triangles(self) -> npt.NDArray[np.int64]:
-        """The faces cut into triangles (m, 3)."""
-        fans = [(face[0], face[k], face[k + 1]) for face in self.faces for k in range(1, len(face) - 1)]
-        return np.array(fans, dtype=np.int64).reshape(-1, 3)
+
+def triangles(faces: Iterable[Sequence[int]]) -> npt.NDArray[np.int64]:
+    """Polygons by their corners, cut into triangles (m, 3)."""
+    fans = [(face[0], face[k], face[k + 1]) for face in faces for k in range(1, len(face) - 1)]
+    return np.array(fans, dtype=np.int64).reshape(-1, 3)
 
 
 def meshes_of(shape: Shape, resolution: int = 16) -> tuple[Mesh, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.sparsity import Pattern, derivatives
+from nosnoc_py.mpcc.sparsity import derivatives
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.sheets import finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
@@ -38,29 +39,30 @@ def plot_sparsity(problem: Transcription | MPCC, *, path: str | Path | None = No
     """
     check_type(problem, (Transcription, MPCC), "problem")
     mpcc = problem.mpcc if isinstance(problem, Transcription) else problem
-    found = derivatives(mpcc)
-    high = float(np.clip(DOTS * found.jacobian.shape[0] / max(found.jacobian.shape[1], 1), 2.4, 5.4))
+    sections, jacobian, hessian = derivatives(mpcc)
+    high = float(np.clip(DOTS * jacobian.size1() / max(jacobian.size2(), 1), 2.4, 5.4))
     figure = new_figure(2 * DOTS + 2.0, high + 1.2)
     left, right = figure.subplots(1, 2)
     variables = stages_of(mpcc.variables)
-    _spy(left, found.jacobian, "Jacobian of the constraints")
-    _spy(right, found.hessian, "Hessian of the Lagrangian")
+    _spy(left, jacobian, "Jacobian of the constraints")
+    _spy(right, hessian, "Hessian of the Lagrangian")
     for axes in (left, right):
         _stage_axis(axes, variables, "x")
         axes.set_xlabel("variables" + (", by control stage" if len(variables) > 1 else ""), fontsize=8)
     _stage_axis(right, variables, "y")
-    _section_axis(left, found.sections)
+    _section_axis(left, sections)
     return finished(figure, title, path)
 
 
-def _spy(axes: Axes, pattern: Pattern, name: str) -> None:
-    """Every entry as a small square, at the least as large as can be seen."""
+def _spy(axes: Axes, pattern: Any, name: str) -> None:
+    """Every entry of a pattern of CasADi's as a small square, at the least as large as can be seen."""
     rows, columns = pattern.shape
     axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
     side = float(np.clip(72 * DOTS / max(rows, columns, 1), 0.6, 8.0))
-    axes.plot(pattern.columns, pattern.rows, ls="none", marker="s", ms=side, mew=0, color=COLOURS[0], zorder=3)
-    share = pattern.entries / max(rows * columns, 1)
-    axes.set_title(f"{name}\n{rows} x {columns}, {pattern.entries} entries ({100 * share:.3g} %)", fontsize=9)
+    row, column = pattern.get_triplet()
+    axes.plot(column, row, ls="none", marker="s", ms=side, mew=0, color=COLOURS[0], zorder=3)
+    share = pattern.nnz() / max(rows * columns, 1)
+    axes.set_title(f"{name}\n{rows} x {columns}, {pattern.nnz()} entries ({100 * share:.3g} %)", fontsize=9)
     axes.tick_params(labelsize=7, length=0)
 
 

@@ -1,4 +1,7 @@
-"""Many descents, the best motion polished on the finite elements."""
+"""Many descents, the best motion polished on the finite elements.
+
+A descent is BFGS, projected on bounds, for an objective that is smooth in pieces and may be infinite.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from pydantic import Field
 
 from nosnoc_py.discretization.options import FESDJ
 from nosnoc_py.errors import OptionError
+from nosnoc_py.indirect.autonomous_switching import bfgs
 from nosnoc_py.indirect.iteration import control_of_guess
+from nosnoc_py.mpcc.auto import better
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options, strictest
-from nosnoc_py.shooting.descent import descend
 from nosnoc_py.shooting.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.fesd import run as simulate
@@ -31,6 +35,78 @@ from nosnoc_py.transcription import transcribe
 POLISHED = 3
 # Of squared constraint violations while shooting.
 CONSTRAINT_WEIGHT = 1e3
+# A step has to achieve this part of what the gradient promises.
+ARMIJO = 1e-4
+HALVINGS = 20
+# A search ends where this many iterations gained less than that part of the objective.
+PATIENCE, GAIN = 8, 1e-5
+
+
+def descend(
+    rollouts: Rollouts,
+    u: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    iterations: int,
+    report: Callable[[Rollout], bool],
+) -> tuple[np.ndarray, Rollout]:
+    """BFGS with projection on bounds (n_u,) from a control u (N, n_u); `report` sees every iterate and may end it."""
+    low, high = (np.broadcast_to(bound, u.shape).reshape(-1) for bound in bounds)
+    here = rollouts(u)
+    if here.w is None:
+        return u, here
+    gradient = rollouts.gradient(here)
+    inverse: np.ndarray | None = None
+    past = [here.objective]
+    for _ in range(iterations):
+        flat = u.reshape(-1)
+        stuck = ((flat <= low) & (gradient > 0)) | ((flat >= high) & (gradient < 0))
+        direction = _direction(inverse, gradient, stuck)
+        if direction is None:
+            inverse, direction = None, _direction(None, gradient, stuck)
+        found = None if direction is None else _line_search(rollouts, u, here, gradient, direction, (low, high))
+        if found is None and inverse is None:
+            break
+        if found is None:
+            inverse = None
+            continue
+        new, there = found
+        slope = rollouts.gradient(there)
+        inverse = bfgs(inverse, (new - u).reshape(-1), slope - gradient)
+        u, here, gradient = new, there, slope
+        past.append(here.objective)
+        slow = len(past) > PATIENCE and past[-1 - PATIENCE] - past[-1] < GAIN * abs(past[-1])
+        if report(here) or slow:
+            break
+    return u, here
+
+
+def _direction(inverse: np.ndarray | None, gradient: np.ndarray, stuck: np.ndarray) -> np.ndarray | None:
+    """Minus the inverse Hessian times the gradient, over what is free; None where that does not descend."""
+    free = np.where(stuck, 0.0, gradient)
+    size = float(np.abs(free).max(initial=0.0))
+    if size == 0.0 or not np.isfinite(size):
+        return None
+    direction = -free / size if inverse is None else np.where(stuck, 0.0, -inverse @ free)
+    return direction if direction @ gradient < 0 else None
+
+
+def _line_search(
+    rollouts: Rollouts,
+    u: np.ndarray,
+    here: Rollout,
+    gradient: np.ndarray,
+    direction: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, Rollout] | None:
+    """The first of ever shorter steps that descends enough; a simulation that fails is no descent."""
+    size = 1.0
+    for _ in range(HALVINGS):
+        new = np.clip(u.reshape(-1) + size * direction, *bounds)
+        there = rollouts(new.reshape(u.shape))
+        if there.objective < here.objective + ARMIJO * min(0.0, gradient @ (new - u.reshape(-1))):
+            return new.reshape(u.shape), there
+        size *= 0.5
+    return None
 
 
 class MultiStart(Options):
@@ -158,14 +234,14 @@ class _Search:
         for u, motion in motions:
             found = self._on_branch(u) if np.isfinite(motion.objective) else None
             if found is not None:
-                best, solved = _better(best, found), solved + 1
+                best, solved = better(best, found), solved + 1
             if solved == POLISHED or (best is not None and self._is_over()):
                 break
         if best is not None:
             return best
         for u, _ in motions:
             guess = self.problem.initial_guess(self._trajectory(u))
-            best = _better(best, self._homotopy(self.options.polish, guess))
+            best = better(best, self._homotopy(self.options.polish, guess))
             if best.status is Status.SOLVED or self._is_over():
                 break
         assert best is not None
@@ -282,15 +358,3 @@ class _Search:
             self.ocp.system, method, Task(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
         )
         return motion if motion.success else u
-
-
-def _better(one: SolverState | None, other: SolverState) -> SolverState:
-    """Solved before unsolved, then the smaller objective, or residual."""
-    if one is None:
-        return other
-
-    def rank(state: SolverState) -> tuple[bool, float]:
-        solved = state.status is Status.SOLVED
-        return (not solved, state.values.objective if solved else max(state.complementarity, state.infeasibility))
-
-    return min(one, other, key=rank)

@@ -15,17 +15,15 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.indirect.forward import Forward, Rollout, motion_of
+from nosnoc_py.indirect.forward import Forward, Rollout, SweepFailure, motion_of
 from nosnoc_py.indirect.iteration import control_of_guess
 from nosnoc_py.indirect.minimiser_forms import is_definite
 from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.shooting.event_gradient import EventGradient
-from nosnoc_py.shooting.single_descents import Run, gradient_descent, lbfgs
-from nosnoc_py.shooting.single_ipopt import ipopt
+from nosnoc_py.shooting.single_descents import Run, gradient_descent, ipopt, lbfgs
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Status
 

@@ -22,7 +22,16 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import Callback, SolverState, measure, nlp_multipliers, record, runs_away
+from nosnoc_py.mpcc.residuals import finite_or_inf, scaled_products
+from nosnoc_py.mpcc.strategy import (
+    Callback,
+    SolverState,
+    measure,
+    nlp_multipliers,
+    record,
+    residuals_small,
+    runs_away,
+)
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.roles import Role
@@ -133,7 +142,7 @@ class Problem:
 
     def ended(self, state: SmoothedState) -> dict[str, Any] | None:
         """The status where there is nothing left to do."""
-        over = state.solved and (self._residuals_small(state) or state.failures >= FAILURES)
+        over = state.solved and (residuals_small(state, self.options) or state.failures >= FAILURES)
         if state.status is None and not over and state.sigma >= self.options.sigma_min * (1 - 1e-9):
             return None
         return {"status": state.status or self.verdict(state)}
@@ -141,7 +150,7 @@ class Problem:
     def verdict(self, state: SmoothedState) -> Status:
         """Why the sequence has ended."""
         if state.solved:
-            return Status.SOLVED if self._residuals_small(state) else Status.NOT_COMPLEMENTARY
+            return Status.SOLVED if residuals_small(state, self.options) else Status.NOT_COMPLEMENTARY
         if runs_away(state) and np.isfinite(state.values.objective):
             return Status.UNBOUNDED
         if not np.isfinite(state.values.g).all() or state.word == "Invalid_Number_Detected":
@@ -153,7 +162,7 @@ class Problem:
         mpcc, sigma, scale = state.solvers.mpcc, state.sigma, state.solvers.mpcc.w_scale
         p = self._with(state.p, sigma)
         dual = state.dual if state.failures == 0 else None
-        multipliers = {} if dual is None else {"lam_x": dual.lam_x, "lam_g": dual.lam_g}
+        multipliers = {} if dual is None else dual.duals
         ipopt = self._ipopt(warm=dual is not None)
         result = ipopt.solve(state.w / scale, np.concatenate([p, [1.0, sigma]]), **multipliers, deadline=deadline)
         tried = self._tried(state, result.x * scale, p, sigma)
@@ -186,18 +195,12 @@ class Problem:
         settings = {"max_iter": options.max_iterations, **EXACTNESS, **(WARM if warm else {}), **options.ipopt}
         return self.transcription.solvers.relaxed("scholtes", "direct", settings)
 
-    def _residuals_small(self, state: SmoothedState) -> bool:
-        return (
-            not runs_away(state)
-            and state.complementarity <= self.options.complementarity_tolerance
-            and state.infeasibility <= self.options.infeasibility_tolerance
-        )
-
     def _measure(self, w: np.ndarray, p: np.ndarray) -> dict[str, Any]:
         """Residuals of the problem without smoothing, as fields of a state."""
         fields, (_, a, b) = measure(self.transcription.solvers.evaluator, w, p), self._sides(w, p)
         minima = np.minimum(a, b)
-        sizes = {"complementarity": _products(a, b), "complementarity_min": np.abs(minima), "infeasibility": -minima}
+        sizes = {"complementarity": scaled_products(a, b), "infeasibility": -minima}
+        sizes["complementarity_min"] = np.abs(minima)
         return fields | {name: _worst(size, fields[name]) for name, size in sizes.items()}
 
     @cached_property
@@ -270,7 +273,7 @@ class Problem:
         elements = self.transcription.elements
         found = list(others)
         labels = [label for condition in self.smoothed.conditions for label in condition.labels]
-        sizes = {"complementarity": _products(a, b), "bound": np.maximum(0.0, np.maximum(-a, -b))}
+        sizes = {"complementarity": scaled_products(a, b), "bound": np.maximum(0.0, np.maximum(-a, -b))}
         for kind, size in sizes.items():
             for label, column in zip(labels, size.T, strict=True):
                 at = int(np.argmax(column))
@@ -292,12 +295,6 @@ def _without(mpcc: MPCC, role: Role) -> MPCC:
     return replace(mpcc, g=mpcc.g[rows, 0], constraints=layout, **kept)
 
 
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a b| / max(1, |a|, |b|), entry by entry."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.abs(a * b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))))
-
-
 def _worst(sizes: np.ndarray, other: float) -> float:
     """The largest residual; what is no number is infinitely large."""
-    return float(max(np.where(np.isnan(sizes), np.inf, sizes).max(initial=0.0), other))
+    return float(max(finite_or_inf(sizes).max(initial=0.0), other))

@@ -74,6 +74,13 @@ class EventPair:
     found: Event | None
 
     @property
+    def event(self) -> Event:
+        """The one that is claimed, or the other where it is not."""
+        event = self.claimed or self.found
+        assert event is not None
+        return event
+
+    @property
     def lone(self) -> bool:
         """Whether there is no partner."""
         return self.claimed is None or self.found is None
@@ -166,15 +173,15 @@ class Certificate:
     state_names: tuple[str, ...]
     objective: float
     true_objective: float
-    windows: tuple[Window, ...]
-    events: tuple[EventPair, ...]
-    violation: tuple[Violation, ...]
-    equations: float | None
-    jumps: float | None
-    findings: tuple[Violation, ...]
-    balance: Balance | None
+    windows: tuple[Window, ...] = ()
+    events: tuple[EventPair, ...] = ()
+    violation: tuple[Violation, ...] = ()
+    equations: float | None = None
+    jumps: float | None = None
+    findings: tuple[Violation, ...] = ()
+    balance: Balance | None = None
     trajectory: Trajectory
-    seconds: float
+    seconds: float = 0.0
     amplification: float | None = None
 
     def __post_init__(self) -> None:

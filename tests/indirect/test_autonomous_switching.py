@@ -14,12 +14,11 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
-from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
+from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching, SwitchingState
 from nosnoc_py.indirect.motion import Motion, Phase, solution_of
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.switching_phases import Arc, NoArcError, SwitchedPhases, Switchings
 from nosnoc_py.indirect.switching_start import rolled_out
-from nosnoc_py.indirect.switching_state import SwitchingState
 from nosnoc_py.indirect.validity import invalidity
 from nosnoc_py.shooting.phases import PhaseShooting
 from nosnoc_py.status import Status, Stop, Verdict

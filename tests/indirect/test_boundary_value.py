@@ -14,9 +14,8 @@ from nosnoc_py.discretization.butcher import gauss_legendre
 from nosnoc_py.indirect import boundary_value
 from nosnoc_py.indirect.boundary_arcs import Arc, ArcSolution
 from nosnoc_py.indirect.boundary_functions import BoundaryFunctions
-from nosnoc_py.indirect.boundary_motion import motion_of
 from nosnoc_py.indirect.boundary_system import BoundarySystem
-from nosnoc_py.indirect.boundary_value import newton, polish
+from nosnoc_py.indirect.boundary_value import motion_of, newton, polish
 from nosnoc_py.indirect.motion import Motion, Phase, solution_of
 from nosnoc_py.indirect.problem import hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid

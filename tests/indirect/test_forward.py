@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.indirect.forward import Forward, motion_of, pieces
+from nosnoc_py.indirect.forward import Forward, SweepFailure, motion_of, pieces
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs

@@ -10,10 +10,10 @@ from scipy.interpolate import CubicHermiteSpline
 import nosnoc_py as ns
 from nosnoc_py.indirect.anderson import Memory, advance
 from nosnoc_py.indirect.boundary_value import polish
+from nosnoc_py.indirect.forward import SweepFailure
 from nosnoc_py.indirect.motion import solution_of
 from nosnoc_py.indirect.moving_grid import MovingGrid, SequenceChange, dips
 from nosnoc_py.indirect.problem import hybrid_problem
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs

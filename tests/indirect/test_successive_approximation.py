@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.indirect.forward import Sweep
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.indirect.successive_approximation import UniformGrid, costate_jumps
-from nosnoc_py.indirect.sweep import Sweep
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
 from problems.multi_phase import multi_phase

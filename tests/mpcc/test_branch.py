@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.mpcc.branch import Branch, BranchProgram, NewtonFinish, dependent, guess_branch
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, dependent, guess_branch
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.nlp import Blocks
@@ -24,7 +24,7 @@ def shown(mpcc, w):
 
 
 def newton(mpcc, w, branch):
-    return NewtonFinish(BranchProgram(Blocks(mpcc))).solve(np.asarray(w, float), NONE, branch)
+    return BranchProgram(Blocks(mpcc)).newton(np.asarray(w, float), NONE, branch)
 
 
 def lcp(program, **options):

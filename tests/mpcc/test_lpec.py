@@ -1,7 +1,8 @@
 """The LPEC: closed forms, brute force over all branches, and the ways in which a solver's tolerances could lie."""
 
 import itertools
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -11,14 +12,33 @@ from scipy.optimize import linprog
 
 from nosnoc_py.mpcc import lpec
 from nosnoc_py.mpcc.linearization import Linearizer, local_program, solve_linear, weak_duality
-from nosnoc_py.mpcc.lpec import Groups, choose, solve_lpec
+from nosnoc_py.mpcc.lpec import Groups, LPECResult, choose, held_rows, local_lpec
 from nosnoc_py.mpcc.program import MPCC, Group
+from nosnoc_py.mpcc.stationarity import certify
 from tests.mpcc import literature
 
 
-def solve(mpcc, w, **options):
+@dataclass
+class Solved:
+    """An `LPECResult`, its zero rows by side."""
+
+    result: LPECResult
+    zero_G: np.ndarray
+    zero_H: np.ndarray
+
+    def __getattr__(self, name):
+        return getattr(self.result, name)
+
+
+def solve(mpcc, w, *, radius=1e-3, tolerance=1e-8, descent=1e-6, held=None, time_limit=1e9):
+    """The LPEC at w; slopes above -descent max(1, |grad f|) do not count as descent."""
     w = np.array(w, float)
-    return solve_lpec(mpcc, Linearizer(mpcc)(w, mpcc.p0), w, **options)
+    at, deadline = Linearizer(mpcc)(w, mpcc.p0), time.monotonic() + time_limit
+    held = held_rows(mpcc, at, tolerance) if held is None else held
+    program = local_program(mpcc, at, w, radius=radius, tolerance=tolerance, held=held)
+    choice = choose(Groups(mpcc, at), program, at)
+    found = local_lpec(at, program, choice, radius, -descent * program.scale, deadline)
+    return Solved(found, found.zero[at.block(1)], found.zero[at.block(2)])
 
 
 def grouped(w, G, H, groups, **fields):
@@ -298,8 +318,8 @@ def test_a_constant_objective_needs_no_solver(monkeypatch):
 def test_no_verdict_where_there_is_none(monkeypatch):
     x = ca.SX.sym("x", 2)
     mpcc = MPCC.of_pairs(w=x, G=x[0], H=x[1], objective=ca.sqrt(x[0]))
-    answer = solve(mpcc, (0, 0))  # an infinite gradient
-    assert (answer.status, answer.stationary) == ("failed", None)
+    found = certify(mpcc, Linearizer(mpcc)(np.zeros(2), mpcc.p0), np.zeros(2))  # an infinite gradient
+    assert (found.b_stationary, found.lpec) == (None, None)
     monkeypatch.setattr(lpec, "_mixed", lambda *_: (None, -np.inf, "time limit"))
     answer = solve(literature.case("scholtes4").mpcc, (0, 0, 0), time_limit=0.0)
     assert (answer.status, answer.stationary) == ("time limit", None)

@@ -354,7 +354,7 @@ def test_the_lpec_is_where_the_certificate_of_scholtes4_comes_from(monkeypatch):
     case = literature.case("scholtes4")
     assert ns.solve_mpcc(case.mpcc).stationarity is Stationarity.B
     none = np.zeros(1, bool)
-    blind = LPECResult(value=np.nan, d=np.zeros(3), zero_G=none, zero_H=none, status="time limit", limit=0.0)
+    blind = LPECResult(value=np.nan, d=np.zeros(3), zero=none, status="time limit", limit=0.0)
     monkeypatch.setattr("nosnoc_py.mpcc.stationarity.local_lpec", lambda *arguments, **named: blind)
     result = ns.solve_mpcc(case.mpcc)
     assert result.success

@@ -19,9 +19,8 @@ import nosnoc_py as ns
 from models import bouncing_bodies
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.bodies import animate_body, draw_body, impact_places, show_body
-from nosnoc_py.plotting.floors import clipped, floor_of, floors_of, shadows_of
-from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point
-from nosnoc_py.plotting.scenes import SEEN, View, scene, view_of
+from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
+from nosnoc_py.plotting.scenes import SEEN, View, clipped, floor_of, floors_of, scene, shadows_of, view_of
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Shape, Sphere, Union
 
@@ -44,7 +43,7 @@ def simulate(case: str = "III", duration: float = 4.0) -> tuple[RigidBody, ns.Tr
 
 def volume(mesh: Mesh) -> float:
     """By the divergence theorem: right only if the surface is closed and all faces turn the same way."""
-    a, b, c = np.moveaxis(mesh.points[mesh.triangles], 1, 0)
+    a, b, c = np.moveaxis(mesh.points[triangles(mesh.faces)], 1, 0)
     return float((a * np.cross(b, c)).sum() / 6)
 
 

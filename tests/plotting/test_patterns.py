@@ -14,10 +14,10 @@ import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.mpcc.layout import At, Layout
-from nosnoc_py.mpcc.sparsity import Pattern, derivatives
+from nosnoc_py.mpcc.sparsity import derivatives
 from nosnoc_py.plotting import plot, plot_active_set, plot_elements, plot_homotopy, plot_phase, plot_sparsity
 from nosnoc_py.plotting.elements import active_set
-from nosnoc_py.plotting.phase import EVENTS
+from nosnoc_py.plotting.figures import EVENTS
 from nosnoc_py.plotting.sparsity import stages_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import EVENT_KINDS, Series
@@ -46,56 +46,54 @@ def solved() -> tuple[ns.Transcription, ns.Solution]:
     return problem, solution
 
 
-def dense(pattern: Pattern) -> np.ndarray:
-    found = np.zeros(pattern.shape, bool)
-    found[pattern.rows, pattern.columns] = True
-    return found
+def dense(pattern: ca.Sparsity) -> np.ndarray:
+    return ca.DM.ones(pattern).full().astype(bool)
 
 
 def test_the_pattern_is_that_of_casadi(solved: tuple[ns.Transcription, ns.Solution]) -> None:
     """Against functions with derivatives of their own; numbers that are not zero lie inside of the pattern."""
     mpcc = solved[0].mpcc
-    found = derivatives(mpcc)
+    sections, jacobian_pattern, hessian_pattern = derivatives(mpcc)
     left, right = mpcc.aggregates()
     products = ca.mtimes(left, mpcc.G) * ca.mtimes(right, mpcc.H)
     rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, products)
-    assert found.sections == {
+    assert sections == {
         "g": mpcc.g.numel(),
         "G": mpcc.G.numel(),
         "H": mpcc.H.numel(),
         "G H": products.numel(),
     }
     jacobian = ca.Function("rows", [mpcc.w, mpcc.p], [ca.densify(rows)]).jac_sparsity(0, 0)
-    assert (dense(found.jacobian) == np.array(ca.DM.ones(jacobian).full(), bool)).all()
-    assert found.jacobian.entries == jacobian.nnz()
+    assert (dense(jacobian_pattern) == np.array(ca.DM.ones(jacobian).full(), bool)).all()
+    assert jacobian_pattern.nnz() == jacobian.nnz()
     multipliers = ca.SX.sym("multipliers", rows.numel())
     hessian, _ = ca.hessian(mpcc.objective + mpcc.penalty + ca.dot(multipliers, rows), mpcc.w)
-    assert (dense(found.hessian) == np.array(ca.DM.ones(hessian.sparsity()).full(), bool)).all()
-    assert (dense(found.hessian) == dense(found.hessian).T).all()
+    assert (dense(hessian_pattern) == np.array(ca.DM.ones(hessian.sparsity()).full(), bool)).all()
+    assert (dense(hessian_pattern) == dense(hessian_pattern).T).all()
     random = np.random.default_rng(0)
     at = [random.normal(size=mpcc.w.numel()), mpcc.p0, random.normal(size=rows.numel())]
     values = ca.Function("hessian", [mpcc.w, mpcc.p, multipliers], [hessian])(*at).full()
-    assert not (values[~dense(found.hessian)]).any()
+    assert not (values[~dense(hessian_pattern)]).any()
 
 
 def test_a_small_pattern_is_known_by_hand() -> None:
     x = ca.SX.sym("x", 3)
     mpcc = ns.MPCC.of_pairs(w=x, G=x[0], H=x[1], g=x[2] ** 2, objective=(x[0] - 1) ** 2)
-    found = derivatives(mpcc)
-    assert found.sections == {"g": 1, "G": 1, "H": 1, "G H": 1}
-    assert dense(found.jacobian).astype(int).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
-    assert dense(found.hessian).astype(int).tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
+    sections, jacobian_pattern, hessian_pattern = derivatives(mpcc)
+    assert sections == {"g": 1, "G": 1, "H": 1, "G H": 1}
+    assert dense(jacobian_pattern).astype(int).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
+    assert dense(hessian_pattern).astype(int).tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
 def test_the_picture_of_the_pattern_has_all_entries(solved: tuple[ns.Transcription, ns.Solution]) -> None:
-    found = derivatives(solved[0].mpcc)
+    _, jacobian, hessian = derivatives(solved[0].mpcc)
     left, right = plot_sparsity(solved[0]).axes
-    for axes, pattern in ((left, found.jacobian), (right, found.hessian)):
+    for axes, pattern in ((left, jacobian), (right, hessian)):
         drawn = axes.lines[0].get_xydata()
-        assert len(drawn) == pattern.entries
-        assert {tuple(place) for place in drawn} == set(zip(pattern.columns, pattern.rows, strict=True))
+        assert len(drawn) == pattern.nnz()
+        assert {tuple(place) for place in drawn} == set(zip(*pattern.get_triplet()[::-1], strict=True))
         rows, columns = pattern.shape
-        assert f"{rows} x {columns}, {pattern.entries} entries" in axes.get_title()
+        assert f"{rows} x {columns}, {pattern.nnz()} entries" in axes.get_title()
     assert [tick.get_text() for tick in left.get_yticklabels()] == ["g", "G", "H", "G H"]
     assert [text for text in (tick.get_text() for tick in right.get_xticklabels()) if text.isdigit()] == ["0", "1", "2"]
     assert len(plot_sparsity(solved[0].mpcc).axes) == 2

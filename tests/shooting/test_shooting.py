@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import nosnoc_py as ns
-from nosnoc_py.shooting.descent import descend
+from nosnoc_py.shooting.multi_start import descend
 from nosnoc_py.shooting.rollouts import Embedding, Rollouts
 
 METHOD = ns.FESDJ(control_stages=4, finite_elements=3, rk_stages=2)

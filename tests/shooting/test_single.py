@@ -11,10 +11,9 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
-from nosnoc_py.indirect.forward import Forward
+from nosnoc_py.indirect.forward import Forward, SweepFailure
 from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.indirect.sweep import SweepFailure
 from nosnoc_py.shooting.event_gradient import EventGradient
 from nosnoc_py.shooting.single import SingleShooting
 from nosnoc_py.shooting.single_descents import Run, no_descent

@@ -12,8 +12,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.audit.records import Violation
-from nosnoc_py.simulation.certification.collocation import collocation_of
-from nosnoc_py.simulation.certification.readings import TOLERANCE, inclusions_of
+from nosnoc_py.simulation.certification.readings import TOLERANCE, collocation_of, inclusions_of
 from nosnoc_py.solution import RungeKuttaInterpolant
 from problems import hysteresis_car, sliding_mode_control, turbo_car
 

@@ -13,7 +13,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.simulation.event_selected.functions import fields_of
 from nosnoc_py.simulation.event_selected.record import Record
-from nosnoc_py.simulation.event_selected.transports import transports, variations_of
+from nosnoc_py.simulation.event_selected.sensitivity import transports, variations_of
 
 GRAVITY = 9.81
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.audit.records import Law, Violation, violations, worst_of
-from nosnoc_py.errors import ModelError, OptionError, check_type
+from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
-from nosnoc_py.simulation.certification.collocation import own_stages
 from nosnoc_py.simulation.certification.measures import balance
-from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, standing
+from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, own_stages, standing
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
@@ -92,8 +90,7 @@ def certify(
         )
     method = REFEREE if method is None else method
     check_type(method, EventDriven, "method")
-    tolerance = _positive(tolerance, "tolerance")
-    window = None if window is None else _positive(window, "window")
+    check_positive(tolerance=tolerance, **({} if window is None else {"window": window}))
     _check_names(ocp, solution)
     if (nothing := _not_finite(solution)) is not None:
         return _of_nothing(solution, tolerance, nothing)
@@ -107,7 +104,7 @@ def certify(
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
     pieces = windows_of(referee, solution, control, edges, deadline)
-    audited = _audited(ocp, solution, free)
+    refuting, explained, equations, jumps = _audited(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
     case = Case(
         ocp=ocp,
@@ -116,8 +113,8 @@ def certify(
         pieces=pieces,
         tolerance=tolerance,
         error=EXPLAINED * _residual(solution),
-        refuting=audited.refuting,
-        explained=audited.explained,
+        refuting=refuting,
+        explained=explained,
         by_rounding=lambda window: neighbour_agrees(referee, solution, control, window, size, deadline),
     )
     verdict, reason = case.judge()
@@ -133,9 +130,9 @@ def certify(
         windows=case.windows,
         events=case.pairs,
         violation=case.violation,
-        equations=audited.equations,
-        jumps=audited.jumps,
-        findings=audited.findings,
+        equations=equations,
+        jumps=jumps,
+        findings=tuple(sorted((*refuting, *explained), key=lambda violation: violation.time)),
         balance=balance(referee.mechanics, history) if history.steps and isinstance(ocp.system, CLS) else None,
         trajectory=trajectory_of(ocp.system, history, control),
         seconds=seconds,
@@ -205,29 +202,18 @@ def _edges(solution: Solution, window: float | None) -> np.ndarray:
     return np.linspace(0.0, length, max(1, round(length / window)) + 1)
 
 
-def _positive(value: Any, what: str) -> float:
-    number = value if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
-    if not 0 < number < np.inf:
-        raise OptionError(f"{what}: expected a positive number, given {value!r}.")
-    return float(number)
+def _audited(
+    ocp: OCP, solution: Solution, free: list[Free]
+) -> tuple[tuple[Violation, ...], tuple[Violation, ...], float | None, float | None]:
+    """The laws at the solution's own stages and nodes, and its statements.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Audited:
-    """Largest shares at stages and nodes (None without them), violations, and those that residuals explain."""
-
-    equations: float | None
-    jumps: float | None
-    refuting: tuple[Violation, ...]
-    explained: tuple[Violation, ...]
-
-    @property
-    def findings(self) -> tuple[Violation, ...]:
-        return tuple(sorted((*self.refuting, *self.explained), key=lambda violation: violation.time))
-
-
-def _audited(ocp: OCP, solution: Solution, free: list[Free]) -> _Audited:
-    """The laws at the solution's own stages and nodes, and its statements."""
+    Returns
+    -------
+    refuting, explained : tuple of Violation
+        What refutes it, and what its residuals explain.
+    equations, jumps : float or None
+        Largest shares at stages and nodes; None without them.
+    """
     said = statements(ocp, solution, free)
     residual = _residual(solution)
     refuting = [one for one in said if one.law is Law.STATEMENT or not one.amount <= EXPLAINED * residual]
@@ -235,7 +221,7 @@ def _audited(ocp: OCP, solution: Solution, free: list[Free]) -> _Audited:
     equations, jumps, broken, allowed = _laws(ocp.system, solution, residual)
     refuting += [one for one in broken if not one.share <= allowed]
     explained += [one for one in broken if one.share <= allowed]
-    return _Audited(equations=equations, jumps=jumps, refuting=tuple(refuting), explained=tuple(explained))
+    return tuple(refuting), tuple(explained), equations, jumps
 
 
 def _laws(
@@ -282,13 +268,5 @@ def _of_nothing(solution: Solution, tolerance: float, reason: str) -> Certificat
         state_names=solution.state_names,
         objective=solution.objective,
         true_objective=np.nan,
-        windows=(),
-        events=(),
-        violation=(),
-        equations=None,
-        jumps=None,
-        findings=(),
-        balance=None,
         trajectory=solution,
-        seconds=0.0,
     )

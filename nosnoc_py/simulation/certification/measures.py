@@ -22,10 +22,8 @@ from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 VIOLATION = 1e-9
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 GAUSS, SHARES = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
-# From the samples of a step to Gauss's points, and to points close together: its polynomials are the integrator's.
-TO_GAUSS = lagrange_basis(NODES, GAUSS)
+# Places in a step, from end to end.
 CLOSE = np.linspace(0.0, 1.0, 33)
-TO_CLOSE = lagrange_basis(NODES, CLOSE)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,16 +39,17 @@ class Points:
     u: np.ndarray
     forces: np.ndarray
 
+    def algebraic(self, count: int) -> np.ndarray:
+        """Algebraic variables (m, count)."""
+        return self.forces[:, self.forces.shape[1] - count :]
 
-def algebraic(points: Points, count: int) -> np.ndarray:
-    """Algebraic variables (m, count)."""
-    return points.forces[:, points.forces.shape[1] - count :]
 
-
-def points_of(history: History, inside: np.ndarray, basis: np.ndarray, shares: np.ndarray) -> Points:
-    """The same points in every step of a history."""
+def points_of(histories: Sequence[History], inside: np.ndarray, shares: np.ndarray) -> Points:
+    """The same points in every step of histories, between whose samples are the integrator's own polynomials."""
     made: list[tuple[np.ndarray, ...]] = []
-    for phase, flow in zip(history.phases, history.flows, strict=True):
+    basis = lagrange_basis(NODES, inside)
+    pairs = [pair for history in histories for pair in zip(history.phases, history.flows, strict=True)]
+    for phase, flow in pairs:
         for step in phase.steps:
             h, x = float(step.t[-1] - step.t[0]), basis @ step.x
             t = step.t[0] + h * inside
@@ -60,27 +59,16 @@ def points_of(history: History, inside: np.ndarray, basis: np.ndarray, shares: n
     return Points(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
 
 
-def gauss_points(history: History) -> Points:
-    """Points and weights for integrals along a history."""
-    return points_of(history, GAUSS, TO_GAUSS, SHARES)
-
-
-def close_points(history: History) -> Points:
-    """Points from end to end of every step, both limits at jumps."""
-    return points_of(history, CLOSE, TO_CLOSE, np.zeros(CLOSE.size))
-
-
 def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
     """The objective of the OCP along histories that follow each other, with the terminal cost of a state (n_x,)."""
     s, p, start = ocp.system, histories[0].p, histories[0].nodes[0].before
     stage = ca.Function("stage_cost", [s.x, s.z, s.u, s.p], [ca.densify(ocp.stage_cost)])
     at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     total = float(at_end(end, start, p))
-    for history in histories:
-        if history.steps:
-            points = gauss_points(history)
-            z = algebraic(points, s.z.numel())
-            total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
+    if any(history.steps for history in histories):
+        points = points_of(histories, GAUSS, SHARES)
+        z = points.algebraic(s.z.numel())
+        total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
     return total
 
 
@@ -93,13 +81,12 @@ def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> 
         Also initial and terminal constraints, of the first and the last one.
     """
     s, p = ocp.system, histories[0].p
-    pieces = [close_points(history) for history in histories if history.steps]
-    t, x, u, forces = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("t", "x", "u", "forces"))
-    z = forces[:, forces.shape[1] - s.z.numel() :]
+    at = points_of(histories, CLOSE, np.zeros(CLOSE.size))
+    z = at.algebraic(s.z.numel())
     found = [
-        constraints.bounds(s.state_names, ocp.x_bounds, t, x),
-        constraints.bounds(s.control_names, ocp.u_bounds, t, u),
-        *[constraints.path(ocp, c, t, x, u, p, z) for c in ocp.path_constraints],
+        constraints.bounds(s.state_names, ocp.x_bounds, at.t, at.x),
+        constraints.bounds(s.control_names, ocp.u_bounds, at.t, at.u),
+        *[constraints.path(ocp, c, at.t, at.x, at.u, p, z) for c in ocp.path_constraints],
     ]
     start, first, last = histories[0].nodes[0].before, histories[0].nodes[0].t, histories[-1]
     if ends:
@@ -113,7 +100,7 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     """Energy and impulse along a history."""
     n_c, p = mechanics.frames.count, history.p
     drift = _mass_drift(mechanics)
-    points = gauss_points(history)
+    points = points_of([history], GAUSS, SHARES)
     here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
     changing = drift(points.x, p)  # dM/dt v (m, n_q)
     work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))

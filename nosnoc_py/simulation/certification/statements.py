@@ -11,9 +11,15 @@ from nosnoc_py.audit import constraints
 from nosnoc_py.audit.elements import columns_of
 from nosnoc_py.audit.records import Law, Measured, Violation, statement
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.collocation import EDGE, Collocation, own_stages
 from nosnoc_py.simulation.certification.measures import GAUSS, SHARES
-from nosnoc_py.simulation.certification.readings import controls_at_stages, controls_of, states_of
+from nosnoc_py.simulation.certification.readings import (
+    EDGE,
+    Collocation,
+    controls_at_stages,
+    controls_of,
+    own_stages,
+    states_of,
+)
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 

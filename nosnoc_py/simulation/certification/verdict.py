@@ -18,7 +18,6 @@ from nosnoc_py.simulation.certification.windows import (
     first_difference,
     pair_events,
     state_at,
-    time_of,
 )
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.solution import Solution
@@ -115,9 +114,9 @@ class Case:
         places = [(violation.time, violation.what) for violation in self.refuting]
         places += [*self._missing_impacts(), *self._false_times()] if agrees else []
         odd = [] if agrees else self._odd_windows()
-        if not places and odd and self._is_open(odd[0]):
+        if not places and odd and (why := self._open(odd[0])):
             return Verdict.UNDECIDED, (
-                f"rounding decides what happens at t = {odd[0].time:.6g} s ({odd[0].difference}): {self._open(odd[0])}"
+                f"rounding decides what happens at t = {odd[0].time:.6g} s ({odd[0].difference}): {why}"
             )
         places += [(window.time, window.difference) for window in odd]
         if places:
@@ -180,10 +179,6 @@ class Case:
         claimed = objective(self.ocp, [piece.history for piece in self.pieces], self.solution.x[-1])
         return bool(abs(claimed - self.solution.objective) <= self.tolerance * (1.0 + abs(self.solution.objective)))
 
-    def _is_open(self, window: Window) -> bool:
-        """Whether rounding decides what happens in a window."""
-        return bool(self._open(window))
-
     def _open(self, window: Window) -> str:
         """What shows that rounding decides; empty where nothing does."""
         history = next(piece.history for piece in self.pieces if piece.window is window)
@@ -224,21 +219,17 @@ class Case:
         """Impacts of some size that are claimed and do not happen, or happen and are not claimed."""
         impulses = [event.impulse or 0.0 for pair in self.pairs for event in (pair.claimed, pair.found) if event]
         edge, horizon = EDGE * self.ocp.horizon, self.ocp.horizon
-        lone = [pair for pair in self.pairs if pair.claimed is None or pair.found is None]
         made = []
-        for pair in lone:
-            event = pair.claimed or pair.found
-            assert event is not None
-            large = event.kind == "impact" and (event.impulse or 0.0) > SMALL * max(impulses)
-            if large and edge < time_of(pair) < horizon - edge:
+        for pair in self.pairs:
+            large = pair.event.kind == "impact" and (pair.event.impulse or 0.0) > SMALL * max(impulses)
+            if pair.lone and large and edge < pair.event.time < horizon - edge:
                 made.append(first_difference([pair], np.inf))
         return made
 
     def _false_times(self) -> list[tuple[float, str]]:
         """Events that are listed at another time than that at which they happen on the same motion."""
         late = max(DELAY, self.tolerance) * self.ocp.horizon
-        both = [pair for pair in self.pairs if pair.claimed is not None and pair.found is not None]
-        return [first_difference([pair], late) for pair in both if abs(pair.delay) > late]
+        return [first_difference([pair], late) for pair in self.pairs if not pair.lone and abs(pair.delay) > late]
 
     def _but(self) -> str:
         """What happens differently all the same."""
@@ -257,17 +248,14 @@ class Case:
         """By how much, and what to do."""
         explained = [piece.window.difference for piece in self.pieces if piece.window.difference]
         but = f"(but for small errors, {explained[0]}) " if explained else ""
-        return but + self._error()
-
-    def _error(self) -> str:
         if self._states_agree:
             error = self.objective - self.solution.objective
-            return (
+            return but + (
                 f"the states too; the objective differs by {error:+.3g}, the error of its quadrature: more RK "
                 "stages or elements make it smaller"
             )
         worst = max(self.windows, key=lambda window: window.defect)
-        return (
+        return but + (
             f"the states do not: largest defect {worst.defect:.2e} ({worst.state}) in [{worst.start:.6g}, "
             f"{worst.end:.6g}] s; refine the grid"
         )

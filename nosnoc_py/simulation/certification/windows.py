@@ -128,18 +128,17 @@ def _inside(solution: Solution, history: History, start: float, end: float) -> l
     claimed = [replace(e, time=e.time - solution.t0) for e in solution.events]
     pairs = pair_events([e for e in claimed if start <= e.time <= end], history.events)
     edge = EDGE * (end - start)
-    return [pair for pair in pairs if start + edge < time_of(pair) < end - edge]
+    return [pair for pair in pairs if start + edge < pair.event.time < end - edge]
 
 
 def first_difference(pairs: Sequence[EventPair], late: float) -> tuple[float, str]:
     """Time and words of the first event that has no partner, or one that comes `late` [s]; (NaN, "") without one."""
-    for pair in sorted(pairs, key=time_of):
-        if pair.claimed is None or pair.found is None:
-            return time_of(pair), say(pair)
+    for pair in sorted(pairs, key=lambda pair: pair.event.time):
+        time, words = pair.event.time, f"{pair.event.kind} {pair.event.name} at {pair.event.time:.6g} s"
+        if pair.lone:
+            return time, f"{words} {'does not happen' if pair.found is None else 'is missing'}"
         if abs(pair.delay) > late:
-            when = "later" if pair.delay > 0 else "earlier"
-            words = f"{pair.claimed.kind} {pair.claimed.name} at {pair.claimed.time:.6g} s comes"
-            return time_of(pair), f"{words} {abs(pair.delay):.3g} s {when}"
+            return time, f"{words} comes {abs(pair.delay):.3g} s {'later' if pair.delay > 0 else 'earlier'}"
     return np.nan, ""
 
 
@@ -155,19 +154,4 @@ def pair_events(claimed: Sequence[Event], found: Sequence[Event]) -> tuple[Event
         pairs += [EventPair(claimed=mine[i], found=theirs[j]) for i, j in matched]
         pairs += [EventPair(claimed=e, found=None) for i, e in enumerate(mine) if i not in {i for i, _ in matched}]
         pairs += [EventPair(claimed=None, found=e) for j, e in enumerate(theirs) if j not in {j for _, j in matched}]
-    return tuple(sorted(pairs, key=time_of))
-
-
-def time_of(pair: EventPair) -> float:
-    """When a pair happens, as claimed if it is."""
-    event = pair.claimed or pair.found
-    assert event is not None
-    return event.time
-
-
-def say(pair: EventPair) -> str:
-    """An event without a partner, in words."""
-    event = pair.claimed or pair.found
-    assert event is not None
-    where = "does not happen" if pair.found is None else "is missing"
-    return f"{event.kind} {event.name} at {event.time:.6g} s {where}"
+    return tuple(sorted(pairs, key=lambda pair: pair.event.time))

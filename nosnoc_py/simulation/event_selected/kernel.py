@@ -172,9 +172,7 @@ def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, 
     It is not where the guard is much faster or slower at its end (then the step is far too long), and where another
     guard is passed.
     """
-    point = end_at(system, state.mode, ahead, state.x + ahead * state.slope)
-    if len(point.values) == 2:
-        point = sleeping(point, state.live)
+    point = sleeping(end_at(system, state.mode, ahead, state.x + ahead * state.slope), state.live)
     gradients = system.row_gradients(point.x, system.p)
     rate = rate_of(gradients, state.mode, point.slope, guard)
     alike = abs(rate - state.rates[guard]) <= ALIKE * state.rates[guard]
@@ -267,8 +265,7 @@ def segment(system: Any, state: State, remaining: float, stages: Array, guard: i
     if not found:
         guard, band = -1, max(rules.eps, 0.0)
         point = point_at(system, x, mode, stages, step)
-    if len(point.values) == 2:  # else no function sleeps: one is as far below zero as the other is above
-        point = sleeping(point, live)
+    point = sleeping(point, live)
     if not found and not state.exact and point.live.max() <= -band:
         return point, -1
     if not is_finite(point, system.loops):
@@ -277,9 +274,7 @@ def segment(system: Any, state: State, remaining: float, stages: Array, guard: i
         top = top_before(system, state, stages, point)
         if top < point.length:
             guard = -1
-            point = point_at(system, x, mode, stages, top)
-            if len(point.values) == 2:
-                point = sleeping(point, live)
+            point = sleeping(point_at(system, x, mode, stages, top), live)
     return up_to_first(system, state, stages, point, guard, band)
 
 
@@ -298,8 +293,7 @@ def up_to_first(system: Any, state: State, stages: Array, point: Point, guard: i
         bracket = Bracket(0.0, fraction * point.length, point.length, True)
         rise = state.rates[k] if state.exact else np.nan
         _, point = located(system, state.t, x, mode, stages, k, live[k] - level, rise, level, bracket, many)
-        if len(point.values) == 2:
-            point = sleeping(point, live)
+        point = sleeping(point, live)
     return point, -1 if guard >= 0 and level < 0.0 else guard
 
 

@@ -17,9 +17,8 @@ from nosnoc_py.simulation.common import StepState, Task, equal_steps
 from nosnoc_py.simulation.event_selected import kernel, segments
 from nosnoc_py.simulation.event_selected.functions import Fields, fields_of
 from nosnoc_py.simulation.event_selected.kernel import Buffers, Rules, State
-from nosnoc_py.simulation.event_selected.local_error import local_error, too_long
 from nosnoc_py.simulation.event_selected.options import EventSelected
-from nosnoc_py.simulation.event_selected.record import Record, record_of
+from nosnoc_py.simulation.event_selected.record import Record, local_error, record_of, too_long
 from nosnoc_py.simulation.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.simulation.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory

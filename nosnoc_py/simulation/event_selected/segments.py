@@ -281,9 +281,13 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
 
 @jitable
 def sleeping(point: Point, before: Array) -> Point:
-    """The same end, where functions sleep on that slept before and are above zero still; `live` is changed."""
-    live = point.live
-    live[(before <= NEVER) & (live > 0.0)] = NEVER
+    """The same end, where functions sleep on that slept before and are above zero still; `live` is changed.
+
+    With one row of values no function sleeps: one is as far below zero as the other is above.
+    """
+    if len(point.values) == 2:
+        live = point.live
+        live[(before <= NEVER) & (live > 0.0)] = NEVER
     return point
 
 
