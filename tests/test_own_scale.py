@@ -14,7 +14,8 @@ from models import falling_rod
 from nosnoc_py.audit.records import Law, Measured, worst_of
 from nosnoc_py.solution import Series
 from nosnoc_py.status import Verdict
-from nosnoc_py.transcription.audited import TOLERANCE, measured
+from nosnoc_py.tolerances import BADLY_SCALED
+from nosnoc_py.transcription.audited import measured
 from nosnoc_py.transcription.transcription import Transcription
 
 METHOD = ns.FESDJ(control_stages=6, finite_elements=2, rk_stages=2, equidistant_control_grid=False)
@@ -123,7 +124,7 @@ def test_every_law_is_missed_where_it_is_broken(solved: tuple[Transcription, ns.
     assert afar.amount == pytest.approx(0.02 * impulse, rel=1e-9)
     pushed = [one.worst() for one in judge(problem, solution, **{"lambda": (0, 1.0)}) if one.law is Law.DISTANCE]
     assert pushed[0] is not None
-    assert pushed[0].share > TOLERANCE
+    assert pushed[0].share > BADLY_SCALED
 
 
 def test_the_law_of_restitution_is_missed_where_it_is_broken(solved: tuple[Transcription, ns.Solution]) -> None:

@@ -24,7 +24,7 @@ from nosnoc_py.contacts.instants import energy_rise
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.systems.kinematics import times
 from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
-from nosnoc_py.tolerances import REST_VELOCITY
+from nosnoc_py.tolerances import REST_VELOCITY, TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -34,9 +34,9 @@ Array = np.ndarray
 # A body at rest has no scale of its own: speeds count as this share of those at work in the problem at least, a
 # thousand times what residuals leave.
 AT_REST = 1e-5
-# Distances below this share of the length are closed where forces are asked for. A jump has to be left where the
-# contact would be reached within this share of the time at work: a bounce of 1e-4 m/s is 1e-9 m high, and yet a flight.
-CLOSED, TOUCHING = 1e-6, 1e-7
+# A jump has to be left where the contact would be reached within this share of the time at work: a bounce of 1e-4 m/s
+# is 1e-9 m high, and yet a flight.
+AT_ONCE = 1e-7
 # Approaches up to this in default rest velocities may bounce or not: solutions have rest velocities of their own.
 RESTS = 1.1
 # A contact that leaves an impact faster than the law says, by this share of the speed, exerted nothing.
@@ -106,7 +106,7 @@ def laws_of_motion(
     distance = distances(here)
     below = np.maximum(-distance, 0.0)
     found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
-    closed = distance <= CLOSED * scales.length
+    closed = distance <= TOUCHING_SOLVED * scales.length
     forces = explained_forces(system, samples, scales, p).forces
     if forces is None:
         return found
@@ -121,7 +121,7 @@ def laws_of_motion(
         found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
     found = [one for one in found if exact_friction or one.law not in CIRCULAR]
     if samples.rates is not None:
-        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= CLOSED), scales)
+        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= TOUCHING_SOLVED), scales)
     return found
 
 
@@ -149,7 +149,7 @@ def laws_of_impacts(
     late = _lateness(here, frames, new, scales.rest)
     wrong = np.minimum(shocks, np.abs(late))
     slow = np.maximum(-late, 0.0)
-    at_once = TOUCHING * scales.length / scales.speed  # [s]; another jump within this time may be the impact
+    at_once = AT_ONCE * scales.length / scales.speed  # [s]; another jump within this time may be the impact
     lasting = np.append(np.diff(t) > at_once, True)[:, None]
     held = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
@@ -170,10 +170,10 @@ def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Arr
     if samples.forces is not None or samples.rates is None:
         return samples
     here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
-    shut = distances(here) <= CLOSED * scales.length
+    shut = distances(here) <= TOUCHING_SOLVED * scales.length
     needed = times(here.mass, samples.rates[:, system.n_q :]) - here.force
     if samples.x_left is not None:
-        shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= CLOSED * scales.length
+        shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= TOUCHING_SOLVED * scales.length
     return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
 
 
@@ -185,7 +185,7 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array) -> J
     after = jumps.x_after[:, system.n_q :]
     new = times(here.jacobian, after)
     wanted = times(here.mass, after - here.velocity)
-    closed = distances(here) <= CLOSED * scales.length
+    closed = distances(here) <= TOUCHING_SOLVED * scales.length
     opening = _lateness(here, frames, new, scales.rest) > OPENING * scales.speed
     return replace(jumps, impulses=_explaining(here, frames, closed, wanted, new, scales.speed, opening))
 

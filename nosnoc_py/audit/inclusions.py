@@ -21,14 +21,11 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import Law, MotionSamples, Violation
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
 # Gauss-Newton steps for multipliers that the rate does not depend on linearly, and the last one of them.
 STEPS, LAST_STEP = 25, 1e-12
-# Functions below this, absolute and relative, are zero: there multipliers are free.
-CLOSED = 1e-6
-# How deep outside of its set a projected system counts as off by the share `OUTSIDE`.
-OUTSIDE = 1e-5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -161,7 +158,7 @@ class Inclusions:
 
     def _bounds(self, functions: Array) -> tuple[Array, Array]:
         """Bounds (n_y,) of the multipliers where the functions have these values."""
-        close = CLOSED * (1.0 + np.abs(functions))
+        close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
         if isinstance(self.system, PDS):
             return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
         if isinstance(self.system, Heaviside):
@@ -169,7 +166,7 @@ class Inclusions:
         upper = np.zeros(functions.size)
         for part in self.law.groups:
             away = functions[part] - functions[part].min()
-            upper[part] = np.where(away <= CLOSED * (1.0 + np.abs(functions[part]).max()), 1.0, 0.0)
+            upper[part] = np.where(away <= TOUCHING_SOLVED * (1.0 + np.abs(functions[part]).max()), 1.0, 0.0)
         return np.zeros(functions.size), upper
 
     def _at(self, place: Place) -> Violation:
@@ -178,7 +175,9 @@ class Inclusions:
             depth = np.maximum(-place.functions, 0.0)
             k = int(np.argmax(depth))
             made.append(
-                self._made(place, Law.SET, self.system.constraint_names[k], depth[k], depth[k] * OUTSIDE / CLOSED)
+                self._made(
+                    place, Law.SET, self.system.constraint_names[k], depth[k], depth[k] * BROKEN / TOUCHING_SOLVED
+                )
             )
         return max(made, key=lambda violation: violation.share)
 

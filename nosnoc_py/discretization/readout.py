@@ -15,10 +15,7 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
-from nosnoc_py.tolerances import IMPACT
-
-# A slip slower than this is round-off: where forces are not unique a contact at rest may be at the end of its cone.
-SLIPPING = 1e-9
+from nosnoc_py.tolerances import IMPACT, RESTING
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -274,7 +271,7 @@ class _Slides:
             expression = ca.vertcat(slide.speed, slide.slack, slide.velocity)
             values = evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
             speed = values[..., 0].max(axis=1)
-            slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > SLIPPING)
+            slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > RESTING)
             velocities.append(values[..., 2:].mean(axis=1))
         return cls(slips, tuple(velocities))
 

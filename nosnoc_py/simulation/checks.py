@@ -8,17 +8,17 @@ import numpy as np
 from nosnoc_py.audit import guards
 from nosnoc_py.audit.records import Law, Measured, Violation
 from nosnoc_py.discretization.readout import Readout, dense_output, sides_of
+from nosnoc_py.tolerances import BADLY_SCALED, REST_VELOCITY, TOUCHING_SOLVED
 from nosnoc_py.transcription import Transcription
 
-# A body that leaves a contact slower than this may as well rest on it [m/s].
-RESTING = 1e-3
-# Deeper than this between the stages is a missed event, not an error of the discretisation (in units of the gap).
-PENETRATION = 1e-6
-# A switching function that has the other sign by this share of its size between the stages is a missed event, too.
-MISSED = 1e-3
 SAMPLES = 12
-# What is allowed of every law, and as a share.
-ALLOWED = {Law.CATCH: (RESTING, 0.0), Law.GAPS: (PENETRATION, 0.0), Law.CROSSING: (PENETRATION, MISSED)}
+# What is allowed of every law, and as a share. A body that leaves a contact slowly may as well rest on it; deeper
+# between the stages, or with the other sign by such a share, is a missed event and not an error of the discretisation.
+ALLOWED = {
+    Law.CATCH: (REST_VELOCITY, 0.0),
+    Law.GAPS: (TOUCHING_SOLVED, 0.0),
+    Law.CROSSING: (TOUCHING_SOLVED, BADLY_SCALED),
+}
 
 
 class Checks:
@@ -81,7 +81,7 @@ class Checks:
         size = np.abs(at_stages.reshape(*r.x_stages.shape[:2], -1)).max(axis=1)
         values = np.nan_to_num(side)[:, None] * self._between(self._functions, r, p)
         # A function that is zero at all stages is zero in between, up to the error of the discretisation.
-        watched = np.isfinite(side) & (size > PENETRATION)
+        watched = np.isfinite(side) & (size > TOUCHING_SOLVED)
         names = tuple(switch.name for switch in switches)
         return [guards.depths(Law.CROSSING, names, _starts(r), values, watched=watched, sizes=size)]
 

@@ -15,7 +15,7 @@ from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
-from nosnoc_py.simulation.checks import RESTING, Checks
+from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import StepState, Task, check_control, not_unique_note, steps_given
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -318,7 +318,7 @@ class Simulator:
         u = np.append(found.p[self._slices["u"]], self.problem.speeds(found.w))
         grid = np.array([0.0, self.length])
         own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
-        fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > RESTING]
+        fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > REST_VELOCITY]
         return sum(event.kind == "impact" for event in own) < len(fast)
 
     def _values(self, state: SimulatorState, u: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from nosnoc_py.audit.contacts import laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import SHORT, element_samples, listed, slopes_of
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Violation, worst_of
+from nosnoc_py.tolerances import BADLY_SCALED
 
 if TYPE_CHECKING:
     from nosnoc_py.discretization.readout import Readout
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
 Array = np.ndarray
-# In a motion of size one, the products of 1e-7 that a solved program may have leave the smaller side below 3e-4: beyond
-# this share of the motion a law is broken by more than the solver's tolerance can explain.
-TOLERANCE = 1e-3
 # Cones whose friction does not oppose the slip exactly.
 ROUGH = ("polyhedral", "paper")
 
@@ -49,7 +47,7 @@ def breach(
     # An impact that raises the energy obeys every equation of Newton's law, and units do not mend it. Where another law
     # is broken, impulses are wrong and their energy says nothing of Newton's law: it comes last.
     parts = ([one for one in laws if (one.law is Law.ENERGY) is last] for last in (False, True))
-    found = (worst for part in parts if (worst := worst_of(part)) is not None and worst.share > TOLERANCE)
+    found = (worst for part in parts if (worst := worst_of(part)) is not None and worst.share > BADLY_SCALED)
     return next(found, None)
 
 

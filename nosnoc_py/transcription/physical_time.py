@@ -10,11 +10,11 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.butcher import radau_iia
-from nosnoc_py.discretization.readout import SLIPPING, Readout, change_of_slip, evaluate, trajectory_fields
+from nosnoc_py.discretization.readout import Readout, change_of_slip, evaluate, trajectory_fields
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
-from nosnoc_py.tolerances import IMPACT
+from nosnoc_py.tolerances import IMPACT, RESTING
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -173,7 +173,7 @@ class _Pieces:
         """Whether a contact slips (running elements,)."""
         v, rows = self.values, self.rows
         speed = np.linalg.norm(v.slip[contact][rows], axis=2).max(axis=1)
-        return np.asarray((v.reserve[rows, :, contact].max(axis=1) < speed) & (speed > SLIPPING))
+        return np.asarray((v.reserve[rows, :, contact].max(axis=1) < speed) & (speed > RESTING))
 
 
 def _events(frozen: Frozen, pieces: _Pieces) -> tuple[Event, ...]:

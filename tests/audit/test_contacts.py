@@ -11,8 +11,9 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.audit.contacts import laws_of_impacts, laws_of_motion
 from nosnoc_py.audit.records import Jumps, Law, MotionSamples, Scales, violations, worst_of
-from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading
+from nosnoc_py.simulation.certification.readings import ContactReading
 from nosnoc_py.solution import RungeKuttaInterpolant, Series
+from nosnoc_py.tolerances import BROKEN
 from nosnoc_py.transcription.audited import measured
 from tests.simulation.claimed import solution_of
 
@@ -175,9 +176,9 @@ def test_the_tolerance_of_jumps(factor: float, found: bool) -> None:
     assert isinstance(solution.interpolant, RungeKuttaInterpolant)
     speed = reading(ocp, solution).scales.speed
     x_left = np.array(solution.interpolant.x_left)
-    x_left[2, 2] += factor * TOLERANCE * speed
+    x_left[2, 2] += factor * BROKEN * speed
     moved = replace(solution, interpolant=replace(solution.interpolant, x_left=x_left))
-    assert bool(violations(reading(ocp, moved).laws_of_impacts(), TOLERANCE)) is found
+    assert bool(violations(reading(ocp, moved).laws_of_impacts(), BROKEN)) is found
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -226,7 +227,7 @@ def test_solver_and_certificate_report_the_same_share() -> None:
         series = {**solution.series, name: Series(old.t, values)}
         read = problem.read(solution.w, problem.parameters())
         laws = measured(problem, read, series, np.array(solution.p), np.array(solution.u), solution.infeasibility)
-        by_solver = {(one.law, one.subject, one.time): one.share for one in violations(laws, TOLERANCE)}
+        by_solver = {(one.law, one.subject, one.time): one.share for one in violations(laws, BROKEN)}
         found = ns.certify(ocp, replace(solution, series=series))
         by_certificate = {
             (one.law, one.subject, one.time): one.share

@@ -12,8 +12,9 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.audit.records import Violation
-from nosnoc_py.simulation.certification.readings import TOLERANCE, collocation_of, inclusions_of
+from nosnoc_py.simulation.certification.readings import collocation_of, inclusions_of
 from nosnoc_py.solution import RungeKuttaInterpolant
+from nosnoc_py.tolerances import BROKEN
 from problems import hysteresis_car, sliding_mode_control, turbo_car
 
 METHOD = ns.FESD(control_stages=5, finite_elements=3, rk_stages=2)
@@ -24,7 +25,7 @@ def inclusion(ocp: ns.OCP, solution: ns.Solution) -> tuple[float, list[Violation
     elements = collocation_of(solution)
     assert elements is not None
     found = inclusions_of(ocp.system, solution, elements)
-    return max(one.share for one in found), [one for one in found if one.share > TOLERANCE]
+    return max(one.share for one in found), [one for one in found if one.share > BROKEN]
 
 
 def floor() -> ns.OCP:

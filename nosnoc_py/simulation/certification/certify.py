@@ -11,7 +11,7 @@ from nosnoc_py.audit.records import Law, Violation, violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import balance
-from nosnoc_py.simulation.certification.readings import TOLERANCE, ContactReading, inclusions_of, own_stages, standing
+from nosnoc_py.simulation.certification.readings import ContactReading, inclusions_of, own_stages, standing
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
 from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
@@ -24,10 +24,10 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
 from nosnoc_py.systems.hybrid import HybridSystem
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.tolerances import BROKEN, GIVEN
 
 # Soft landings of an optimal control bounce a little when simulated: slower than this [m/s] they do not.
 REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
-SAME = 1e-9  # of x0, p and the horizon, relative
 # Violations up to so many times what a residual amounts to are explained by it, up to this share; residuals count up to
 # this size: a solution that admits more is no solution.
 EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
@@ -159,7 +159,7 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
     """Its numbers; what a failed solver chose out of its bounds is no mistake of the user (see `statements`)."""
     if solution.success:
         for what, given, lower, upper in chosen(ocp, solution):
-            if not lower - SAME <= given <= upper + SAME:
+            if not lower - GIVEN <= given <= upper + GIVEN:
                 raise ModelError(
                     f"solution: its {what} {given:g} lies outside of [{lower:g}, {upper:g}]; certify it with the OCP "
                     "it solves."
@@ -173,7 +173,7 @@ def _check_belongs(ocp: OCP, solution: Solution) -> None:
     )
     for what, mine, wanted in numbers:
         away = np.abs(np.asarray(mine) - np.asarray(wanted))
-        if np.size(away) and (away > SAME * (1.0 + np.abs(wanted))).any():
+        if np.size(away) and (away > GIVEN * (1.0 + np.abs(wanted))).any():
             raise ModelError(
                 f"solution: it belongs to another OCP; its {what} is {mine}, expected {wanted}; certify it with the "
                 "OCP it solves (dataclasses.replace(ocp, ...) makes one)."
@@ -230,19 +230,19 @@ def _laws(
     """Largest shares, violations beyond the tolerance, and up to which share the residual explains them."""
     own = solution.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
-        return None, None, [], TOLERANCE
+        return None, None, [], BROKEN
     elements = own_stages(solution)
     stopped = [] if elements is None else standing(solution, elements)
     if isinstance(system, PSS | Heaviside | PDS):
         if elements is None:
-            return None, None, [], TOLERANCE
+            return None, None, [], BROKEN
         every = [*stopped, *inclusions_of(system, solution, elements)]
         shares = max((one.share for one in every), default=0.0)
-        return shares, None, [one for one in every if one.share > TOLERANCE], TOLERANCE
+        return shares, None, [one for one in every if one.share > BROKEN], BROKEN
     reading = ContactReading(system, solution)
-    allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), TOLERANCE, MOST))
+    allowed = float(np.clip(EXPLAINED * reading.scales.of_residual(residual), BROKEN, MOST))
     motion, impacts = reading.laws_of_motion(), reading.laws_of_impacts()
-    broken = [*stopped, *violations([*motion, *impacts], TOLERANCE), *reading.false_impacts()]
+    broken = [*stopped, *violations([*motion, *impacts], BROKEN), *reading.false_impacts()]
     equations = None if elements is None else max(_share(worst_of(motion)), 1.0 if stopped else 0.0)
     return equations, _share(worst_of(impacts)), broken, allowed
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.audit.contacts import CLOSED, explained_impulses, laws_of_impacts, laws_of_motion, scales_of
+from nosnoc_py.audit.contacts import explained_impulses, laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import SHORT, columns_of, element_samples, listed, noise_of, slopes_of
 from nosnoc_py.audit.inclusions import Inclusions, inclusion_of
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation, statement
@@ -22,10 +22,9 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
-# Violations beyond this share are no rounding of a converged solution.
-TOLERANCE = 1e-5
 # How far inside of an element its ends are looked at, in its lengths: the control may jump there.
 EDGE = 1e-9
 # The clock of an element that runs advances by more than this share of a control stage, and at all of its stages by
@@ -229,7 +228,7 @@ class ContactReading:
             given, true = 0.0 if event.impulse is None else event.impulse, 0.0
             true = float(jumps.impulses[k, c]) if near and c >= 0 else 0.0
             share = abs(given - true) * self.scales.response / self.scales.speed
-            if not share > TOLERANCE or (near and not self._is_unique(k)):
+            if not share > BROKEN or (near and not self._is_unique(k)):
                 continue
             text = f"impact {event.name} is listed with {given:.4g} N s, the jump there has {true:.4g}"
             made.append(statement(event.time, text, abs(given - true), share))
@@ -240,7 +239,7 @@ class ContactReading:
         if self.jumps.impulses is not None:
             return True
         here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
-        closed = np.flatnonzero(here.gaps <= CLOSED * self.scales.length * here.steepness)
+        closed = np.flatnonzero(here.gaps <= TOUCHING_SOLVED * self.scales.length * here.steepness)
         parts = [
             np.arange(part.start, part.stop) for part in (self.system.mechanics.frames.tangents[c] for c in closed)
         ]
@@ -266,4 +265,4 @@ def _sizes(solution: Solution, elements: Collocation, samples: MotionSamples) ->
         return np.ones(elements.x.shape[2])
     rates = np.nan_to_num(np.abs(samples.rates), nan=0.0, posinf=0.0).max(axis=0, initial=0.0)
     noise = [noise_of(elements.c, long, solution.x[:, i], solution.infeasibility).max() for i in range(rates.size)]
-    return np.asarray(np.maximum(np.maximum(rates, np.array(noise) / TOLERANCE), 1e-300))
+    return np.asarray(np.maximum(np.maximum(rates, np.array(noise) / BROKEN), 1e-300))

@@ -22,14 +22,11 @@ from nosnoc_py.simulation.certification.readings import (
 )
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.tolerances import BROKEN, STATED
 
 Array = np.ndarray
 Free = tuple[str, float, float, float]
 """Name, value and bounds of a horizon or a parameter that is optimised."""
-# Statements may be off by this, absolute and relative.
-SAME = 1e-6
-# Residual of the user's own complementarities.
-COMPLEMENTARY = 1e-5
 # Where a control that is not constant is looked at, in units of its stages.
 INSIDE = np.array([1e-6, 0.25, 0.5, 0.75, 1 - 1e-6])
 # Numbers that a solution claims; those of its horizon and its states are looked at before anything is simulated.
@@ -113,7 +110,7 @@ def chosen(ocp: OCP, solution: Solution) -> list[Free]:
 def _chosen(free: list[Free]) -> Iterator[Violation]:
     for what, value, lower, upper in free:
         away = max(lower - value, value - upper, 0.0)
-        if away > SAME * (1.0 + abs(value)):
+        if away > STATED * (1.0 + abs(value)):
             share = away / (1.0 + abs(value))
             yield Violation(time=0.0, law=Law.BOUND, subject=f"the {what}", amount=away, share=share)
 
@@ -122,10 +119,10 @@ def _ends(solution: Solution) -> Iterator[Violation]:
     """A solution has to begin and end where it says."""
     away = float(np.abs(states_of(solution, solution.t[:1], "-") - solution.x0).max())
     share = away / (1.0 + float(np.abs(solution.x0).max()))
-    if share > SAME:
+    if share > STATED:
         yield statement(0.0, f"the trajectory begins {away:.3g} away from x0", away, share)
     short = abs(solution.duration - solution.horizon)
-    if short > SAME * solution.horizon:
+    if short > STATED * solution.horizon:
         text = f"the horizon is missed by {short:.3g} s"
         yield statement(solution.duration, text, short, short / solution.horizon)
 
@@ -134,7 +131,7 @@ def _nodes(solution: Solution) -> Iterator[Violation]:
     """The states at the nodes are those of the dense output, on one of its sides."""
     away = np.minimum(*[np.abs(states_of(solution, solution.t, side) - solution.x) for side in ("-", "+")])
     shares = away / (1.0 + np.abs(solution.x))
-    wrong = np.flatnonzero((shares > SAME).any(axis=1))
+    wrong = np.flatnonzero((shares > STATED).any(axis=1))
     if wrong.size:
         k = wrong[0]
         text = f"a state is {away[k].max():.3g} away from the dense output"
@@ -162,7 +159,7 @@ def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[
         return
     away = sum(parts) - solution.objective
     share = float(abs(away) / max(abs(solution.objective) + float(np.abs(parts).sum()), 1e-300))
-    if not share <= SAME:
+    if not share <= STATED:
         text = (
             f"the objective is said to be {solution.objective:.9g}, that of this OCP at the solution's own stages is "
             f"{sum(parts):.9g}: it solves another OCP, or was changed"
@@ -186,7 +183,7 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
     away = abs(exact + last - solution.objective)
     error = 2.0 * max(abs(left - exact), abs(right - exact))
     size = abs(exact) + abs(last) + abs(solution.objective)
-    if not away <= error + SAME * size:
+    if not away <= error + STATED * size:
         text = (
             f"the objective is said to be {solution.objective:.9g}, along the solution's own motion it is "
             f"{exact + last:.9g} by any sum over its nodes (+- {error:.2g}): it solves another OCP, or was changed"
@@ -214,10 +211,10 @@ def _own_complementarities(ocp: OCP, solution: Solution) -> Iterator[Violation]:
         names = (str(pair.name),) * len(size)
         measured = Measured(law=Law.COMPLEMENTARITY, t=times, subjects=names, amounts=size.T, shares=size.T)
         worst = measured.worst()
-        if worst is not None and worst.share > COMPLEMENTARY:
+        if worst is not None and worst.share > BROKEN:
             yield worst
 
 
 def _first(measured: Measured) -> list[Violation]:
     """The first violation of every component."""
-    return [violation for column in measured.columns() for violation in column.above(SAME)[:1]]
+    return [violation for column in measured.columns() for violation in column.above(STATED)[:1]]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.guards import FORCE_ROUNDING, GAP, ROUNDING, sample
+from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
-from nosnoc_py.tolerances import RESTING
+from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
 
 class Flow:
@@ -59,8 +59,8 @@ class Flow:
 
     def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Violations of guards (5 n_c,) that are rounding."""
-        force = FORCE_ROUNDING * (inertia + np.abs(forces).max(initial=0.0))
-        gap, speed = ROUNDING * self.scales.length, ROUNDING * self.scales.speed
+        force = PULL * (inertia + np.abs(forces).max(initial=0.0))
+        gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
         return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
     def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:

@@ -13,10 +13,6 @@ GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)
 """Gap of an open contact; normal force of a closed one; speed of a slip; distance of a stick from its cone; what a
 normal force does against the approach of a slipping contact (not positive: the paradox of Painleve)."""
 KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
-# Violations below this are rounding: gaps and speeds as shares of those at work; forces relative to the largest one,
-# and to what gives the smallest mass the acceleration at work.
-ROUNDING = 1e-11
-FORCE_ROUNDING = 1e-9
 
 
 def sample(look: Kinematics, regime: Regime) -> Sample:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import FINE, NODES, between, doubt, slope_error
+from nosnoc_py.tolerances import TOUCHING
 
-# A distance with a smallest value below this share of the length at work, and no crossing, is a touch without speed.
-GRAZING = 1e-9
 # A step is halved, so often at most, where what its samples miss may hide a crossing and exceeds this share of a guard.
 UNRESOLVED = 1e-4
 HALVINGS = 10
@@ -122,7 +121,7 @@ class Search:
 
     def _margin(self, guards: np.ndarray) -> np.ndarray:
         """Values of guards below which something happens."""
-        return np.where(guards < self.distances, GRAZING * self.length, -self.noise[guards])
+        return np.where(guards < self.distances, TOUCHING * self.length, -self.noise[guards])
 
     def _halves(self, t: np.ndarray, armed: np.ndarray, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])

@@ -20,12 +20,12 @@ from dataclasses import replace
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.chebyshev import NODES
-from nosnoc_py.simulation.event_driven.search import GRAZING, Crossing
-from nosnoc_py.tolerances import IMPACT
+from nosnoc_py.simulation.event_driven.search import Crossing
+from nosnoc_py.tolerances import IMPACT, TOUCHING
 
 # Gaps and gap rates up to these shares of the length and the speed at work are zero where a contact closes softly. The
 # gap is that of a touch without speed, the rate that below which an impact is no event.
-SOFT_GAP, SOFT_RATE = GRAZING, IMPACT
+SOFT_GAP, SOFT_RATE = TOUCHING, IMPACT
 # The acceleration at the touch is zero beside that where the gap leaves the band, if it is smaller by this factor.
 VANISHING = 0.5
 # The first look ahead, relative to what is left of the phase, and the growth from one look to the next.

@@ -22,11 +22,10 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.rescaled import rescaled
 from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
+from nosnoc_py.tolerances import STEP_COMPLEMENTARITY, STEP_INFEASIBILITY
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
 
 SCHEMES: tuple[Literal["radau_iia"], Literal["gauss_legendre"]] = ("radau_iia", "gauss_legendre")
-# Largest residuals of a step that is believed, of the unrelaxed equations.
-COMPLEMENTARITY, INFEASIBILITY = 1e-10, 1e-9
 # So many switches of a step are counted when they are too many. From so many on they may accumulate: the ratio of the
 # last distances, every other switch, is then the same but for this share.
 MOST_EVENTS, FEW, STEADY = 100, 8, 0.1
@@ -177,7 +176,7 @@ class NewtonStepper:
 
     def _is_believed(self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray, length: float = 1.0) -> bool:
         """Whether the residuals are rounding; an initial state may penetrate by a little, which no step mends."""
-        limits = {"complementarity": COMPLEMENTARITY, "infeasibility": INFEASIBILITY}
+        limits = {"complementarity": STEP_COMPLEMENTARITY, "infeasibility": STEP_INFEASIBILITY}
         if all(residuals[name] <= limit for name, limit in limits.items()):
             return True
         if self._newton is None:

@@ -9,13 +9,9 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.options import Options
 from nosnoc_py.systems.scales import ProblemScales
-from nosnoc_py.tolerances import REST_VELOCITY
+from nosnoc_py.tolerances import REST_VELOCITY, STRIKE, SWEPT
 
 THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
-
-
-# Shares of the speed at work: what sweeps over contacts may leave, and the slowest approach that is an impact.
-SWEPT, STRIKES = 1e-6, 2e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,5 +108,5 @@ class TimeStepping(Options):
         return Limits(
             tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
             rest_velocity=REST_VELOCITY * speed if self.rest_velocity is None else self.rest_velocity,
-            impact_velocity=STRIKES * scales.speed if self.impact_velocity is None else self.impact_velocity,
+            impact_velocity=STRIKE * scales.speed if self.impact_velocity is None else self.impact_velocity,
         )

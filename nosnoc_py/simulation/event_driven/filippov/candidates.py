@@ -10,12 +10,12 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, FORCE, ON, REGION, STEP, Laws
 from nosnoc_py.simulation.event_driven.filippov.regime import (
-    MULTIPLIER_ROUNDING,
     Flow,
     Look,
     Regime,
     regime_of,
 )
+from nosnoc_py.tolerances import PULL
 
 Array = np.ndarray
 # More combinations than this are not tried.
@@ -122,7 +122,7 @@ class Candidates:
         rates = np.where(self.touched & (regime.sign != 0.0), regime.relative(look.rates), np.inf)
         others = self.flow.guards(regime, x, look.s)[n_y:]
         slow = SLOW * max(1.0, float(np.abs(look.rates).max()))
-        small = MULTIPLIER_ROUNDING * max(1.0, float(np.abs(look.s).max()))
+        small = PULL * max(1.0, float(np.abs(look.s).max()))
         if (rates < -slow).any() or (others < -small).any():
             return False
         open_ = np.concatenate([np.abs(rates) <= slow, np.abs(others) <= small])

@@ -12,13 +12,12 @@ from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, RE
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.search import Sample
 from nosnoc_py.systems.scales import UNIT
+from nosnoc_py.tolerances import CROSSED, PULL
 
 Array = np.ndarray
 DISTANCE, LOW, HIGH = range(3)
 """Blocks of guards, one for every multiplier: distance of the state from a surface, multiplier from its lower bound,
 from its upper one. Behind them: distances of the algebraic variables from their lower and upper bounds."""
-# Violations below this are rounding: distances, and multipliers relative to the largest one and to 1.
-ROUNDING, MULTIPLIER_ROUNDING = 1e-11, 1e-9
 # Newton's method for multipliers and algebraic variables: so many steps, the last one so small that the next would not
 # be seen.
 NEWTON_STEPS, NEWTON_STEP = 30, 1e-9
@@ -197,7 +196,7 @@ class Flow:
         n_y, n_z = self.laws.n_y, self.laws.n_z
         size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
         bounds = inertia + np.abs(forces[..., n_y:]).max(initial=0.0)
-        sizes = [ROUNDING] * n_y + [MULTIPLIER_ROUNDING * size] * 2 * n_y + [MULTIPLIER_ROUNDING * bounds] * 2 * n_z
+        sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
         return np.array(sizes)
 
     def turned(self, regime: Regime, t: float, x: Array) -> Regime:
