@@ -59,7 +59,7 @@ def check_positive(**values: object) -> None:
     """Raise `OptionError` for what is no positive number; keys are the names of the arguments."""
     for name, value in values.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < float("inf"):
-            raise OptionError(f"{name}: expected a positive number, given {name}={value!r}.")
+            raise OptionError(f"{name}: expected a positive number, given {value!r}.")
 
 
 def check_run(callback: object, time_limit: object) -> None:

@@ -104,7 +104,7 @@ def test_a_place_that_cannot_be_written_is_told(bouncing: ns.Trajectory, tmp_pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"speed": 0}, r"speed: expected a positive number, given speed=0"),
+        ({"speed": 0}, r"speed: expected a positive number, given 0"),
         ({"frames_per_second": "20"}, "frames_per_second: expected a positive number"),
         ({"size": 3}, "size: expected a width and a height"),
         ({"dots_per_inch": 1.5}, "dots_per_inch: expected a whole number"),
