@@ -32,7 +32,8 @@ class Flow:
         self.names, self.distances = mechanics.frames.names, mechanics.frames.count  # gaps are the first guards
         self.rest_velocity = options.rest_velocity or 0.0
         self.sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
-        self.atol = options.atol * self.sizes
+        # Positions count by their way in a second: of shorter ways rounding leaves nothing.
+        self.atol = options.atol * scales.speed
 
     def look(self, t: float, x: np.ndarray) -> Kinematics:
         """Numbers of the system."""

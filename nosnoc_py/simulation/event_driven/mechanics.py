@@ -16,7 +16,7 @@ from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_ma
 Array = np.ndarray
 # A slip much slower than this share of the speed at work keeps its direction: where it starts that of the acceleration,
 # where it ends the last one.
-STARTING = 1e-8
+STARTING = 1e-9
 # The direction of a slip in space is stiff until it is as fast as this share of the speed at work.
 GROWN = 1e-4
 

@@ -26,9 +26,9 @@ class EventDriven(Options):
     Parameters
     ----------
     rtol, atol : float
-        Relative and absolute tolerance of the integrator, per component of the state, the latter in lengths and speeds
-        at work where there are contacts; a hundred times the rounding of numbers is the least relative one that SciPy's
-        integrators take.
+        Relative and absolute tolerance of the integrator, per component of the state, the latter in speeds at
+        work (of positions: ways in a second) where there are contacts; a hundred times the rounding of numbers is the
+        least relative one that SciPy's integrators take.
     integrator : {"auto", "DOP853", "Radau"}
         "auto" begins with DOP853 and goes on with Radau where stability limits the steps (a stiff phase), and while a
         slip in space starts from rest.
