@@ -23,8 +23,8 @@ from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales
 from nosnoc_py.contacts.instants import energy_rise
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.systems.kinematics import times
-from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
-from nosnoc_py.tolerances import REST_VELOCITY, TOUCHING_SOLVED
+from nosnoc_py.systems.scales import UNIT, ProblemScales, largest, problem_scales
+from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
@@ -63,19 +63,17 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     problem = _problem_scales(system, samples, p, duration)
     velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
-    speed = max(
-        *(_largest(v) for v in velocities), max(_largest(free), _largest(alone)) * stage, AT_REST * problem.speed
-    )
+    speed = max(*(largest(v) for v in velocities), max(largest(free), largest(alone)) * stage, AT_REST * problem.speed)
     pushed = free if samples.forces is None else times(here.response, samples.forces)
     moved = free if samples.rates is None else samples.rates[:, n_q:]
-    accelerations = [_largest(free), _largest(pushed), _largest(moved), speed / duration]
-    response = _largest(here.response[..., : frames.count])
+    accelerations = [largest(free), largest(pushed), largest(moved), speed / duration]
+    response = largest(here.response[..., : frames.count])
     return Scales(
-        length=max(_largest(samples.x[:, :n_q]), speed * duration),
+        length=max(largest(samples.x[:, :n_q]), speed * duration),
         speed=speed,
         acceleration=max(accelerations),
         response=max(response, TINY),
-        rest=RESTS * REST_VELOCITY * problem.speed / problem.steepness,
+        rest=RESTS * problem.rest_velocity(None),
     )
 
 
@@ -316,11 +314,6 @@ def _look(system: CLS, x: Array, u: Any, p: Array) -> Kinematics:
     if np.isfinite(here.inverse).all() or not np.isfinite(here.mass).all():
         return here
     return replace(here, constant_inverse=np.linalg.pinv(here.mass, hermitian=True))
-
-
-def _largest(values: Array) -> float:
-    """The largest size of a number among values; what is not finite is told elsewhere."""
-    return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 
 def _measured(law: Law, t: Array, subjects: Any, amounts: Array, shares: Array, unit: str) -> Measured:

@@ -409,7 +409,7 @@ def run(system: Described, method: Method | None, task: Task) -> Trajectory:
     if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
         start, parameters, _ = task.start(system)
         scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
-        method = method.replace(rest_velocity=REST_VELOCITY * scales.speed / scales.steepness)
+        method = method.replace(rest_velocity=scales.rest_velocity(None))
     return Simulator(system, method, step=length, solver=task.solver).run(
         task.x0,
         steps=count,

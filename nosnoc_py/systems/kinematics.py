@@ -163,7 +163,7 @@ class Kinematics:
 
     def slow(self, share: Any) -> Any:
         """The gap rates (n_c,) that belong to a share of the speed at work."""
-        return share * self.scales.speed / self.scales.steepness * self.steepness
+        return share * self.scales.velocity * self.steepness
 
     def slowest(self, speed: float) -> Any:
         """The gap rates (n_c,) that belong to a speed; 0 for none."""

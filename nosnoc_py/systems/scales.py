@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nosnoc_py.tolerances import REST_VELOCITY
+
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
@@ -46,6 +48,15 @@ class ProblemScales:
         """What makes the speed within the length."""
         return self.speed**2 / self.length
 
+    @property
+    def velocity(self) -> float:
+        """The speed in the unit of velocities."""
+        return self.speed / self.steepness
+
+    def rest_velocity(self, given: float | None, share: float = REST_VELOCITY) -> float:
+        """Return the option `rest_velocity` [m/s], by default a share of the speed at work."""
+        return share * self.velocity if given is None else given
+
 
 UNIT = ProblemScales()
 
@@ -82,7 +93,7 @@ def problem_scales(
     moving = max(look.moving(duration) for look in looks)
     pushed = MOVED * duration * max(look.pushed for look in looks)
     free = max(look.free for look in looks) * steepness
-    others = MOVED * duration * free + _largest(x0[system.n_q :]) * steepness
+    others = MOVED * duration * free + largest(x0[system.n_q :]) * steepness
     # Bodies at rest on what they touch move by what rounding leaves of gaps and of balanced forces.
     speeds = [moving if moving > NOISE * pushed else 0.0, pushed]
     speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
@@ -116,19 +127,19 @@ class _Look:
         with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
             free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
             norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
-            return _Look(np.asarray(gaps)[:, 0], rows @ x[system.n_q :], rows @ free, _largest(norms), _largest(free))
+            return _Look(np.asarray(gaps)[:, 0], rows @ x[system.n_q :], rows @ free, largest(norms), largest(free))
 
     @property
     def pushed(self) -> float:
         """The largest acceleration in a direction of a contact."""
-        return _largest(self.accelerations)
+        return largest(self.accelerations)
 
     def moving(self, duration: float) -> float:
         """The largest speed of a contact, now or when it closes."""
         pull = np.abs(self.accelerations[: self.gaps.size])
         with np.errstate(all="ignore"):
             fall = np.minimum(np.sqrt(2.0 * pull * np.maximum(self.gaps, 0.0)), pull * duration)
-        return _largest(self.rates, fall)
+        return largest(self.rates, fall)
 
 
 def _solved(matrix: Array, right: Array) -> Array:
@@ -139,8 +150,8 @@ def _solved(matrix: Array, right: Array) -> Array:
         return np.full(right.size, np.nan)
 
 
-def _largest(*values: Array) -> float:
-    """The largest finite entry, 0 without one."""
+def largest(*values: Array) -> float:
+    """Return the size of the largest finite entry, 0 without one; what is not finite is told elsewhere."""
     return max(float(part.max(initial=0.0, where=np.isfinite(part))) for part in map(np.abs, values))
 
 

@@ -84,3 +84,11 @@ def test_parts_of_a_motion_with_one_speed_are_its_parts() -> None:
 def test_a_speed_that_is_none() -> None:
     with pytest.raises(ns.OptionError, match="speed_scale"):
         ns.EventDriven(speed_scale=0.0)
+
+
+def test_the_rest_velocity_has_the_unit_of_velocities() -> None:
+    """A thousandth of the speed at work, by the unit of the gap; what is given stays, a zero too."""
+    found = scales(ball(gap=1e-3), [1.0, -20.0], 1.0)
+    assert (found.speed, found.velocity) == pytest.approx((1e-2, 10.0), rel=1e-12)
+    assert found.rest_velocity(None) == pytest.approx(1e-2, rel=1e-12)
+    assert (found.rest_velocity(0.0), found.rest_velocity(0.3)) == (0.0, 0.3)

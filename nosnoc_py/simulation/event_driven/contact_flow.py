@@ -30,7 +30,7 @@ class Flow:
     ) -> None:
         self.mechanics, self.options, self.control, self.p, self.scales = mechanics, options, control, p, scales
         self.names, self.distances = mechanics.frames.names, mechanics.frames.count  # gaps are the first guards
-        self.rest_velocity = options.rest_velocity or 0.0
+        self.rest_velocity = scales.rest_velocity(options.rest_velocity)
         self.sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
         # Positions count by their way in a second: of shorter ways rounding leaves nothing.
         self.atol = options.atol * scales.speed

@@ -62,7 +62,7 @@ def referee_of(
         return Referee(system, method)
     duration = float(control.breaks[-1] - control.breaks[0])
     scales = problem_scales(system, x0=x0, control=control, p=p, duration=duration, speed_scale=method.speed_scale)
-    rest = rests * scales.speed / scales.steepness if method.rest_velocity is None else method.rest_velocity
+    rest = scales.rest_velocity(method.rest_velocity, rests)
     return Referee(system, method.replace(rest_velocity=rest), scales)
 
 

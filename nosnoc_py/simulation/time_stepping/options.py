@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.options import Options
 from nosnoc_py.systems.scales import ProblemScales
-from nosnoc_py.tolerances import REST_VELOCITY, STRIKE, SWEPT
+from nosnoc_py.tolerances import STRIKE, SWEPT
 
 THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
 
@@ -104,9 +104,8 @@ class TimeStepping(Options):
 
     def limits(self, scales: ProblemScales) -> Limits:
         """The limits of speeds that are given, or else follow from those at work."""
-        speed = scales.speed / scales.steepness
         return Limits(
             tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
-            rest_velocity=REST_VELOCITY * speed if self.rest_velocity is None else self.rest_velocity,
+            rest_velocity=scales.rest_velocity(self.rest_velocity),
             impact_velocity=STRIKE * scales.speed if self.impact_velocity is None else self.impact_velocity,
         )
