@@ -16,8 +16,11 @@ from nosnoc_py.errors import (
     UnknownNameError,
     unknown_name,
 )
-from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
-from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
+from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.shooting.options import DirectShooting
+from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
@@ -27,14 +30,11 @@ from nosnoc_py.mpcc.solve import solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
-from nosnoc_py.shooting import MultiStart
-from nosnoc_py.shooting.options import DirectShooting
+from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict

@@ -8,20 +8,20 @@ from typing import Any
 
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import OptionError, check_run, check_type
-from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
-from nosnoc_py.shooting import MultiStart
+from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.variational.options import LieGroupVariational
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
@@ -34,13 +34,13 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 
 # Where the simulation of a method is. Imported when it is asked for: some are compiled by numba, which loads slowly.
 SIMULATIONS: dict[type, str] = {
-    FESD: "fesd",
-    FESDJ: "fesd",
-    TimeFreezing: "fesd",
-    EventDriven: "event_driven.run",
-    TimeStepping: "time_stepping.run",
-    EventSelected: "event_selected.run",
-    LieGroupVariational: "variational.run",
+    FESD: "simulation.fesd",
+    FESDJ: "simulation.fesd",
+    TimeFreezing: "simulation.fesd",
+    EventDriven: "simulation.event_driven.run",
+    TimeStepping: "simulation.time_stepping.run",
+    EventSelected: "methods.event_selected.run",
+    LieGroupVariational: "methods.variational.run",
 }
 # What solves an optimal control problem.
 METHODS = (FESD, TimeFreezing, CompleteMethod)
@@ -200,7 +200,7 @@ def simulate(
         time_limit=time_limit,
         sensitivities=sensitivities,
     )
-    simulation = importlib.import_module(f"nosnoc_py.simulation.{SIMULATIONS[type(method)]}")
+    simulation = importlib.import_module(f"nosnoc_py.{SIMULATIONS[type(method)]}")
     found: Trajectory = simulation.run(system, method, task)
     return found
 

@@ -26,10 +26,10 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import plate_on_springs
 from models.plate_on_springs import Constants
+from nosnoc_py.methods.event_selected.functions import fields_of
+from nosnoc_py.methods.event_selected.run import Walk, initial_mode
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.event_selected.functions import fields_of
-from nosnoc_py.simulation.event_selected.run import Walk, initial_mode
 from problems import mujoco_models
 from problems.event_selected_common import CHOSEN, results_of
 from problems.plate_references import Geometry, linear, normal, reference, vertical

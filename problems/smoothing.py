@@ -28,8 +28,8 @@ from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.progress import Progress
-from nosnoc_py.shooting.options import SmoothedShooting
 from problems import disc_manipulation, particle
 from problems.runner import Program, Report, main, table
 from problems.settings import Settings

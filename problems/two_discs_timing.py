@@ -13,8 +13,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from nosnoc_py.indirect.problem import hybrid_problem
-from nosnoc_py.indirect.successive_approximation import UniformGrid
+from nosnoc_py.methods.indirect.problem import hybrid_problem
+from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
 from problems.two_discs import EXPERIMENTS, HORIZON, build
 from problems.two_discs_references import REACH
 

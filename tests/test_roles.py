@@ -16,7 +16,7 @@ from nosnoc_py.discretization.options import FESD
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.smoothing import smooth
 from nosnoc_py.roles import Role
-from nosnoc_py.shooting.rollouts import Rollouts
+from nosnoc_py.search.rollouts import Rollouts
 from nosnoc_py.simulation.certification.readings import is_by_collocation
 from nosnoc_py.simulation.fesd import Simulator, SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity

@@ -8,19 +8,19 @@ from typing import Any
 
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.indirect.autonomous_switching import AutonomousSwitching
-from nosnoc_py.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
+from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.shooting.options import FORMS, DirectShooting
+from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.options import Options
-from nosnoc_py.shooting import MultiStart
-from nosnoc_py.shooting.options import FORMS, DirectShooting
+from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_selected.options import EventSelected
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.simulation.variational.options import LieGroupVariational
 
 
 def _named(*kinds: Callable[..., Options]) -> dict[str, Callable[..., Options]]:

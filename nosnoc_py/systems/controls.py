@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import numbers
+
+if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
+    from nosnoc_py.ocp import OCP
 
 # A control grid may miss the ends of the interval by this, relative to its length.
 GRID_TOLERANCE = 1e-9
@@ -135,6 +138,26 @@ def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.
         return lambda t: _vector(guess(t), n_u, "control")
     rows = _rows(guess, n_u, "guess", "control", A_CONTROL)
     return lambda t: rows[min(int(t / horizon * len(rows)), len(rows) - 1)]
+
+
+def control_of_guess(ocp: OCP, guess: Any) -> Callable[[float], np.ndarray]:
+    """A guess in any form as a function of time; zero by default.
+
+    Raises
+    ------
+    OptionError, TranscriptionError
+        If it is none, or has other controls than the OCP.
+    """
+    if guess is None:
+        return lambda t: np.zeros(ocp.system.n_u)
+    if isinstance(guess, Trajectory):
+        if guess.control_names != ocp.system.control_names or not len(guess.u):
+            raise OptionError(
+                f"guess: expected a trajectory with the controls {', '.join(ocp.system.control_names)}, given "
+                f"{', '.join(guess.control_names) or 'none'}."
+            )
+        return lambda t: guess.control(min(guess.t0 + t, guess.u_grid[-1]))
+    return control_guess(guess, ocp.system.n_u, ocp.horizon)
 
 
 def state_guess(guess: Any, n_x: int, horizon: float) -> Callable[[float], np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.contacts.problem import ContactProblem
 from nosnoc_py.contacts.solver import ContactSolver, is_monotone
-from nosnoc_py.simulation.variational.friction import coulomb
+from nosnoc_py.methods.variational.friction import coulomb
 from nosnoc_py.systems.kinematics import ContactFrames
 
 ORDER = [2, 0, 1]  # the compiled copy has the normal last

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.shooting.options import SmoothedShooting
+from nosnoc_py.methods.shooting.options import SmoothedShooting
 from problems import particle_references as references
 from problems import smoothing
 from problems.runner import main

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nosnoc_py.errors import ModelError
-from nosnoc_py.simulation.event_selected.functions import NEVER, fields_of
+from nosnoc_py.methods.event_selected.functions import NEVER, fields_of
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard, arity
 
 X, MODE, P = ca.SX.sym("x", 2), ca.SX.sym("mode", 2), ca.SX.sym("p")

@@ -1,0 +1,314 @@
+"""Event-selected systems as a method of `nosnoc_py.simulate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.compiled import compiled, version_of
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.methods.event_selected import kernel, segments
+from nosnoc_py.methods.event_selected.functions import Fields, fields_of
+from nosnoc_py.methods.event_selected.kernel import Buffers, Rules, State
+from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.event_selected.record import Record, local_error, record_of, too_long
+from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
+from nosnoc_py.methods.event_selected.tableaus import dense_nodes, dense_states
+from nosnoc_py.simulation.common import StepState, Task, equal_steps
+from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
+from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.systems.event_selected import EventSelectedSystem
+
+Array = np.ndarray
+
+CHUNK = 2000  # segments between two looks at the clock
+STATUS = {
+    kernel.FINISHED: Status.SOLVED,
+    kernel.NOT_LIVE: Status.NOT_EVENT_SELECTED,
+    kernel.TOO_MANY: Status.ZENO,
+    kernel.NOT_FINITE: Status.NUMERICAL_ERROR,
+}
+ASKED = (Status.TIME_LIMIT, Status.STOPPED, Status.INTERRUPTED)
+NAMES = 3  # told in a message at most
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventSelectedState(StepState):
+    """Where a simulation stands: what a callback sees after every segment, with the status that ends it after the last.
+
+    Attributes
+    ----------
+    mode : (m,)
+        Bits in force from here on.
+    crossings : int
+        Guards crossed so far.
+    """
+
+    mode: Array
+    crossings: int
+
+
+def run(system: EventSelectedSystem, method: EventSelected, task: Task) -> Trajectory:
+    """See `nosnoc_py.simulate`."""
+    _check(system, task.u, task.solver)
+    seconds = task.seconds
+    step = method.step if task.steps is None else seconds / equal_steps(method, "step", task.steps, seconds)
+    parameters = system.parameters(task.p)
+    start = system.check_state(task.x0, parameters)
+    fields = fields_of(system, method.compiled)
+    deadline = task.deadline()
+    with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
+        mode = initial_mode(system, fields, method, start, parameters)
+        walk = Walk(system, fields, method, parameters, step, task.callback, deadline)
+        walk.go(np.array(start), mode, seconds)
+        return walk.trajectory(task.sensitivities or method.sensitivities)
+
+
+def _check(system: Any, u: Any, solver: Any) -> None:
+    if not isinstance(system, EventSelectedSystem):
+        raise OptionError(
+            f"EventSelected simulates an ns.EventSelectedSystem, given a {type(system).__name__}, whose state jumps or "
+            "slides; use method=ns.EventDriven() or ns.FESD(...)."
+        )
+    if u is not None and np.size(u):
+        raise OptionError("u: an event-selected system has no controls: put them into p or the state.")
+    if solver is not None:
+        raise OptionError("solver: EventSelected takes none; leave it out.")
+
+
+def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:
+    """Bits (m,) at the start: those that are given, or 1 where h > 0.
+
+    At h = 0 the bit is 0: a guard that rises is crossed at once, a contact that opens stays open.
+
+    Raises
+    ------
+    ModelError
+        If the bits do not fit the state, or a guard is on its surface and does not rise.
+    """
+    values, names = fields.guards(x, p), system.guard_names
+    noise = NOISE * np.abs(fields.gradients(x, p)) @ np.abs(x)
+    if method.initial_mode is not None:
+        if len(method.initial_mode) != len(names):
+            raise OptionError(
+                f"EventSelected: initial_mode: expected one bit per guard, {len(names)}, given "
+                f"{len(method.initial_mode)}."
+            )
+        mode = np.array(method.initial_mode, dtype=float)
+    else:
+        mode = np.where(values[0] > noise[0], 1.0, 0.0)
+        on_surface = np.flatnonzero(np.abs(values[0]) <= noise[0])
+        speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p)) if on_surface.size else np.zeros(0)
+        for k in on_surface:
+            opens = fields.returns[k] and speeds[k] < -method.liveness
+            if not (speeds[k] > method.liveness or opens):
+                raise ModelError(
+                    f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to rise "
+                    "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
+                    "motion slides on it."
+                )
+    live, uncertain = np.where(mode > 0.5, values[::-1], values)[0], np.where(mode > 0.5, noise[::-1], noise)[0]
+    lost = (mode > 0.5) & ~fields.returns & (values[0] < -noise[0])
+    for k in np.flatnonzero(lost | (live > uncertain)):
+        function = "back" if mode[k] and not lost[k] else "function"
+        raise ModelError(
+            f"guard {names[k]!r}: its bit is {int(mode[k])} at the start, but its {function} is "
+            f"{(values[0] if lost[k] else live)[k]:.3g} there; give initial_mode with the other bit, or another start."
+        )
+    return mode
+
+
+@lru_cache(maxsize=1)
+def _compiled_loop() -> Callable[..., Any]:
+    """The loop of the kernel, compiled once for all systems and kept on disk."""
+    x, p = np.zeros(1), np.zeros(1)
+    flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
+    rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
+    row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
+    given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
+    scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, 1.0, True, 1)
+    state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
+    examples = (*given, scheme, rules, state, 1.0, buffers, True)
+    return compiled(kernel.versioned(version_of(segments, kernel)), examples=examples, cache=True)
+
+
+def buffers_for(room: int, n_x: int, m: int, n_s: int) -> Buffers:
+    """Empty buffers for so many segments."""
+    return Buffers(
+        t=np.zeros(room),
+        x=np.zeros((room, n_x)),
+        h=np.zeros(room),
+        slopes=np.zeros((room, n_s, n_x)),
+        euler=np.zeros(room, dtype=bool),
+        crossings=np.zeros((room + m, 3), dtype=np.int64),
+        report=np.zeros(3),
+    )
+
+
+class Walk:
+    """One simulation, chunk by chunk."""
+
+    def __init__(
+        self,
+        system: EventSelectedSystem,
+        fields: Fields,
+        method: EventSelected,
+        p: Array,
+        step: float,
+        callback: Callable[[Any], Any] | None,
+        deadline: float,
+    ) -> None:
+        self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
+        self.callback, self.deadline = callback, deadline
+        self.tableau: ButcherTableau = method.tableau
+        closing = self.tableau.stiffly_accurate
+        own = self.tableau.stages - int(closing)
+        self.scheme = Scheme(np.vstack([self.tableau.a[:own, :own], self.tableau.b[:own]]), own)
+        eps = -1.0 if method.eps == "auto" else float(method.eps)
+        self.rules = Rules(
+            step, eps, method.corrections, method.liveness, method.projection == "euler", method.max_events
+        )
+        self.status, self.message = Status.SOLVED, ""
+        self.chunks: list[tuple[Array, ...]] = []
+        self.crossed: list[Array] = []
+
+    def go(self, x: Array, mode: Array, seconds: float) -> None:
+        """Simulate until the end, or until something stops it."""
+        f = self.fields
+        advance = _compiled_loop() if f.compiled else kernel.advance
+        given = (f.flow, f.rows, f.row_gradients, self.p, ~f.returns, self.scheme, self.rules)
+        state = kernel.start_at(System(*given, f.compiled), x, mode)
+        self.start, self.initial, self.end = state, mode, state
+        buffers = self._buffers(seconds)
+        nodes, sweeps, code = 0, 0, kernel.FULL
+        while code == kernel.FULL:
+            if time.monotonic() > self.deadline:
+                self.status = Status.TIME_LIMIT
+                return
+            state, count, rows, code = advance(*given, state, seconds, buffers, f.compiled)
+            self.chunks.append(tuple(array[:count].copy() for array in buffers[:5]))  # t, x, h, slopes, euler
+            self.crossed.append(buffers.crossings[:rows] + np.array([nodes, 0, sweeps]))
+            nodes, self.end = nodes + count, state
+            sweeps += int(buffers.crossings[rows - 1, 2]) + 1 if rows else 0
+            self.status = STATUS.get(code, Status.SOLVED)
+            if count and self.callback is not None:
+                t, x, bits = float(state.t), np.array(state.x), np.array(state.mode)
+                shown = EventSelectedState(
+                    t=t, x=x, p=self.p, mode=bits, crossings=int(state.crossed), status=self.status
+                )
+                stopped = asked_to_stop(self.callback, shown)
+                if stopped is not None and self.status.success:
+                    self.status = stopped
+                    return
+        self.message = self._message(code, state, buffers.report)
+
+    def _buffers(self, seconds: float) -> Buffers:
+        expected = int(min(1.25 * seconds / self.rules.step + 50, CHUNK))  # every crossing makes one more
+        room = 1 if self.callback is not None else expected
+        return buffers_for(room, self.system.n_x, len(self.initial), self.tableau.stages)
+
+    def _message(self, code: int, state: State, report: Array) -> str:
+        """Why it ended before the end."""
+        if code == kernel.NOT_FINITE:
+            return f"the flow or a guard is not finite in the step after t = {state.t:.9g}"
+        if code == kernel.TOO_MANY:
+            return (
+                f"more than {self.method.max_events} crossings until t = {state.t:.9g}; raise max_events if there are"
+            )
+        return self._not_live(state, report) if code == kernel.NOT_LIVE else ""
+
+    def _not_live(self, state: State, report: Array) -> str:
+        k, before, after = int(report[0]), report[1], report[2]
+        name, where = self.system.guard_names[k], f"at t = {state.t:.9g}"
+        if np.isnan(after):
+            return (
+                f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: "
+                "turn its sign round, or give it a `back`"
+            )
+        slow = "; where its values are tiny, give a smaller one" if min(before, after) > 0.0 else ""
+        return (
+            f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
+            f"crossing, both have to be above liveness = {self.method.liveness:g}{slow}; turn its sign round, or use "
+            "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
+        )
+
+    def _judged(self, errors: Series | None, record: Record) -> tuple[Status, str]:
+        """Status and message: steps that are too long come before what they lead to."""
+        status, said = self.status, [self.message]
+        wrong = "" if errors is None else too_long(errors, record, self.method.tolerance)
+        if wrong and status not in ASKED:
+            status, said = Status.INACCURATE, [wrong, *said]
+        if self.method.initial_mode is None:
+            said.append(_set_at_the_start(self.system.guard_names, self.initial))
+        return status, "; ".join(text for text in said if text)
+
+    def trajectory(self, sensitivities: bool) -> Trajectory:
+        """What there is of it."""
+        system = self.system
+        record = record_of(self.start.x, self.initial, self.tableau.stages, self.chunks, self.crossed)
+        events, kinds, times = [], system.event_kinds, record.t.tolist()
+        for crossing in record.crossings:
+            for k in crossing.guards.tolist():
+                kind = kinds[k][int(crossing.before[k])]
+                events.append(Event(times[crossing.node], system.guard_names[k], kind))
+        sensitivity = None
+        if sensitivities:
+            from nosnoc_py.methods.event_selected.sensitivity import sensitivity_of
+
+            sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
+        errors = local_error(record, self.tableau, system.nominal["x"])
+        status, message = self._judged(errors, record)
+        return Trajectory(
+            t=record.t,
+            x=record.x,
+            state_names=system.state_names,
+            u_grid=record.t[[0, -1]],
+            u=np.zeros((1, 0)),
+            control_names=system.control_names,
+            interpolant=self._interpolant(record),
+            events=tuple(events),
+            series={**_series(system.guard_names, record), **({} if errors is None else {"local_error": errors})},
+            parameters=dict(zip(system.parameter_names, self.p, strict=True)),
+            status=status,
+            message=message,
+            units=system.units,
+            sensitivity=sensitivity,
+        )
+
+    def _interpolant(self, record: Record) -> RungeKuttaInterpolant:
+        if not len(record.h):
+            return RungeKuttaInterpolant.linear(record.t, record.x)
+        ends = np.concatenate([record.slopes[1:, 0], record.slopes[:1, 0]])
+        if self.scheme.own == self.tableau.stages:  # no last stage that is there already
+            for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
+                ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
+        stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)
+        c = dense_nodes(self.tableau)
+        return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=stages)
+
+
+def _set_at_the_start(names: tuple[str, ...], mode: Array) -> str:
+    """Which bits are set by the state at the start: a guard with the wrong sign shows there."""
+    found = [name for name, bit in zip(names, mode, strict=True) if bit]
+    more = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
+    return f"set at the start: {', '.join(found[:NAMES])}{more}" if found else ""
+
+
+def _series(names: tuple[str, ...], record: Record) -> dict[str, Series]:
+    """Bits over time, as steps: the time of a change is there twice."""
+    changes: list[list[float]] = [[] for _ in names]
+    t = record.t.tolist()
+    for crossing in record.crossings:
+        for k in crossing.guards.tolist():
+            changes[k] += [t[crossing.node], t[crossing.node]]
+    found = {}
+    for name, first, times in zip(names, record.first.tolist(), changes, strict=True):
+        bits = [(first + i // 2) % 2 for i in range(len(times) + 2)]
+        found[f"mode[{name}]"] = Series(np.array([t[0], *times, t[-1]]), np.array(bits, dtype=float))
+    return found

@@ -1,0 +1,430 @@
+"""The orbital derivative of an event-selected motion: transports along its segments, saltation at its crossings.
+
+With w = (x, p), a crossing of a guard h by the field f- before and f+ after it,
+
+    dt* = -D h dw / (D h f-),    dw+ = (I + (f+ - f-) D h / (D h f-)) dw-,
+
+and in between the exact derivatives of the steps. Where several guards are crossed at once (`instants`), and at the
+ends of the motion, the map is only piecewise linear (`corner`); where it happens to be linear the motion is smooth.
+
+How the segments of an event-selected motion carry a variation: exact derivatives of its Runge-Kutta steps.
+
+Everything is differentiated with respect to w = (x, p), a state whose last components do not move. With the Jacobians
+J_i = f_w at the stages of a step of the frozen mode and length h,
+
+    K_i = J_i (I + h sum_j a_ij K_j),    W+ = (I + h sum_i b_i K_i) W.
+
+Which crossings of a simulation happen at one instant, as far as it can tell, and where it only just has none.
+
+Crossings are judged together whose distance is below a small part of the longest step, or below what the projection
+onto their guards has left over: the value |h| / (D h f) where Newton's method ended, and for a step of Euler's of
+length tau the change of the guard's speed on the way, tau / 2 |D h f(end) / D h f(start) - 1|. Errors of the scheme
+itself do not count: what is differentiated is the motion that was simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.discretization.butcher import ButcherTableau
+from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.functions import buffered
+from nosnoc_py.methods.event_selected.corner import Corner, LiveGuard
+from nosnoc_py.methods.event_selected.functions import Fields
+from nosnoc_py.methods.event_selected.record import Crossing, Record
+from nosnoc_py.solution import Event, Sensitivity
+from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
+
+# Numbers that the Jacobians of one batch of points may take, and points of a batch at most.
+BATCH_SIZE, BATCH_POINTS = 500_000, 256
+Array = np.ndarray
+
+# Crossings that are no further apart, relative to the longest step, are judged as one: their order may be rounding.
+AT_ONCE = 1e-7
+# So many units in the last place of the time are rounding, too.
+UNITS = 8.0
+# How much larger than its estimate the error of a projection may be.
+SAFETY = 2.0
+# A guard that is not crossed yet at the end will be if D h f is above this; one that was left behind at the start rose.
+RISES = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """Instants of a simulation with parameters p (n_p,)."""
+
+    fields: Fields
+    record: Record
+    p: Array
+
+    def near(self, t: float) -> float:
+        """What is at once at a time, both [s]."""
+        return float(AT_ONCE * self.record.h.max(initial=0.0) + UNITS * np.spacing(abs(t)))
+
+    def left(self) -> Crossing | None:
+        """Guards that are on their surfaces at the start and were crossed just before it, the other way, if any."""
+        bits = self.record.first.astype(float)
+        left = self._rising(0, 1.0 - bits, bits)
+        before = np.array(bits)
+        before[left] = 1.0 - bits[left]
+        return Crossing(node=0, guards=left, before=before, after=bits) if left.size else None
+
+    def due(self) -> Crossing | None:
+        """Guards that are on their surfaces at the end and were not crossed, if any: rounding decides that."""
+        node = len(self.record.t) - 1
+        bits = self.record.bits(node)
+        due = self._rising(node, bits, bits)
+        after = np.array(bits)
+        after[due] = 1.0 - bits[due]
+        return Crossing(node=node, guards=due, before=bits, after=after) if due.size else None
+
+    def groups(self) -> list[list[Crossing]]:
+        """All crossings, with those at both ends, in groups of those that happen at once."""
+        groups: list[list[Crossing]] = []
+        for crossing in (self.left(), *self.record.crossings, self.due()):
+            if crossing is None:
+                continue
+            if groups and self._at_once(groups[-1], crossing):
+                groups[-1].append(crossing)
+            else:
+                groups.append([crossing])
+        return groups
+
+    def _rising(self, node: int, rows: Array, bits: Array) -> Array:
+        """Guards whose functions of so many rows are zero at a node and rise there, with these bits."""
+        values, rates = self._guards(node, rows, bits)
+        return np.flatnonzero((rates > RISES) & (np.abs(values) <= self.near(self.record.t[node]) * rates))
+
+    def _guards(self, node: int, rows: Array, bits: Array) -> tuple[Array, Array]:
+        """Values and rates (m,) of functions of guards, one row for each, at a node, with these bits."""
+        x, chosen = self.record.x[node], (rows.astype(int), np.arange(len(rows)))
+        slope = np.asarray(self.fields.flow(x, bits, self.p))
+        return self.fields.guards(x, self.p)[chosen], self.fields.gradients(x, self.p)[chosen] @ slope
+
+    def _at_once(self, group: list[Crossing], crossing: Crossing) -> bool:
+        t, first = self.record.t[crossing.node], group[0]
+        apart, near = t - self.record.t[first.node], self.near(t)
+        if apart <= near or apart > self.record.h.max(initial=0.0):
+            return bool(apart <= near)
+        parts = [*group, crossing]
+        errors = [self._error(part, [later.guards for later in parts[k:]]) for k, part in enumerate(parts)]
+        return bool(apart <= near + SAFETY * (max(errors[:-1]) + errors[-1]))
+
+    def _error(self, crossing: Crossing, ahead: list[Array]) -> float:
+        """How wrong [s] the instant of a crossing may be, for itself and the guards ahead, by its projection."""
+        node, bits = crossing.node, crossing.before
+        values, rates = self._guards(node, bits, bits)
+        wrong = np.abs(values / rates)[crossing.guards].max()
+        if node > 0 and self.record.euler[node - 1]:
+            bits = self.record.bits(node - 1)
+            first, last = (self._guards(end, bits, bits)[1][np.concatenate(ahead)] for end in (node - 1, node))
+            bent = np.abs(last / first - 1.0)[first > RISES]
+            wrong += 0.5 * self.record.h[node - 1] * bent.max(initial=0.0)
+        return float(wrong)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Variations:
+    """Derivatives of a system.
+
+    Parameters
+    ----------
+    n_x, n_w : int
+        Numbers of states, and of states and parameters.
+    batch : int
+        Points that are worth one call of `flow_w`.
+    flow_w : function (points, n_x), (points, m), (n_p,) -> (points, n_w, n_w)
+        Derivative of (f, 0).
+    guards_w : function (n_x,), (n_p,) -> (2, m, n_w)
+        Derivatives of the functions of the guards, and of those that clear their bits.
+    """
+
+    n_x: int
+    n_w: int
+    batch: int
+    flow_w: Callable[[Array, Array, Array], Array]
+    guards_w: Callable[[Array, Array], Array]
+
+
+def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
+    """Derivatives of a system; those of a CasADi system are built once.
+
+    Raises
+    ------
+    OptionError
+        For a system of NumPy functions without `flow_jacobian`, or with parameters.
+    """
+    if not system.symbolic:
+        return _numeric(system, fields)
+    if system not in _BUILT:
+        _BUILT[system] = _symbolic(system)
+    return _BUILT[system]
+
+
+_BUILT: WeakKeyDictionary[EventSelectedSystem, Variations] = WeakKeyDictionary()
+
+
+def transports(variations: Variations, record: Record, tableau: ButcherTableau, p: Array) -> Iterator[Array]:
+    """Derivatives (n_w, n_w) of the segments, one after the other."""
+    length = max(1, variations.batch // tableau.stages)
+    for start in range(0, len(record.h), length):
+        yield from _batch(variations, record, tableau, p, slice(start, min(start + length, len(record.h))))
+
+
+def _batch(variations: Variations, record: Record, tableau: ButcherTableau, p: Array, part: slice) -> Array:
+    """Derivatives (segments, n_w, n_w) of some segments; an Euler step is one with its first stage only."""
+    lengths, mode, n_w = np.asarray(record.h[part]), record.mode[part], variations.n_w
+    count, n_s = len(lengths), tableau.stages
+    offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
+    offsets[np.asarray(record.euler[part])] = 0.0  # where its other stages would be, f need not be defined
+    stages = record.x[part][:, None] + lengths[:, None, None] * offsets
+    jacobians = variations.flow_w(stages.reshape(-1, variations.n_x), np.repeat(mode, n_s, axis=0), p)
+    jacobians = jacobians.reshape(count, n_s, n_w, n_w)
+    slopes = np.zeros_like(jacobians)
+    for i in range(n_s):
+        inner = np.eye(n_w) + lengths[:, None, None] * np.einsum("j,sjkl->skl", tableau.a[i, :i], slopes[:, :i])
+        slopes[:, i] = jacobians[:, i] @ inner
+    weights = np.where(np.asarray(record.euler[part])[:, None], np.eye(n_s)[0], tableau.b)
+    return np.asarray(np.eye(n_w) + lengths[:, None, None] * np.einsum("sj,sjkl->skl", weights, slopes))
+
+
+def _symbolic(system: EventSelectedSystem) -> Variations:
+    """Of a system in CasADi: one function for a whole batch of points."""
+    n_x, n_w, m = system.n_x, system.n_x + system.n_p, len(system.guards)
+    w = ca.vertcat(system.x, system.p)
+    batch = int(np.clip(BATCH_SIZE // (n_w * n_w), 1, BATCH_POINTS))
+    slope = ca.densify(ca.jacobian(system.flow, w))
+    flow_w = buffered(ca.Function("flow_w", [system.x, system.mode, system.p], [slope]).map(batch))
+    backs = [0.0 if guard.back is None else guard.back for guard in system.guards]
+    functions = ca.vertcat(*(guard.function for guard in system.guards), *backs)
+    guards_w = buffered(ca.Function("guards_w", [system.x, system.p], [ca.densify(ca.jacobian(functions, w))]))
+
+    def flow(x: Array, mode: Array, p: Array) -> Array:
+        found = np.zeros((len(x), n_w, n_w))
+        points, modes = np.zeros((batch, n_x)), np.zeros((batch, m))
+        for start in range(0, len(x), batch):
+            count = len(x[start : start + batch])
+            points[:count], modes[:count] = x[start : start + batch], mode[start : start + batch]
+            (matrices,) = flow_w(points, modes, p)
+            found[start : start + count, :n_x] = matrices.reshape(n_x, batch, n_w).transpose(1, 0, 2)[:count]
+        return found
+
+    def guards(x: Array, p: Array) -> Array:
+        return np.asarray(guards_w(x, p)[0].reshape(2, m, n_w))
+
+    return Variations(n_x=n_x, n_w=n_w, batch=batch, flow_w=flow, guards_w=guards)
+
+
+def _numeric(system: EventSelectedSystem, fields: Fields) -> Variations:
+    """Of a system of NumPy functions: point by point, as its functions are written."""
+    if system.n_p:
+        raise OptionError(
+            f"sensitivities: the system is made of NumPy functions and has {system.n_p} parameters, and nothing says "
+            "how the functions change with them; write it in CasADi, or put the parameters into the state, at rest."
+        )
+    function: Any = system.flow_jacobian
+    if function is None:
+        raise OptionError(
+            "sensitivities: a system of NumPy functions needs flow_jacobian, d f / d x as a function of (x, mode); "
+            "give it, or write the system in CasADi, which differentiates it."
+        )
+    n_x, more = system.n_x, arity(function) - 2
+
+    def flow(x: Array, mode: Array, p: Array) -> Array:
+        pairs = zip(x, mode, strict=True)
+        return np.array([function(point, bits, *(p,) * more) for point, bits in pairs]).reshape(-1, n_x, n_x)
+
+    batch = int(np.clip(BATCH_SIZE // (n_x * n_x), 1, BATCH_POINTS))
+    return Variations(n_x=n_x, n_w=n_x, batch=batch, flow_w=flow, guards_w=fields.gradients)
+
+
+def sensitivity_of(
+    system: EventSelectedSystem,
+    fields: Fields,
+    record: Record,
+    tableau: ButcherTableau,
+    events: Sequence[Event],
+    parameters: Array,
+) -> Sensitivity:
+    """Derivatives of the end and of the times of events of a simulation with respect to x0 and p.
+
+    The bits at the start are held, but for guards that are on their surfaces there: perturbed states begin on their own
+    side. A guard with hysteresis, which is left on another surface, keeps its bit. Where guards are crossed at once and
+    the end is differentiable, their times need not be: then these rows are NaN.
+
+    Parameters
+    ----------
+    system, fields
+        What was simulated, and its functions.
+    record
+        What the simulation did.
+    tableau
+        Of its steps.
+    events
+        Of the trajectory, in the order of the crossings of the record.
+    parameters : (n_p,)
+
+    Raises
+    ------
+    OptionError
+        For a system of NumPy functions without `flow_jacobian`, or with parameters.
+    """
+    walk = _Walk(system, fields, record, tableau, np.asarray(parameters, dtype=float))
+    walk.run()
+    n_x = system.n_x
+    end, times = walk.W[:n_x], np.reshape(walk.times[: len(events)], (len(events), walk.variations.n_w))
+    return Sensitivity(
+        x0=end[:, :n_x],
+        p=end[:, n_x:],
+        event_times_x0=times[:, :n_x],
+        event_times_p=times[:, n_x:],
+        orbital=walk.orbital,
+        flags=tuple(walk.flags),
+        directions=Directions(tuple(walk.pieces), system.guard_names, n_x) if walk.flags else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """One-sided derivatives of the end in directions of x0, by matrices (n_w, n_w) and corners, the first one first.
+
+    It holds functions of the system that cannot travel to another process: a copy that does is None.
+    """
+
+    pieces: tuple[Array | Corner, ...]
+    guard_names: tuple[str, ...]
+    n_x: int
+
+    def __call__(self, v: Array) -> Array:
+        """The derivative (n_x,) in the direction v (n_x,).
+
+        Raises
+        ------
+        TranscriptionError
+            If a guard is not crossed with speed in the order that v asks for: there the system is not event-selected.
+        """
+        w = np.concatenate([v, np.zeros(_size(self.pieces[0]) - self.n_x)])
+        for piece in self.pieces:
+            w = self._around(piece, w) if isinstance(piece, Corner) else piece @ w
+        return w[: self.n_x]
+
+    def _around(self, corner: Corner, w: Array) -> Array:
+        found = corner(w)
+        if found.stuck >= 0:
+            name = self.guard_names[corner.crossings[found.stuck].guard]
+            raise TranscriptionError(
+                f"directional: in this direction guard {name!r} is not crossed at t = {corner.t:.12g} with speed on "
+                "both sides (D h f > 0): the system is not event-selected there."
+            )
+        return found.w
+
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        return _nothing, ()
+
+
+def _nothing() -> None:
+    """What is left of directions in another process."""
+
+
+def _size(piece: Array | Corner) -> int:
+    return int((piece.gradients if isinstance(piece, Corner) else piece).shape[1])
+
+
+class _Walk:
+    """Carries the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
+
+    def __init__(
+        self, system: EventSelectedSystem, fields: Fields, record: Record, tableau: ButcherTableau, p: Array
+    ) -> None:
+        self.fields, self.record, self.p = fields, record, p
+        self.guard_names = system.guard_names
+        self.variations: Variations = variations_of(system, fields)
+        self.segments = transports(self.variations, record, tableau, p)
+        self.instants = Instants(fields, record, p)
+        self.node, self.W = 0, np.eye(self.variations.n_w)
+        self.orbital = np.empty((len(record.t), system.n_x, system.n_x))
+        self.times: list[Array] = []
+        self.flags: list[str] = []
+        self.pieces: list[Array | Corner] = [self.W]
+
+    def run(self) -> None:
+        """Through all segments and crossings; a guard that is reached at an end counts, crossed or not."""
+        for crossings in self.instants.groups():
+            self._along(crossings[0].node)
+            self._across(crossings)
+        self._along(len(self.record.t) - 1)
+        left = self.instants.left()
+        del self.times[: 0 if left is None else left.guards.size]  # no events
+
+    def _along(self, node: int) -> None:
+        self._store()
+        for matrix in islice(self.segments, node - self.node):
+            self.node += 1
+            self._apply(matrix)
+            self._store()
+
+    def _store(self) -> None:
+        n_x = self.variations.n_x
+        self.orbital[self.node] = self.W[:n_x, :n_x]
+
+    def _apply(self, matrix: Array) -> None:
+        self.W, last = matrix @ self.W, self.pieces[-1]
+        if isinstance(last, Corner):
+            self.pieces.append(matrix)
+        else:
+            self.pieces[-1] = matrix @ last
+
+    def _across(self, crossings: Sequence[Crossing]) -> None:
+        corner = self._corner(crossings)
+        found = corner.linear()
+        if found is None:
+            self.flags.append(_flag(corner, self.guard_names, self.record.first))
+            self.pieces.append(corner)
+            self.W = np.full_like(self.W, np.nan)
+            self.times.extend(self.W[:1].repeat(len(corner.crossings), axis=0))
+        elif len(crossings) == 1:
+            self.times.extend(found.delays @ self.W)
+            self._apply(found.jump)
+        else:  # the order does not matter, so it may as well be the one of the record
+            for crossing in crossings:
+                self._along(crossing.node)
+                self._across([crossing])
+
+    def _corner(self, crossings: Sequence[Crossing]) -> Corner:
+        record, p = self.record, self.p
+        t, x, mode = record.t[crossings[0].node], record.x[crossings[0].node], crossings[0].before
+        live = [LiveGuard(int(k), int(crossing.before[k])) for crossing in crossings for k in crossing.guards]
+        guards, rows = np.array(live).T
+        rest, near = np.zeros(self.variations.n_w - self.variations.n_x), self.instants.near(t)
+        gradients = np.array(self.variations.guards_w(x, p)[rows, guards])
+        speed = np.abs(gradients[:, : len(x)] @ np.asarray(self.fields.flow(x, mode, p)))
+        below = self.fields.guards(x, p)[1 - rows, guards] < -near * speed
+        return Corner(
+            t=float(t),
+            crossings=tuple(live),
+            gradients=gradients,
+            mode=mode,
+            flow=lambda bits: np.concatenate([self.fields.flow(x, bits, p), rest]),
+            far=below & self.fields.returns[guards],
+            starts=bool(t - record.t[0] <= near),
+            ends=bool(record.t[-1] - record.t[crossings[-1].node] <= near),
+        )
+
+
+def _flag(corner: Corner, guard_names: Sequence[str], first: Array) -> str:
+    names = list(dict.fromkeys(guard_names[live.guard] for live in corner.crossings))
+    said = f"guard {names[0]} is" if len(names) == 1 else f"guards {', '.join(names)} are"
+    when = "at the start, " if corner.starts else "at the end, " if corner.ends else "at once at "
+    if len(corner.crossings) > len(names) and not (corner.starts or corner.ends):
+        when = "there and back at once at "
+    done = "left" if corner.starts and any(first[live.guard] != live.row for live in corner.crossings) else "crossed"
+    return (
+        f"{said} {done} {when}t = {corner.t:.12g}: the flow is piecewise linear there, ask sensitivity.directional(v)"
+    )

@@ -1,0 +1,221 @@
+"""The multi-point boundary-value problem of the hybrid minimum principle (HMP, Eqs. 2-4, 8-12) as sparse equations.
+
+On every arc, (x, lambda) follow x' = H_lambda, lambda' = -H_x with the control of the arc's regime, by collocation; the
+lengths of the arcs are unknown. Arcs of one phase meet continuously where their regimes do. Between phases
+
+    psi(x-) = 0,  x+ = g(x-),  lambda- = g_x' lambda+ + eta psi_x',  H- = H+,
+
+and x(0) = x_0, lambda(T) = phi_x, the lengths sum up to T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import scipy.sparse as sp
+
+from nosnoc_py.discretization.butcher import gauss_legendre
+from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution
+from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions, Equations
+from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.problem import HybridProblem
+
+Array = np.ndarray
+
+
+# Equations with the places of their unknowns and of their rows.
+Piece = tuple[Equations, Array, Array]
+
+
+class BoundarySystem:
+    """Residuals and Jacobian for given arcs; one object per structure of arcs.
+
+    Parameters
+    ----------
+    problem : HybridProblem
+    arcs : sequence of Arc
+    jumps : sequence of int
+        Which jump comes after which phase.
+    elements, stages : int
+        Elements per arc, and stages of Gauss-Legendre collocation on each: order 2 stages.
+    functions : BoundaryFunctions
+    """
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        arcs: Sequence[Arc],
+        jumps: Sequence[int],
+        elements: int,
+        stages: int,
+        functions: BoundaryFunctions,
+    ) -> None:
+        self.problem, self.arcs, self.jumps = problem, tuple(arcs), tuple(jumps)
+        self.elements, self.tableau, self.functions = elements, gauss_legendre(stages), functions
+        self.size = self.rows = 0
+        n_w = [self.functions.law(arc.regime).w.numel() for arc in arcs]
+        self.nodes = [self._take(elements + 1, 2 * problem.n_x) for _ in arcs]
+        self.stages = [self._take(elements, stages, 2 * problem.n_x + n) for n in n_w]
+        self.ends = [self._take(2, n) for n in n_w]
+        self.lengths = self._take(len(arcs))
+        self.etas = self._take(len(jumps))
+        self.pieces = self._links()
+        self._collocation = [self._take_rows(elements, stages + 1, 2 * problem.n_x) for _ in arcs]
+        self._implicit = [self._take_rows(elements, stages, n) for n in n_w]
+        self._total = self._take_rows(1)
+        assert self.rows == self.size
+
+    def _take(self, *shape: int) -> Array:
+        self.size += prod(shape)
+        return np.arange(self.size - prod(shape), self.size).reshape(shape)
+
+    def _take_rows(self, *shape: int) -> Array:
+        self.rows += prod(shape)
+        return np.arange(self.rows - prod(shape), self.rows).reshape(shape)
+
+    def __call__(self, z: Array) -> tuple[Array, sp.csc_matrix]:
+        """Residual (size,) and Jacobian at z (size,)."""
+        residual, triplets = np.empty(self.rows), []
+        for index in range(len(self.arcs)):
+            triplets += self._arc(index, z, residual)
+        for equations, unknowns, rows in self.pieces:
+            residual[rows], nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
+            triplets.append((rows[equations.rows], unknowns[equations.columns], nonzeros))
+        residual[self._total] = z[self.lengths].sum() - self.problem.horizon
+        triplets.append((np.repeat(self._total, len(self.arcs)), self.lengths, np.ones(len(self.arcs))))
+        rows, columns, values = (np.concatenate(parts) for parts in zip(*triplets, strict=True))
+        return residual, sp.csc_matrix((values, (rows, columns)), shape=(self.rows, self.size))
+
+    def _arc(self, index: int, z: Array, residual: Array) -> list[tuple[Array, Array, Array]]:
+        """Collocation on one arc: fills its residuals, returns its entries of the Jacobian."""
+        regime, stages, nodes = self.arcs[index].regime, self.stages[index], self.nodes[index]
+        n, count = 2 * self.problem.n_x, stages.shape[:2]
+        field = self.functions.field(regime)
+        values, entries = self.functions.field_of(regime, count[0] * count[1])(z[stages].reshape(-1, stages.shape[2]))
+        slopes, laws = values[:n].T, values[n:].T
+        slopes = slopes.reshape(*count, n)
+        h = z[self.lengths[index]] / self.elements
+        weights = np.vstack([self.tableau.a, self.tableau.b])
+        ends = np.concatenate([stages[:, :, :n], nodes[1:, None]], axis=1)
+        starts = np.broadcast_to(nodes[:-1, None], ends.shape)
+        rows, moved = self._collocation[index], np.einsum("ij,ejy->eiy", weights, slopes)
+        residual[rows] = z[ends] - z[starts] - h * moved
+        residual[self._implicit[index]] = laws.reshape(self._implicit[index].shape)
+        local_rows, local_columns = field.rows, field.columns
+        nonzeros = entries.T.reshape(*count, -1)
+        flow, law = local_rows < n, local_rows >= n
+        # entry (element, row stage i, column stage j, nonzero k) is -h a_ij times the slope's derivative
+        values = -h * weights[None, :, :, None] * nonzeros[:, None, :, flow]
+        length = np.full(rows.size, self.lengths[index])
+        return [
+            (rows.ravel(), ends.ravel(), np.ones(rows.size)),
+            (rows.ravel(), starts.ravel(), -np.ones(rows.size)),
+            (rows.ravel(), length, -moved.ravel() / self.elements),
+            (
+                np.broadcast_to(rows[:, :, None, local_rows[flow]], values.shape).ravel(),
+                np.broadcast_to(stages[:, None, :, local_columns[flow]], values.shape).ravel(),
+                values.ravel(),
+            ),
+            (
+                self._implicit[index][:, :, local_rows[law] - n].ravel(),
+                stages[:, :, local_columns[law]].ravel(),
+                nonzeros[:, :, law].ravel(),
+            ),
+        ]
+
+    def _links(self) -> list[Piece]:
+        """What holds at the start, between arcs and at the end."""
+        f, arcs, last = self.functions, self.arcs, len(self.arcs) - 1
+        pieces = [self._piece(f.start(arcs[0].regime), self._side(0, 0))]
+        for k, (one, other) in enumerate(pairwise(arcs)):
+            sides = np.concatenate([self._side(k, 1), self._side(k + 1, 0)])
+            if one.phase == other.phase:
+                pieces.append(self._piece(f.switch(one.regime, other.regime), sides))
+            else:
+                unknowns = np.append(sides, self.etas[one.phase])
+                pieces.append(self._piece(f.collision(one.regime, other.regime, self.jumps[one.phase]), unknowns))
+        return [*pieces, self._piece(f.end(arcs[last].regime), self._side(last, 1))]
+
+    def _side(self, index: int, end: int) -> Array:
+        return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
+
+    def _piece(self, found: Equations, unknowns: Array) -> Piece:
+        return found, unknowns, self._take_rows(found.count)
+
+    def guess(self, motion: Motion) -> Array:
+        """Unknowns (size,) from a motion with costates: straight lines between its nodes."""
+        z = np.zeros(self.size)
+        c, n = self.tableau.c, 2 * self.problem.n_x
+        for k, arc in enumerate(self.arcs):
+            phase, length = motion.phases[arc.phase], arc.end - arc.start
+            places = arc.start + length * np.linspace(0.0, 1.0, self.elements + 1)
+            inner = places[:-1, None] + length / self.elements * c
+            z[self.nodes[k]] = _costate_lines(phase, places)
+            z[self.stages[k][:, :, :n]] = _costate_lines(phase, inner)
+            if self.ends[k].size:
+                z[self.stages[k][:, :, n:]] = self._minimisers(z[self.stages[k][:, :, :n]], _control(phase, inner))
+                z[self.ends[k]] = self._minimisers(z[self.nodes[k][[0, -1]]], _control(phase, places[[0, -1]]))
+            z[self.lengths[k]] = length
+        for k, jump in enumerate(self.jumps):
+            before, after = motion.phases[k], motion.phases[k + 1]
+            assert before.costate is not None
+            assert after.costate is not None
+            z[self.etas[k]] = self.functions.eta(jump, before.x[-1], before.costate[-1], after.costate[0])
+        return z
+
+    def _minimisers(self, nodes: Array, near: Array) -> Array:
+        """What minimises the Hamiltonian at (x, lambda) (..., 2 n_x), found from controls (..., n_u)."""
+        flat, n_x = nodes.reshape(-1, nodes.shape[-1]), self.problem.n_x
+        u = near.reshape(len(flat), -1)
+        return self.problem.minimiser.mapped(len(flat))(flat[:, :n_x], flat[:, n_x:], u).reshape(near.shape)
+
+    def solutions(self, z: Array) -> tuple[ArcSolution, ...]:
+        """The unknowns as polynomials on arcs."""
+        found, start, n = [], 0.0, 2 * self.problem.n_x
+        for k, arc in enumerate(self.arcs):
+            last = k == len(self.arcs) - 1
+            end = self.problem.horizon if last else start + float(z[self.lengths[k]])
+            stages = z[self.stages[k]]
+            control = self.functions.control(arc.regime, self.elements * self.tableau.stages + 2)
+            sides = np.vstack([z[self._side(k, 0)], z[self._side(k, 1)]])
+            u = control(np.vstack([stages.reshape(-1, stages.shape[2]), sides]))
+            found.append(
+                ArcSolution(
+                    arc=Arc(phase=arc.phase, regime=arc.regime, start=start, end=end),
+                    tableau=self.tableau,
+                    nodes=z[self.nodes[k]],
+                    stages=stages[:, :, :n],
+                    u=u[:-2].reshape(*stages.shape[:2], -1),
+                    ends=u[-2:],
+                )
+            )
+            start = end
+        return tuple(found)
+
+    def scale(self, z: Array) -> Array:
+        """Sizes (size,) of the unknowns: the largest of their kind, by component."""
+        scale, n_x = np.ones(self.size), self.problem.n_x
+        sizes = np.max([np.abs(z[nodes]).max(axis=0) for nodes in self.nodes], axis=0)
+        for part in (sizes[:n_x], sizes[n_x:]):
+            part[:] = np.maximum(part, 1e-2 * part.max()) if part.max() > 0 else 1.0
+        for nodes, stages in zip(self.nodes, self.stages, strict=True):
+            scale[nodes] = sizes
+            scale[stages[:, :, : 2 * n_x]] = sizes
+        scale[self.lengths] = self.problem.horizon
+        scale[self.etas] = np.maximum(np.abs(z[self.etas]), 1e-2 * sizes[n_x:].max())
+        return scale
+
+
+def _costate_lines(phase: Phase, times: Array) -> Array:
+    """(x, lambda) at times of any shape: straight lines between the nodes of a phase."""
+    assert phase.costate is not None
+    values = np.hstack([phase.x, phase.costate])
+    return np.stack([np.interp(times, phase.t, column) for column in values.T], axis=-1)
+
+
+def _control(phase: Phase, times: Array) -> Array:
+    place = np.searchsorted(phase.t, times, "right") - 1
+    return np.asarray(phase.u[np.clip(place, 0, len(phase.u) - 1)])

@@ -1,0 +1,184 @@
+"""argmin of the Hamiltonian over the controls (HMP, Eqs. 12, 25, 35, 44): what the methods ask of it.
+
+A minimiser is a set of regimes: in each the control follows one smooth law, and a regime is left where its boundary
+expression has a zero. `minimiser_forms` finds the closed forms.
+
+The minimisers of a smooth Hamiltonian without a closed form are found by Newton's method, for all nodes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.functions import buffered
+from nosnoc_py.methods.indirect.control_set import ControlSet
+
+Array = np.ndarray
+Digits = tuple[int, ...]
+
+# A control this close to the sphere, relative to its radius, is on it.
+ON_SPHERE = 1e-10
+NEWTON_STEPS = 50
+NEWTON_TOLERANCE = 1e-13
+# Ever shorter projected gradient steps where Newton's step does not descend.
+HALVINGS = 30
+
+
+class NumericMinimiser:
+    """Newton's method for all nodes at once, on u = P(u - H_u), P the projection on the set.
+
+    A step that does not lower H is replaced by a shorter one along the projected gradient, so what it ends at is a
+    minimum; for a Hamiltonian that is not convex in u, the one nearest to the start.
+    """
+
+    def __init__(
+        self, x: ca.SX, costate: ca.SX, u: ca.SX, hamiltonian: ca.SX, slope: ca.SX, controls: ControlSet
+    ) -> None:
+        self.controls = controls
+        hessian = ca.densify(ca.jacobian(slope, u))
+        self._function = ca.Function("hamiltonian", [x, costate, u], [hamiltonian, ca.densify(slope), hessian])
+        self._value = ca.Function("hamiltonian_value", [x, costate, u], [hamiltonian])
+        self._cache: dict[int, tuple[ca.Function, ca.Function]] = {}
+
+    def __call__(self, x: Array, costate: Array, u: Array) -> Array:
+        """Minimisers (N, n_u) from starts (N, n_u); rows that do not converge keep their best point.
+
+        All are NaN where a derivative is no number.
+        """
+        count, n_u = u.shape
+        if count not in self._cache:
+            self._cache[count] = self._function.map(count), self._value.map(count)
+        function, value = self._cache[count]
+        u = self.controls.project(np.array(u))
+        for _ in range(NEWTON_STEPS):
+            here, slope, curved = (np.array(out) for out in function(x.T, costate.T, u.T))
+            slope, curvature = slope.T, curved.reshape(n_u, count, n_u).transpose(1, 0, 2)
+            if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
+                return np.full_like(u, np.nan)
+            gradient_step = self.controls.project(u - slope) - u
+            if np.abs(gradient_step).max(initial=0.0) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(initial=0.0)):
+                break
+            trials = [self._newton_step(u, slope, curvature), *(gradient_step * 0.5**k for k in range(HALVINGS))]
+            u = self._descend(u, lambda u: np.array(value(x.T, costate.T, u.T))[0], here[0], slope, trials)
+        return np.asarray(u)
+
+    def _newton_step(self, u: Array, slope: Array, curvature: Array) -> Array:
+        """Newton's step in the components that are free, where the curvature is positive."""
+        low, high = self.controls.lower, self.controls.upper
+        stuck = ((u <= low) & (slope > 0)) | ((u >= high) & (slope < 0))
+        free = ~stuck
+        reduced = curvature * (free[:, :, None] & free[:, None, :]) + np.eye(u.shape[1]) * stuck[:, :, None]
+        convex = np.linalg.eigvalsh(reduced)[:, 0] > 0
+        reduced[~convex] = np.eye(u.shape[1])
+        if self.controls.is_ball:
+            return np.asarray(self._on_ball(u, slope, reduced) - u)
+        step = -np.linalg.solve(reduced, np.where(stuck, 0.0, slope)[:, :, None])[:, :, 0]
+        return np.asarray(np.clip(u + step, low, high) - u)
+
+    def _on_ball(self, u: Array, slope: Array, curvature: Array) -> Array:
+        """The minimum over the ball of the quadratic model, by its multiplier mu >= 0: |u(mu)| = r."""
+        eye, target = np.eye(u.shape[1]), np.einsum("nij,nj->ni", curvature, u) - slope
+        mu = np.zeros(len(u))
+        for _ in range(60):
+            matrix = curvature + mu[:, None, None] * eye
+            v = np.linalg.solve(matrix, target[:, :, None])[:, :, 0]
+            length = np.linalg.norm(v, axis=1)
+            outside = (length > self.controls.radius * (1 + 1e-15)) | (mu > 0)
+            if not outside.any():
+                break
+            fall = np.einsum("ni,ni->n", v, np.linalg.solve(matrix, v[:, :, None])[:, :, 0])
+            growth = length**2 * (length / self.controls.radius - 1)
+            change = np.divide(growth, fall, out=np.zeros_like(fall), where=outside & (fall > 0.0))
+            mu = np.maximum(mu + change, 0.0)
+            if np.abs(change).max(initial=0.0) <= 1e-15 * (1 + np.abs(mu).max()):
+                break
+        return self.controls.project(v)
+
+    def _descend(
+        self, u: Array, value: Callable[[Array], Array], here: Array, slope: Array, trials: Iterable[Array]
+    ) -> Array:
+        """The first of some steps that descends enough, row by row, from values `here` (N,) and slopes (N, n_u)."""
+        rounding = 1e-14 * (1 + np.abs(here))
+        done = np.zeros(len(u), bool)
+        new = u.copy()
+        for trial in trials:
+            candidate = self.controls.project(u + trial)
+            enough = here + 1e-4 * np.minimum(0.0, (slope * trial).sum(1)) + rounding
+            better = ~done & (value(candidate) <= enough)
+            new[better] = candidate[better]
+            done |= better
+            if done.all():
+                break
+        return new
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Minimiser:
+    """u* = argmin over U of H(x, lambda, u), and how far a control is from it.
+
+    Attributes
+    ----------
+    kind : str
+        "quadratic", "length", "separable" or "numeric".
+    x, costate, u : SX
+    control : SX (n_u,) or None
+        The minimiser as an expression in x and the costate; None for "numeric".
+    residual : SX (n_u,)
+        In x, costate, u: H_u where U is everything and H smooth; else u - P(u - H_u), P the projection on U (the
+        proximal map where the cost has a kink). Zero exactly at the minimiser.
+    regime : SX (n_u,) or scalar
+        Digits that name the smooth law that holds at (x, lambda); for "numeric" see `regimes`.
+    law : digits -> SX (n_u,)
+        An expression in x, costate and u that is zero where the control follows that law.
+    boundary : (digits, digits) -> SX
+        In x, costate and u: zero where one law, which u follows, gives way to the other.
+    """
+
+    kind: str
+    x: ca.SX
+    costate: ca.SX
+    u: ca.SX
+    control: ca.SX | None
+    residual: ca.SX
+    regime: ca.SX
+    law: Callable[[Digits], ca.SX]
+    boundary: Callable[[Digits, Digits], ca.SX]
+    smooth: tuple[ca.SX, ca.SX, ControlSet] | None = None
+
+    @cached_property
+    def _closed(self) -> ca.Function:
+        return ca.Function("minimiser", [self.x, self.costate], [self.control])
+
+    @cached_property
+    def _regime(self) -> ca.Function:
+        return ca.Function("regime", [self.x, self.costate], [self.regime])
+
+    @cached_property
+    def _newton(self) -> NumericMinimiser:
+        assert self.smooth is not None
+        return NumericMinimiser(self.x, self.costate, self.u, *self.smooth)
+
+    def mapped(self, count: int) -> Callable[[Array, Array, Array], Array]:
+        """A fast function of x (count, n_x), costate (count, n_x) and a start (count, n_u): the minimisers."""
+        if self.control is None:
+            return self._newton
+        evaluate = buffered(self._closed.map(count))
+        return lambda x, costate, u: evaluate(x, costate)[0].T
+
+    def regimes(self, x: Array, costate: Array, near: Array | None = None) -> Array:
+        """Digits of the regimes at points x, costate (count, n_x): (count, digits).
+
+        `near` (count, n_u) are controls near the minimisers, zero by default; only "numeric" looks at them.
+        """
+        if self.smooth is not None and (bounds := self.smooth[2]).is_bounded:
+            u = self._newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)
+            if bounds.is_ball:
+                length = np.linalg.norm(u, axis=1, keepdims=True)
+                return np.where(length >= bounds.radius * (1 - ON_SPHERE), 1, 0)
+            return np.asarray(np.where(u <= bounds.lower, 0, np.where(u >= bounds.upper, 2, 1)))
+        return np.rint(np.array(self._regime.map(len(x))(x.T, costate.T))).T.astype(int)

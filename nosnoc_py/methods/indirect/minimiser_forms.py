@@ -1,0 +1,329 @@
+"""Closed forms of the minimiser of the Hamiltonian, found by the shape of flow and cost in u.
+
+- flow affine, cost quadratic with curvature R(x): -R^-1 s, clipped to a box (R diagonal; where R is zero the control is
+  at a bound) or to a ball (R a multiple of the identity);
+- flow affine, cost e(x) |u|, u in a ball: full length against s where |s| > e, else zero;
+- flow affine, cost sum of e_j(x) |u_j| + r_j(x) u_j^2 / 2: soft thresholds, clipped to a box; where r_j is zero the
+  control is zero or at a bound;
+- anything else that is smooth: Newton's method.
+
+Here s = H_u at u = 0 without the cost that is not smooth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.methods.indirect.control_set import ControlSet, probes, same_function
+from nosnoc_py.methods.indirect.minimiser import Digits, Minimiser
+
+Array = np.ndarray
+
+KINKS = frozenset(
+    getattr(ca, f"OP_{name}")
+    for name in ("FABS", "SIGN", "FMIN", "FMAX", "LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "FLOOR", "CEIL", "FMOD")
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Hamiltonian:
+    """lambda'f + L over U; `linear` is H_u of lambda'f, free of u where f is affine, `method` what errors speak of."""
+
+    x: ca.SX
+    costate: ca.SX
+    u: ca.SX
+    linear: ca.SX
+    cost: ca.SX
+    total: ca.SX
+    controls: ControlSet
+    method: str
+
+    def minimiser(self, kind: str, **parts: Any) -> Minimiser:
+        """The minimiser of this Hamiltonian."""
+        return Minimiser(kind=kind, x=self.x, costate=self.costate, u=self.u, **parts)
+
+    def cost_at(self, u: Any) -> ca.SX:
+        """L at a control."""
+        return ca.substitute(self.cost, self.u, ca.SX(ca.DM(u)))
+
+    def off_projection(self, slope: ca.SX) -> ca.SX:
+        """u - P(u - H_u), from H_u."""
+        return self.u - projected(self.u - slope, self.controls)
+
+
+def minimiser(
+    x: ca.SX, costate: ca.SX, u: ca.SX, flow: ca.SX, cost: ca.SX, controls: ControlSet, method: str
+) -> Minimiser:
+    """The minimiser of lambda'f(x, u) + L(x, u) over U.
+
+    Raises
+    ------
+    OptionError
+        If the Hamiltonian is unbounded on U, or has a kink in u that is none of the known forms: the message names
+        what would do.
+    """
+    if ca.jacobian(flow, u).is_zero() or not ca.depends_on(flow, u):
+        raise OptionError(f"{method}: the flow does not depend on the control, so there is nothing to optimise.")
+    linear, total = ca.densify(ca.mtimes(ca.jacobian(flow, u).T, costate)), ca.dot(costate, flow) + cost
+    h = _Hamiltonian(x=x, costate=costate, u=u, linear=linear, cost=cost, total=total, controls=controls, method=method)
+    affine = not ca.depends_on(ca.jacobian(flow, u), u) and not has_kink(flow, u)
+    found = (_length(h) or _separable(h)) if affine else None
+    if found is None:
+        _check_smooth(h)
+    return found or (_quadratic(h) if affine else None) or _numeric(h)
+
+
+def has_kink(expression: ca.SX, u: ca.SX) -> bool:
+    """Whether an expression branches on u, or takes absolute values, minima or the like of what depends on u."""
+    inside = {s.element_hash() for s in ca.symvar(u)}
+    others = [s for s in ca.symvar(expression) if s.element_hash() not in inside]
+    function = ca.Function("look", [u, ca.vertcat(ca.SX(0, 1), *others)], [expression])
+    moving: dict[int, bool] = {}
+    for k in range(function.n_instructions()):
+        kind, reads = function.instruction_id(k), function.instruction_input(k)
+        if kind == ca.OP_OUTPUT:
+            continue
+        moves = reads[0] == 0 if kind == ca.OP_INPUT else any(moving.get(i, False) for i in reads)
+        branches = kind == ca.OP_IF_ELSE_ZERO and moving.get(reads[0], False)
+        if kind != ca.OP_INPUT and ((moves and kind in KINKS) or branches):
+            return True
+        moving[function.instruction_output(k)[0]] = moves
+    return False
+
+
+def _check_smooth(h: _Hamiltonian) -> None:
+    slope = ca.Function("slope", [h.x, h.costate, h.u], [ca.gradient(h.total, h.u)])
+    at_zero = [np.isfinite(np.array(slope(a, b, 0.0))).all() for a, b in probes(h.x, h.costate)]
+    if has_kink(h.total, h.u) or not any(at_zero):
+        raise OptionError(
+            f"{h.method}: the Hamiltonian has a kink in u (an absolute value, a minimum, a branch, a root at u = 0) "
+            "that is none of the known forms, e |u| with |u| bounded and the sum of e_j |u_j| + r_j u_j^2 / 2; smooth "
+            "it, for example by ca.sqrt(u**2 + delta**2) - delta with a small delta."
+        )
+
+
+def _numeric(h: _Hamiltonian) -> Minimiser:
+    """Newton's method: regimes are the active bounds."""
+    u, controls, slope = h.u, h.controls, ca.gradient(h.total, h.u)
+    outward, square = ca.dot(slope, u), ca.sumsqr(u) - controls.radius**2 if controls.is_ball else ca.SX(0)
+
+    def law(digits: Digits) -> ca.SX:
+        if controls.is_box:
+            return _rows(_laws_in_box(h, slope), digits)
+        # On the sphere: H_u is along u, and |u| = r, in n_u equations.
+        return slope + (square - outward / controls.radius**2) * u if digits == (1,) else slope
+
+    def edge(j: int, one: int, other: int) -> ca.SX:
+        if controls.is_ball:
+            return outward if one == 1 else square
+        return slope[j] if one != 1 else u[j] - (controls.lower if other == 0 else controls.upper)[j]
+
+    return h.minimiser(
+        "numeric",
+        control=None,
+        residual=h.off_projection(slope) if controls.is_bounded else slope,
+        regime=ca.SX(0),
+        law=law,
+        boundary=_first_change(edge),
+        smooth=(h.total, slope, controls),
+    )
+
+
+def _length(h: _Hamiltonian) -> Minimiser | None:
+    """L = L_0(x) + e(x) |u|: all or nothing, against the slope."""
+    u, n_u = h.u, h.u.numel()
+    if n_u == 1:
+        return None  # the absolute value, which `_separable` knows
+    rest = h.cost_at(np.zeros(n_u))
+    weight = h.cost_at(np.eye(n_u)[0]) - rest
+    if not same_function(h.cost - rest, weight * ca.norm_2(u), h.x, u) or same_function(weight, ca.SX(0), h.x):
+        return None
+    if not h.controls.is_ball:
+        raise OptionError(
+            f"{h.method}: with a cost of |u| the Hamiltonian is unbounded below in u; bound the control's length by a "
+            "path constraint ca.sumsqr(u) <= r**2, or use a quadratic cost."
+        )
+    size, r = ca.norm_2(h.linear), h.controls.radius
+    on = size > weight
+    laws: dict[Digits, ca.SX] = {(0,): u, (1,): u + r * h.linear / size}
+    back = u - h.linear
+    length = ca.sqrt(ca.sumsqr(back))
+    shrunk = ca.fmin(ca.fmax(length - weight, 0), r) / ca.fmax(length, 1e-300)
+    return h.minimiser(
+        "length",
+        control=ca.if_else(on, -r * h.linear / ca.fmax(size, 1e-300), ca.SX.zeros(n_u)),
+        residual=u - back * shrunk,
+        regime=ca.if_else(on, 1, 0),
+        law=lambda digits: laws[digits],
+        boundary=lambda one, other: size - weight,
+    )
+
+
+def _separable(h: _Hamiltonian) -> Minimiser | None:
+    """L = L_0(x) + sum of g_j u_j + e_j |u_j| + r_j u_j^2 / 2: soft thresholds."""
+    u, n_u, low, high = h.u, h.u.numel(), h.controls.lower, h.controls.upper
+    rest = h.cost_at(np.zeros(n_u))
+
+    def along(size: float) -> ca.SX:
+        return ca.vertcat(*[h.cost_at(size * unit) - rest for unit in np.eye(n_u)])
+
+    even = (along(1.0) + along(-1.0)) / 2
+    curvature = (along(2.0) + along(-2.0)) / 2 - 2 * even
+    weights, slopes = even - curvature / 2, (along(1.0) - along(-1.0)) / 2
+    shape = ca.dot(slopes, u) + ca.dot(weights, ca.fabs(u)) + ca.dot(curvature, u**2) / 2
+    if same_function(weights, ca.SX.zeros(n_u), h.x) or not same_function(h.cost - rest, shape, h.x, u):
+        return None
+    if not (_never_negative(weights, h.x) and _never_negative(curvature, h.x)):
+        return None  # not convex: a kink that `_check_smooth` refuses
+    flat = np.array([same_function(curvature[j], ca.SX(0), h.x) for j in range(n_u)])
+    if h.controls.is_ball or not (np.isfinite(low) & np.isfinite(high))[flat].all():
+        raise OptionError(
+            f"{h.method}: with a cost of |u_j| the Hamiltonian is unbounded below unless every control without a "
+            "quadratic cost is bounded; give ns.Bounds(u=(lower, upper)), finite, not a bound on the length."
+        )
+    if (low > 0).any() or (high < 0).any():
+        raise OptionError(f"{h.method}: with a cost of |u_j| the bounds of every control have to include zero.")
+    s = h.linear + slopes
+    safe = ca.vertcat(*[ca.SX(1) if flat[j] else curvature[j] for j in range(n_u)])
+    soft = -ca.sign(s) * ca.fmax(ca.fabs(s) - weights, 0) / safe
+    at_bound = [ca.if_else(soft[j] > 0, high[j], ca.if_else(soft[j] < 0, low[j], 0)) for j in range(n_u)]
+    free = ca.vertcat(*[at_bound[j] if flat[j] else soft[j] for j in range(n_u)])
+    smooth = s + curvature * u
+    laws = {0: u - ca.DM(low), 1: smooth - weights, 2: u, 3: smooth + weights, 4: u - ca.DM(high)}
+
+    def edge(j: int, one: int, other: int) -> ca.SX:
+        pair = {one, other}
+        sign = 1.0 if max(pair) > 2 else -1.0  # above zero, or below
+        if 2 in pair:
+            return s[j] + sign * weights[j]
+        return -(s[j] + sign * weights[j]) / safe[j] - (high[j] if sign > 0 else low[j])
+
+    back = u - smooth
+    shrunk = ca.sign(back) * ca.fmax(ca.fabs(back) - weights, 0)
+    return h.minimiser(
+        "separable",
+        control=projected(free, h.controls),
+        residual=u - projected(shrunk, h.controls),
+        regime=ca.vertcat(*[_soft_digit(free[j], low[j], high[j]) for j in range(n_u)]),
+        law=lambda digits: _rows(laws, digits),
+        boundary=_first_change(edge),
+    )
+
+
+def _soft_digit(free: ca.SX, low: float, high: float) -> ca.SX:
+    """0 at the lower bound, 1 below zero, 2 at zero, 3 above, 4 at the upper bound."""
+    below, above = ca.if_else(free <= low, 0, 1), ca.if_else(free >= high, 4, 3)
+    return ca.if_else(free < 0, below, ca.if_else(free > 0, above, 2))
+
+
+def _quadratic(h: _Hamiltonian) -> Minimiser | None:
+    """L quadratic in u with curvature R(x): -R^-1 s, clipped; at the bounds where R has a zero on its diagonal."""
+    controls, n_u, curvature = h.controls, h.u.numel(), ca.hessian(h.cost, h.u)[0]
+    if ca.depends_on(curvature, h.u):
+        return None
+    at_zero = h.linear + ca.substitute(ca.gradient(h.cost, h.u), h.u, ca.SX.zeros(n_u))
+    slope = at_zero + ca.mtimes(curvature, h.u)
+    diagonal = all(i == j for i, j in zip(*curvature.sparsity().get_triplet(), strict=True))
+    flat = np.array([same_function(curvature[j, j], ca.SX(0), h.x) for j in range(n_u)])
+    bounded = np.isfinite(controls.lower) & np.isfinite(controls.upper)
+    at_bounds = diagonal and _never_negative(ca.diag(ca.densify(curvature)), h.x) and bounded[flat].all()
+    if not (is_definite(curvature, h.x) or at_bounds):
+        if bounded.all() or controls.is_ball:
+            return None  # not convex, but it has a minimum
+        raise OptionError(
+            f"{h.method}: the Hamiltonian is unbounded below in u: the cost has no positive curvature in every control "
+            "(at every x) and the controls without it have no bounds; add a cost like ca.sumsqr(u), or bound them."
+        )
+    if controls.is_ball:
+        multiple = same_function(ca.densify(curvature), curvature[0, 0] * ca.DM.eye(n_u), h.x) and not flat.any()
+        return _quadratic_on_ball(h, at_zero, slope, curvature[0, 0]) if multiple else None
+    if controls.is_box:
+        return _quadratic_in_box(h, at_zero, slope, ca.diag(curvature), flat) if diagonal else None
+    return h.minimiser(
+        "quadratic",
+        control=-ca.solve(ca.densify(curvature), at_zero),
+        residual=slope,
+        regime=ca.SX(0),
+        law=lambda digits: slope,
+        boundary=lambda one, other: ca.SX(np.nan),
+    )
+
+
+def _quadratic_in_box(h: _Hamiltonian, at_zero: ca.SX, slope: ca.SX, curvature: ca.SX, flat: Array) -> Minimiser:
+    low, high, every = h.controls.lower, h.controls.upper, range(h.u.numel())
+    free = [ca.if_else(at_zero[j] > 0, low[j], high[j]) if flat[j] else -at_zero[j] / curvature[j] for j in every]
+
+    def edge(j: int, one: int, other: int) -> ca.SX:
+        if flat[j]:
+            return at_zero[j]
+        return free[j] - (low[j] if 0 in (one, other) else high[j])
+
+    return h.minimiser(
+        "quadratic",
+        control=projected(ca.vertcat(*free), h.controls),
+        residual=h.off_projection(slope),
+        regime=ca.vertcat(*[ca.if_else(free[j] <= low[j], 0, ca.if_else(free[j] >= high[j], 2, 1)) for j in every]),
+        law=lambda digits: _rows(_laws_in_box(h, slope), digits),
+        boundary=_first_change(edge),
+    )
+
+
+def _quadratic_on_ball(h: _Hamiltonian, at_zero: ca.SX, slope: ca.SX, curvature: ca.SX) -> Minimiser:
+    free, r = -at_zero / curvature, h.controls.radius
+    size = ca.norm_2(free)
+    laws: dict[Digits, ca.SX] = {(0,): slope, (1,): h.u - r * free / size}
+    return h.minimiser(
+        "quadratic",
+        control=projected(free, h.controls),
+        residual=h.off_projection(slope),
+        regime=ca.if_else(size > r, 1, 0),
+        law=lambda digits: laws[digits],
+        boundary=lambda one, other: size - r,
+    )
+
+
+def projected(u: ca.SX, controls: ControlSet) -> ca.SX:
+    """The nearest admissible control, as an expression."""
+    if controls.is_ball:  # written so that it has a derivative at u = 0
+        return u * controls.radius / ca.sqrt(ca.fmax(ca.sumsqr(u), controls.radius**2))
+    return ca.fmin(ca.fmax(u, ca.DM(controls.lower)), ca.DM(controls.upper))
+
+
+def _first_change(edge: Callable[[int, int, int], ca.SX]) -> Callable[[Digits, Digits], ca.SX]:
+    """The boundary of the first component whose digit changes."""
+
+    def boundary(one: Digits, other: Digits) -> ca.SX:
+        j = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+        return edge(j, one[j], other[j])
+
+    return boundary
+
+
+def _laws_in_box(h: _Hamiltonian, slope: ca.SX) -> dict[int, ca.SX]:
+    """Zero where a control is at its lower (0) or upper bound (2), or H_u is zero (1)."""
+    return {0: h.u - ca.DM(h.controls.lower), 1: slope, 2: h.u - ca.DM(h.controls.upper)}
+
+
+def _rows(laws: Mapping[int, ca.SX], digits: Digits) -> ca.SX:
+    """Of every control the law that its digit names."""
+    return ca.vertcat(*[laws[digit][j] for j, digit in enumerate(digits)])
+
+
+def _never_negative(values: ca.SX, x: ca.SX) -> bool:
+    """Whether an expression in x is nonnegative at all random points."""
+    function = ca.Function("values", [x], [values])
+    found = [np.array(function(*point)) for point in probes(x)]
+    return all((value >= 0.0).all() for value in found if np.isfinite(value).all())
+
+
+def is_definite(matrix: ca.SX, x: ca.SX) -> bool:
+    """Whether a matrix that depends on x is positive definite at all random points."""
+    function = ca.Function("matrix", [x], [ca.densify(matrix)])
+    found = [np.array(function(*point)) for point in probes(x)]
+    return all(np.linalg.eigvalsh(value).min() > 0.0 for value in found if np.isfinite(value).all())

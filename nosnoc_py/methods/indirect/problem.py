@@ -1,0 +1,242 @@
+"""An OCP as the hybrid minimum principle sees it: flow, jumps, costs, Hamiltonian and the set of controls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.functions import buffered
+from nosnoc_py.methods.indirect.control_set import ControlSet, control_set
+from nosnoc_py.methods.indirect.minimiser import Minimiser
+from nosnoc_py.methods.indirect.minimiser_forms import minimiser
+from nosnoc_py.ocp import OCP
+from nosnoc_py.reformulation.hybrid import hybrid
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.hybrid import HybridSystem
+
+DIRECT = "ns.FESDJ(...), or ns.FESD(...) for a Filippov system,"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HybridProblem:
+    """minimise phi(x(T)) + integral of L(x, u) subject to a hybrid system, u in a set (HMP, Eq. 5).
+
+    All expressions are in the symbols x, u and the costate; parameters and x(0) are numbers.
+
+    Attributes
+    ----------
+    ocp : OCP
+    system : HybridSystem
+    x0 : (n_x,)
+    horizon : float
+        T [s].
+    x, u, costate : SX
+        Symbols.
+    flow : SX (n_x,)
+    guards : SX (n_jumps,)
+        psi_i(x).
+    resets : tuple of SX (n_x,)
+        g_i(x).
+    impulses : SX (n_jumps,)
+        What events record; NaN where a jump has none.
+    running_cost, terminal_cost : SX
+        L(x, u), phi(x).
+    controls : ControlSet
+        U.
+    method : str
+        What errors speak of.
+    """
+
+    ocp: OCP
+    system: HybridSystem
+    x0: np.ndarray
+    horizon: float
+    x: ca.SX
+    u: ca.SX
+    costate: ca.SX
+    flow: ca.SX
+    guards: ca.SX
+    resets: tuple[ca.SX, ...]
+    impulses: ca.SX
+    running_cost: ca.SX
+    terminal_cost: ca.SX
+    controls: ControlSet
+    method: str
+
+    @cached_property
+    def minimiser(self) -> Minimiser:
+        """argmin of the Hamiltonian over U (Eq. 12).
+
+        Raises
+        ------
+        OptionError
+            If the Hamiltonian is unbounded on U.
+        """
+        return minimiser(self.x, self.costate, self.u, self.flow, self.running_cost, self.controls, self.method)
+
+    @cached_property
+    def hamiltonian(self) -> ca.SX:
+        """H(x, lambda, u) = lambda'f + L (Eq. 7)."""
+        return ca.dot(self.costate, self.flow) + self.running_cost
+
+    @cached_property
+    def canonical(self) -> ca.SX:
+        """Rates of (x, lambda): H_lambda, -H_x (Eqs. 8, 9)."""
+        return ca.densify(ca.vertcat(self.flow, -ca.gradient(self.hamiltonian, self.x)))
+
+    @cached_property
+    def look(self) -> ca.Function:
+        """(x, u) -> psi, psi_x f, |psi_x| |f|: guards, their rates, and what these are compared with."""
+        gradient = ca.densify(ca.jacobian(self.guards, self.x))
+        sizes = ca.sqrt(ca.sum2(gradient**2)) * ca.norm_2(self.flow)
+        outputs = [self.guards, ca.mtimes(gradient, self.flow), sizes]
+        return ca.Function("look", [self.x, self.u], [ca.densify(out) for out in outputs])
+
+    @cached_property
+    def crossings(self) -> tuple[Callable[..., list[np.ndarray]], ...]:
+        """For every jump x -> g, g_x, psi, psi_x."""
+        parts = [
+            (g, ca.jacobian(g, self.x), psi, ca.jacobian(psi, self.x))
+            for g, psi in zip(self.resets, ca.vertsplit(self.guards), strict=True)
+        ]
+        return tuple(buffered(ca.Function("crossing", [self.x], list(part))) for part in parts)
+
+    @cached_property
+    def terminal(self) -> Callable[..., list[np.ndarray]]:
+        """x -> phi, phi_x, phi_xx."""
+        slope = ca.gradient(self.terminal_cost, self.x)
+        outputs = [self.terminal_cost, slope, ca.jacobian(slope, self.x)]
+        return buffered(ca.Function("terminal", [self.x], outputs))
+
+    @property
+    def n_x(self) -> int:
+        """Number of states."""
+        return int(self.x.numel())
+
+    @property
+    def n_u(self) -> int:
+        """Number of controls."""
+        return int(self.u.numel())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the jumps."""
+        return tuple(jump.name for jump in self.system.jumps)
+
+
+def hybrid_problem(ocp: OCP, method: str) -> HybridProblem:
+    """Read an OCP for the minimum principle; `method` is the name that errors speak of.
+
+    Raises
+    ------
+    OptionError, ModelError
+        For what the minimum principle of isolated collisions cannot say: other systems, friction, inelastic contacts,
+        constraints on states, free initial states, times or parameters, an unbounded Hamiltonian. The message names
+        the method that would do.
+    """
+    system = hybrid_system(ocp, method)
+    _check_fits(ocp, method)
+    assert ocp.x0 is not None
+    controls = control_set(ocp, method)
+    made = stated(ocp, system, x0=ocp.x0, horizon=ocp.horizon, p=ocp.p, controls=controls, method=method)
+    made.minimiser  # noqa: B018  an unbounded Hamiltonian is an error at once
+    return made
+
+
+def hybrid_system(ocp: OCP, method: str) -> HybridSystem:
+    """The system of an OCP with its jumps, of which there is one at least; `method` is the name that errors speak of.
+
+    Raises
+    ------
+    OptionError, ModelError
+        If it has none.
+    """
+    if not isinstance(ocp.system, CLS | HybridSystem):
+        raise OptionError(
+            f"{method} is for isolated collisions: a frictionless CLS or a HybridSystem, given "
+            f"{type(ocp.system).__name__}; use ns.FESD(...) or ns.DirectShooting(form='smoothed')."
+        )
+    system = hybrid(ocp.system) if isinstance(ocp.system, CLS) else ocp.system
+    if not system.jumps:
+        raise OptionError(
+            f"{method}: the system has no contacts or jumps, so there is no collision to account for; use "
+            "ns.FESDJ(...)."
+        )
+    return system
+
+
+def stated(
+    ocp: OCP,
+    system: HybridSystem,
+    *,
+    x0: Sequence[float] | np.ndarray,
+    horizon: float,
+    p: np.ndarray,
+    controls: ControlSet,
+    method: str,
+) -> HybridProblem:
+    """The problem of an OCP and its hybrid system with numbers for x0 (n_x,), the horizon [s] and p (n_p,)."""
+    jumps, settled = system.jumps, ocp.settled(horizon, p)
+    terminal = ca.substitute(settled.terminal_cost, ocp.system.x_initial, ca.SX(np.asarray(x0, dtype=float)))
+    expressions = {
+        "flow": system.flow,
+        "guards": ca.vertcat(*[jump.guard for jump in jumps]),
+        "impulses": ca.vertcat(*[ca.SX(np.nan) if jump.impulse is None else jump.impulse for jump in jumps]),
+        "running_cost": ocp.stage_cost,
+        "terminal_cost": terminal,
+    }
+    x, costate = ca.SX.sym("x", system.x.numel()), ca.SX.sym("costate", system.x.numel())
+    old, new = ca.vertcat(system.x, system.p), ca.vertcat(x, ca.SX(np.asarray(p, dtype=float)))
+    found = ca.substitute([*expressions.values(), *[jump.reset for jump in jumps]], [old], [new])
+    dense = [ca.densify(expression) for expression in found]
+    return HybridProblem(
+        ocp=settled,
+        system=system,
+        x0=np.array(x0, dtype=float),
+        horizon=float(horizon),
+        x=x,
+        u=system.u,
+        costate=costate,
+        resets=tuple(dense[len(expressions) :]),
+        controls=controls,
+        method=method,
+        **dict(zip(expressions, dense, strict=False)),
+    )
+
+
+def with_cost(problem: HybridProblem) -> HybridProblem:
+    """The problem with the running cost so far as one more state."""
+    cost = ca.SX.sym("cost")
+    return replace(
+        problem,
+        x=ca.vertcat(problem.x, cost),
+        x0=np.append(problem.x0, 0.0),
+        flow=ca.vertcat(problem.flow, problem.running_cost),
+        resets=tuple(ca.vertcat(reset, cost) for reset in problem.resets),
+    )
+
+
+def _check_fits(ocp: OCP, method: str) -> None:
+    """What the method cannot take is named, with what takes it."""
+    lower, upper = ocp.x_bounds
+    given = {
+        "a free initial state": ocp.x0 is None,
+        "a free horizon": ocp.free_time is not None,
+        "free parameters": bool(ocp.free_parameters),
+        "complementarities": bool(ocp.complementarities),
+        "initial constraints": bool(ocp.initial_constraints),
+        "terminal constraints": bool(ocp.terminal_constraints),
+        "bounds on states": bool(np.isfinite(lower).any() or np.isfinite(upper).any()),
+        "no control": ocp.system.n_u == 0,
+    }
+    found = [what for what, there in given.items() if there]
+    if found:
+        raise OptionError(
+            f"{method} takes a fixed initial state, a fixed horizon and constraints on controls only; the OCP has "
+            f"{', '.join(found)}: use {DIRECT} or write them as costs."
+        )

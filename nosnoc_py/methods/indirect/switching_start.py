@@ -1,0 +1,134 @@
+"""Where methods with a prescribed sequence of collisions start: the sequence that a guess leads to, its times, states
+under a control, and which part of them a control can choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.functions import buffered
+from nosnoc_py.methods.indirect.forward import Forward, Rollout, SweepFailure, motion_of, one_step
+from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.status import Status
+
+Array = np.ndarray
+
+# Eigenvalues of the controllability Gramian below this, relative to the largest, are rounding.
+UNREACHED = 1e-12
+# Steps of the simulation that predicts the collisions from a control.
+PREDICTION = 400
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Collisions:
+    """Times (M,) [s] and jumps of a sequence, or why there is none."""
+
+    times: Array
+    jumps: tuple[int, ...]
+    status: Status | None = None
+    message: str = ""
+
+
+def predicted(
+    problem: HybridProblem,
+    guess: Any,
+    control: Callable[[float], Array],
+    sequence: Sequence[str] | None,
+    method: str,
+) -> Collisions:
+    """The collisions to start from: those of the guess, or a sequence of names.
+
+    Those of the guess are its own events, or those of a simulation with `control`. Where it does not begin with the
+    sequence that is asked for, the times are spread evenly.
+
+    Raises
+    ------
+    OptionError
+        If there is no jump of some name; `method` is who says so.
+    """
+    named = None if sequence is None else tuple(_index(problem, name, method) for name in sequence)
+    found = _collisions(problem, guess, control, method)
+    if named is None:
+        return found
+    if found.jumps[: len(named)] == named:
+        return Collisions(times=found.times[: len(named)], jumps=named)
+    return Collisions(times=np.linspace(0.0, problem.horizon, len(named) + 2)[1:-1], jumps=named)
+
+
+def _index(problem: HybridProblem, name: str, method: str) -> int:
+    if name not in problem.names:
+        raise OptionError(f"{method}: {unknown_name(name, problem.names, 'jump in sequence')}")
+    return problem.names.index(name)
+
+
+def _collisions(problem: HybridProblem, guess: Any, control: Callable[[float], Array], method: str) -> Collisions:
+    """What a guess leads to."""
+    if isinstance(guess, Trajectory) and guess.impacts:
+        events = [event for event in guess.impacts if guess.t0 < event.time < guess.t0 + problem.horizon]
+        jumps = tuple(_index(problem, event.name, method) for event in events)
+        return Collisions(times=np.array([event.time - guess.t0 for event in events]), jumps=jumps)
+    forward = Forward(problem, PREDICTION, "rk4", "same")
+    middles = (np.arange(PREDICTION) + 0.5) * forward.dt
+    try:
+        found = forward(np.array([control(t) for t in middles]).reshape(PREDICTION, -1)).collisions
+    except SweepFailure as failure:
+        return Collisions(times=np.empty(0), jumps=(), status=failure.status, message=failure.message)
+    if not found:
+        message = "the control of the guess leads to no collision"
+        return Collisions(times=np.empty(0), jumps=(), status=Status.COLLISION_LOST, message=message)
+    times = np.array([c.step * forward.dt + c.s for c in found])
+    if times[0] <= 0.0:
+        message = (
+            f"{problem.names[found[0].jump]!r} is hit at t = 0, before a control can act; start after this collision"
+        )
+        return Collisions(times=np.empty(0), jumps=(), status=Status.NOT_AN_OPTIMUM, message=message)
+    return Collisions(times=times, jumps=tuple(c.jump for c in found))
+
+
+def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> Motion | None:
+    """The motion of a control that is held on equal steps, with its objective; None if it cannot be integrated."""
+    extended = with_cost(problem)
+    forward = Forward(extended, steps, "rk4", "same")
+    u = np.array([control((n + 0.5) * forward.dt) for n in range(steps)]).reshape(steps, -1)
+    try:
+        rollout = forward(u)
+    except SweepFailure:
+        return None
+    n = problem.n_x
+    collisions = tuple(replace(c, x_before=c.x_before[:n], x_after=c.x_after[:n]) for c in rollout.collisions)
+    objective = float(problem.terminal(rollout.x[-1, :n])[0][0, 0] + rollout.x[-1, n])
+    return motion_of(forward, Rollout(x=rollout.x[:, :n], u=u, collisions=collisions), objective)
+
+
+def rolled_out(
+    problem: HybridProblem, jumps: Sequence[int], times: Array, control: Callable[[float], Array], steps: int
+) -> tuple[list[Array], list[Array]]:
+    """States before prescribed switchings under a control, and bases of what it reaches in each phase.
+
+    The latter are the ranges of the controllability Gramians of the linearised flow.
+    """
+    x, u, h = problem.x, problem.u, ca.SX.sym("h")
+    end = one_step(ca.Function("flow", [x, u], [problem.flow]), x, u, h, "rk4")
+    step = buffered(ca.Function("step", [x, u, h], [end, ca.jacobian(end, x), ca.jacobian(end, u)]))
+    state, begin = np.asarray(problem.x0), 0.0
+    ends, bases = list[Array](), list[Array]()
+    for jump, time in zip(jumps, times, strict=True):
+        gramian, dt = np.zeros((problem.n_x, problem.n_x)), (time - begin) / steps
+        for k in range(steps):
+            found, by_x, by_u = step(state, control(begin + (k + 0.5) * dt), dt)
+            reached = by_u @ by_u.T / dt if dt > 0 else np.zeros_like(gramian)
+            gramian, state = by_x @ gramian @ by_x.T + reached, found[:, 0]
+        values, vectors = np.linalg.eigh(gramian)
+        ends.append(state)
+        bases.append(vectors[:, values > UNREACHED * max(values[-1], 1e-300)])
+        state = problem.crossings[jump](state)[0][:, 0]
+        begin = time
+    return ends, bases

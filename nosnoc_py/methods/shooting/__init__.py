@@ -1,0 +1,1 @@
+"""Direct shooting: controls of equal intervals, simulated by explicit steps, by phases, or over smoothed contacts."""

@@ -1,0 +1,134 @@
+"""Single shooting: the controls are the only unknowns, an event-detecting integrator does the rest (HMP, Section 6.2).
+
+Where the sequence of collisions changes, and with the Euler scheme wherever a collision passes from one step to the
+next, the objective has kinks or jumps; between them its gradient is exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import casadi as ca
+import numpy as np
+from pydantic import Field
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.methods.indirect.forward import Forward, Rollout, SweepFailure, motion_of
+from nosnoc_py.methods.indirect.minimiser_forms import is_definite
+from nosnoc_py.methods.indirect.motion import solution_of
+from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
+from nosnoc_py.methods.shooting.event_gradient import EventGradient
+from nosnoc_py.methods.shooting.single_descents import Run, gradient_descent, ipopt, lbfgs
+from nosnoc_py.ocp import OCP
+from nosnoc_py.options import CompleteMethod
+from nosnoc_py.solution import Solution
+from nosnoc_py.status import Status
+from nosnoc_py.systems.controls import control_of_guess
+
+Array = np.ndarray
+
+NAME = "DirectShooting(form='single')"
+
+
+class SingleShooting(CompleteMethod):
+    """Descent over piecewise constant controls on exact event times, with exact gradients.
+
+    Parameters
+    ----------
+    steps : int
+        Control intervals; each is one step of the integrator.
+    scheme : {"rk4", "euler"}
+        "euler" is the discretised problem of the paper (HMP, Eqs. 18, 19, 36), where what is left of a step after a
+        collision has the next control; with "rk4" the control is that of the interval throughout.
+    descent : {"lbfgs", "gradient", "ipopt"}
+        L-BFGS with bounds (SciPy), gradient descent with a fixed rate (Section 6.2), IPOPT with an L-BFGS Hessian.
+    relaxation : float
+        alpha: a step of gradient descent is alpha L_uu^-1 dJ/du / dt, that is a rate of alpha N / (2 epsilon) for a
+        cost of epsilon |u|^2 and T = 1.
+    rate : float, optional
+        A step is rate dJ/du instead.
+    max_iterations : int
+    tolerance : float
+        Solved when the L2 norm of H_u = dJ/du / dt is below; with bounds that of u - P(u - H_u).
+    time_limit : float, optional
+        Seconds.
+    """
+
+    steps: int = Field(default=240, ge=1)
+    scheme: Literal["rk4", "euler"] = "rk4"
+    descent: Literal["lbfgs", "gradient", "ipopt"] = "lbfgs"
+    relaxation: float = Field(default=0.01, gt=0)
+    rate: float | None = Field(default=None, gt=0)
+    max_iterations: int = Field(default=3000, ge=0)
+    tolerance: float = Field(default=1e-8, gt=0)
+
+    def solved(
+        self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
+    ) -> Solution:
+        """Descend from the control of the guess."""
+        problem = hybrid_problem(ocp, NAME)
+        self._check(problem)
+        forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
+        run = Run(
+            gradient=EventGradient(forward),
+            label=self.descent,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            callback=callback,
+            deadline=deadline,
+        )
+        times = np.arange(self.steps) * forward.dt
+        law = control_of_guess(problem.ocp, guess)
+        u = problem.controls.project(np.array([law(t) for t in times]).reshape(self.steps, -1))
+        status, message = self._descended(run, u)
+        kept = run.last if status.success else run.best
+        at_rest = Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
+        rollout = at_rest if kept is None else kept.rollout
+        return solution_of(
+            problem,
+            motion_of(forward, rollout, np.nan if kept is None else kept.objective),
+            status=status,
+            message=message,
+            log=tuple(run.records),
+            iterations=max(len(run.records) - 1, 0),
+            wall_seconds=time.monotonic() - started,
+            method=repr(self),
+        )
+
+    def _check(self, problem: HybridProblem) -> None:
+        if problem.minimiser.kind in ("length", "separable"):
+            raise OptionError(
+                f"{NAME}: |u| has no derivative at u = 0; write ca.sqrt(ca.sumsqr(u) + delta**2) with a small delta, "
+                "or use ns.MinimumPrinciple(...), which needs none."
+            )
+        if self.descent == "lbfgs" and problem.controls.is_ball:
+            raise OptionError(
+                f"{NAME}: descent='lbfgs' takes bounds on u, not a bound on its length; use descent='gradient' or "
+                "'ipopt'."
+            )
+
+    def _descended(self, run: Run, u: Array) -> tuple[Status, str]:
+        """Run the descent; how it ended."""
+        try:
+            if self.descent == "gradient":
+                return gradient_descent(run, u, _scale(run.problem, self, run.dt))
+            return lbfgs(run, u) if self.descent == "lbfgs" else ipopt(run, u)
+        except SweepFailure as failure:
+            return failure.status, failure.message
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED, ""
+
+
+def _scale(problem: HybridProblem, options: SingleShooting, dt: float) -> Array:
+    """What a gradient is multiplied with, (n_u, n_u): the rate, or alpha L_uu^-1 / dt."""
+    if options.rate is not None:
+        return options.rate * np.eye(problem.n_u)
+    curvature = ca.hessian(problem.running_cost, problem.u)[0]
+    if ca.depends_on(curvature, ca.vertcat(problem.x, problem.u)) or not is_definite(curvature, problem.x):
+        raise OptionError(
+            f"{NAME}: descent='gradient' takes its rate from the curvature of the stage cost in u, which is not "
+            "constant and positive here; give rate=..., or use descent='lbfgs'."
+        )
+    return np.asarray(options.relaxation / dt * np.linalg.inv(np.array(ca.evalf(ca.densify(curvature)))))
