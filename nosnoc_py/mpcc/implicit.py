@@ -19,6 +19,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.implicit_function import Determined
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
@@ -236,15 +237,14 @@ class Implicit:
 
     def _solve(self, rows: Rows, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
         wanted = linear.wanted
-        U, s, Vt = np.linalg.svd(rows.J)
-        rank = _rank(s)
-        given, kept, lost = self._corrected(U[:, rank:].T @ rows.K)
-        by_w = -(Vt[:rank].T / s[:rank]) @ (U[:, :rank].T @ (rows.K @ given))
+        known = Determined(rows.J, RANK)
+        given, kept, lost = self._corrected(known.given.T @ rows.K)
+        by_w = known.derivative(rows.K @ given)
         made = (wanted.J @ by_w + wanted.K @ given) / self.scale
         size = max(1.0, np.abs(wanted.J).max(initial=0.0))
         if lost:
             flags = [*flags, "the equations of the branch contradict each other"]
-        if np.abs(wanted.J @ Vt[rank:].T).max(initial=0.0) > MOVES * size:
+        if np.abs(wanted.J @ known.loose).max(initial=0.0) > MOVES * size:
             flags = [*flags, "the equations of the branch leave the solution open"]
         flags = [*flags, *dict.fromkeys(self._kinks(linear, active, polar, by_w, given))]
         return Derivative(values=made, kept=kept, flags=tuple(flags))
@@ -295,9 +295,8 @@ class _Basis:
     """An orthonormal basis of rows, with what they say about the parameters: tells which rows agree with them."""
 
     def __init__(self, rows: Rows) -> None:
-        U, s, Vt = np.linalg.svd(rows.J, full_matrices=False)
-        rank = _rank(s)
-        self._Q, self._K = Vt[:rank], (U[:, :rank].T @ rows.K) / s[:rank, None]
+        known = Determined(rows.J, RANK)
+        self._Q, self._K = known.basis, -known.along(rows.K)
 
     def add(self, J: Array, K: Array) -> bool:
         """Add a row, unless it contradicts those before."""
@@ -336,16 +335,11 @@ def _stuck(equations: Array, rows: Array) -> Array:
     count = len(rows)
     if count == 0:
         return np.zeros(0, bool)
-    _, s, Vt = np.linalg.svd(equations)
-    null = Vt[_rank(s) :].T
+    null = Determined(equations, RANK).loose
     cost = np.concatenate([np.zeros(null.shape[1]), -np.ones(count)])
     box = np.array([(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count)
     found = linear_program(cost, box, (np.hstack([-(rows @ null), np.eye(count)]), np.zeros(count)))
     return np.zeros(count, bool) if found.x is None else np.asarray(found.x[null.shape[1] :] < FREE)
-
-
-def _rank(singular_values: Array) -> int:
-    return int((singular_values > RANK * singular_values.max(initial=0.0)).sum())
 
 
 def _place(label: tuple[str, str]) -> str:

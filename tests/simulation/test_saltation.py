@@ -15,10 +15,11 @@ import nosnoc_py as ns
 from models import bouncing_ball, falling_rod, two_balls_spring
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.errors import OptionError
+from nosnoc_py.motion.variations import transport
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
-from nosnoc_py.simulation.event_driven.propagation import between, transition
+from nosnoc_py.simulation.event_driven.propagation import between
 from nosnoc_py.simulation.event_driven.variations import Variations
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.controls import control_of
@@ -226,10 +227,10 @@ def test_derivatives_of_the_motion_are_those_of_differences(system: ns.CLS, mode
 
 def test_transition_of_an_oscillator_and_of_a_singular_slope() -> None:
     omega, t = 50.0, 2.0
-    made = transition(lambda s: np.array([[0.0, 1.0], [-(omega**2), 0.0]]), 0.0, t)
+    made = transport(lambda s: np.array([[0.0, 1.0], [-(omega**2), 0.0]]), 0.0, t)
     exact = [[np.cos(omega * t), np.sin(omega * t) / omega], [-omega * np.sin(omega * t), np.cos(omega * t)]]
     np.testing.assert_allclose(made, exact, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(transition(lambda s: np.array([[-1.0 / (1.0 - s)]]), 0.0, 0.999), [[1e-3]], atol=1e-13)
+    np.testing.assert_allclose(transport(lambda s: np.array([[-1.0 / (1.0 - s)]]), 0.0, 0.999), [[1e-3]], atol=1e-13)
 
 
 # Against closed forms ------------------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def test_without_the_times_of_the_impacts_it_is_wrong() -> None:
             def slope(t: float, step: Any = step) -> np.ndarray:
                 return variations.motion((FREE,), between(step, t), np.zeros(0)).rate_w
 
-            W = transition(slope, step.t[0], step.t[-1]) @ W
+            W = transport(slope, step.t[0], step.t[-1]) @ W
     dx, _ = ball_by_hand(0.9, 1.0, 0.0, 3.0, 4)
     assert np.abs(W - dx).max() > 1e-1
 

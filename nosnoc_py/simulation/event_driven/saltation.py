@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
@@ -54,15 +55,15 @@ class _Walk(Walk):
         A contact with a velocity that its mode does not admit loses it by an impulse within no time, and one that is a
         little open closes again: what is left is the state moved along the directions of its contact forces.
         """
-        n_q, made, regime = self.variations.n_q, np.eye(self.variations.n_w), node.regime
+        regime = node.regime
         if not regime.rows.size:
-            return made
+            return np.eye(self.n_w)
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
-        columns, n_closed = regime.columns(flow.look(node.t, node.after)), regime.closed.size
-        made[:n_q] -= _closing(columns[:, :n_closed], gaps_w[regime.closed], slice(0, n_q))
-        rates = rates_w[regime.rows]
-        made[n_q : 2 * n_q] -= _closing(columns, rates, slice(n_q, 2 * n_q)) @ made
-        return made
+        columns, n_q = regime.columns(flow.look(node.t, node.after)), self.variations.n_q
+        moved = np.pad(columns[:, : regime.closed.size], ((0, self.n_w - n_q), (0, 0)))
+        pushed = np.pad(columns, ((n_q, self.n_w - 2 * n_q), (0, 0)))
+        on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
+        return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
 
     def _jump(self, passage: Passage, W: Array) -> Array:
         """R_w, where all modes that an impact may be written in agree on what becomes of W."""
@@ -124,8 +125,3 @@ def _last(phase: Phase, trigger: int) -> float:
     low, high = phase.t - np.array(REST_RANGE)
     near = starts[(starts >= high) & (starts <= low)]
     return float(near[-1]) if near.size else max(phase.t - BEFORE_REST, float(starts[0]))
-
-
-def _closing(columns: Array, rows: Array, moved: slice) -> Array:
-    """What (n_q, n_w) the directions `columns` have to take back of w so that `rows` stay zero, as they act on w."""
-    return np.asarray(columns @ np.linalg.pinv(rows[:, moved] @ columns, rcond=REDUNDANT) @ rows)

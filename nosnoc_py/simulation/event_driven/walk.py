@@ -9,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import (
-    FIXED,
-    SIMULTANEOUS,
-    SLOW,
-    between,
-    imminent,
-    state_at,
-    transition,
-)
+from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.simulation.event_driven.slopes import Slope, control_rate
 from nosnoc_py.solution.sensitivity import Sensitivity
@@ -112,11 +105,8 @@ class Passage(ABC):
 class Walk(ABC):
     """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth.
 
-    With a guard g, a jump w+ = R(w-) and the motions w' = F- before and F+ after it,
-
-        dt* = -g_w dw- / (g_w F- + g_t),    dw+ = R_w dw- + (R_w F- - F+) dt*,
-
-    and between events dw' = F_w dw. Jumps at breaks of the control happen at fixed times: dt* = 0.
+    At events by `motion.variations.saltation`, in between by dw' = F_w dw. Jumps at breaks of the control happen at
+    fixed times: their delay is zero.
     """
 
     passage: type[Passage]
@@ -179,13 +169,14 @@ class Walk(ABC):
         w = self._w(state_at(phase, t) if t < phase.t else node.before)
         motion = self._motion(phase.regime, flow, t, w)
         slope = self._guard(node.trigger, phase.regime, flow, t, w, motion)
-        delay = self._delay(node, flow.names[node.trigger % flow.distances], slope, motion.rate, W)
+        approach = self._approach(node, flow.names[node.trigger % flow.distances], slope, motion.rate)
         follows = self._motion(node.regime, after, node.t, self._w(node.after))
-        W = jump @ W + np.outer(jump @ self._arrival(node, motion.rate) - follows.rate, delay)
-        return (self._put(after, node) @ W if t < phase.t else W), delay
+        event = saltation(slope.w, self._arrival(node, motion.rate), follows.rate, jump, approach=approach)
+        put = self._put(after, node) if t < phase.t else np.eye(len(W))
+        return put @ event.jump @ W, event.delay @ W
 
-    def _delay(self, node: Node, name: str, slope: Slope, motion: Array, W: Array) -> Array:
-        """Variation (n_w,) of the time of an event."""
+    def _approach(self, node: Node, name: str, slope: Slope, motion: Array) -> float:
+        """The rate of the guard of an event; NaN where it does not cross zero."""
         rate = float(slope.w @ motion)
         if slope.loose:
             self._flag(node.t, f"the force of {name} is redundant")
@@ -194,10 +185,10 @@ class Walk(ABC):
             rate += float(slope.u @ u_rate)
             if rough:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
-        if not abs(rate) > SLOW * slope.size:
-            self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
-            return np.full(len(W), np.nan)
-        return np.asarray(-(slope.w @ W) / rate)
+        if abs(rate) > SLOW * slope.size:
+            return rate
+        self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
+        return np.nan
 
     @abstractmethod
     def _motion(self, regime: Any, flow: Any, t: float, w: Array) -> Any:
@@ -231,7 +222,7 @@ class Walk(ABC):
         for step in phase.steps:
             low, high = float(step.t[0]), min(float(step.t[-1]), end)
             if high > low:
-                W = transition(self._slope(phase, flow, step), low, high) @ W
+                W = transport(self._slope(phase, flow, step), low, high) @ W
         if end < phase.t and np.isfinite(W).all():
             W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
         return W
