@@ -22,7 +22,7 @@ Hairer, Lubich and Wanner, Geometric Numerical Integration (2006), Chapter VI.4:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,11 +95,6 @@ def saltation(
     return Saltation(jump=jump + np.outer(jump @ before - after, delay), delay=delay)
 
 
-def costate_before(reset: Any, gradient: Any, costate: Any, eta: Any) -> Any:
-    """R_w' lambda+ + eta g_w' with an eta that other equations determine; arrays (n,) or expressions in columns."""
-    return reset.T @ costate + gradient.T * eta
-
-
 def projection(rows: Array, columns: Array, share: float) -> Array:
     """Derivative (n, n) of a state that moves along columns (n, k) within no time until rows (m, n) of it are zero.
 
@@ -124,7 +119,7 @@ def step_transport(slopes: Array, h: Array | float, a: Array, b: Array) -> Array
     """
     s, n = slopes.shape[-3:-1]
     length = np.asarray(h)[..., None, None]
-    if np.triu(a).any():
+    if a.diagonal().any() or np.triu(a).any():
         coupling = np.einsum("ij,...ikl->...ikjl", a, length[..., None] * slopes)
         matrix = np.eye(s * n) - coupling.reshape(*slopes.shape[:-3], s * n, s * n)
         try:
