@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -143,14 +143,7 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
     OptionError
         For a system of NumPy functions without `flow_jacobian`, or with parameters.
     """
-    if not system.symbolic:
-        return _numeric(system, fields)
-    if system not in _BUILT:
-        _BUILT[system] = _symbolic(system)
-    return _BUILT[system]
-
-
-_BUILT: WeakKeyDictionary[EventSelectedSystem, Variations] = WeakKeyDictionary()
+    return _symbolic(system) if system.symbolic else _numeric(system, fields)
 
 
 def transports(variations: Variations, record: Record, tableau: ButcherTableau, p: Array) -> Iterator[Array]:
@@ -172,6 +165,7 @@ def _batch(variations: Variations, record: Record, tableau: ButcherTableau, p: A
     return step_transport(slopes, lengths, tableau.a, np.where(euler[:, None], np.eye(n_s)[0], tableau.b))
 
 
+@lru_cache(maxsize=64)  # one system, one derivative
 def _symbolic(system: EventSelectedSystem) -> Variations:
     """Of a system in CasADi: one function for many points."""
     n_x, n_w, m = system.n_x, system.n_x + system.n_p, len(system.guards)

@@ -14,12 +14,34 @@ from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import Slope, control_rate
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 
 Array = np.ndarray
+# Differences for the rate of a control: the step as a share of the duration, and how far two of them may disagree.
+DIFFERENCE, ROUGH = 1e-4, 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slope:
+    """How a guard changes.
+
+    Attributes
+    ----------
+    w, u : (n_w,), (n_u,)
+        Derivatives.
+    size : float
+        What its rate is large or small next to: 1 for gaps and speeds, of forces the largest one, or the smallest mass
+        that they move times 1 m/s^2.
+    loose : bool
+        Whether the motion leaves its force open.
+    """
+
+    w: Array
+    u: Array
+    size: float = 1.0
+    loose: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -246,3 +268,20 @@ class Walk(ABC):
 
     def _flag(self, t: float, *reasons: str) -> None:
         self.flags += [f"t = {t:.9g}: {reason}" for reason in reasons]
+
+
+def control_rate(control: Control, t: float) -> tuple[Array, bool]:
+    """du/dt (n_u,) of a control that is a function of time, and whether two step lengths disagree about it."""
+    step = DIFFERENCE * float(control.breaks[-1] - control.breaks[0])
+    coarse, fine = _difference(control, t, step), _difference(control, t, 0.5 * step)
+    return fine, bool(np.abs(coarse - fine).max() > ROUGH * (1.0 + np.abs(fine).max()))
+
+
+def _difference(control: Control, t: float, step: float) -> Array:
+    """Derivative of the polynomial through five values, all of them inside the interval of the control."""
+    first, last = float(control.breaks[0]), float(control.breaks[-1])
+    middle = min(max(t, first + 2.0 * step), last - 2.0 * step)
+    times = middle + step * np.arange(-2, 3)
+    away = (times - t) / step
+    weights = np.linalg.solve(np.vander(away, increasing=True).T, np.eye(5)[1]) / step
+    return np.asarray(weights @ np.array([control(s, np.zeros(0)) for s in times]))

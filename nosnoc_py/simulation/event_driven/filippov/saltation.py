@@ -20,8 +20,7 @@ from nosnoc_py.simulation.event_driven.filippov.laws import STEP
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import Slope
-from nosnoc_py.simulation.event_driven.walk import Passage, Walk
+from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
