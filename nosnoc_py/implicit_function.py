@@ -47,8 +47,8 @@ class Determined:
     ----------
     by_y : (n_rows, n_y)
         rows_y.
-    share : float
-        Singular values below this share of the largest one are zero.
+    share, least : float
+        Singular values below this share of the largest one, or below this number, are zero.
 
     Attributes
     ----------
@@ -60,9 +60,9 @@ class Determined:
         Sums of the rows that y drops out of: what they say of w has to hold by itself.
     """
 
-    def __init__(self, by_y: Array, share: float) -> None:
+    def __init__(self, by_y: Array, share: float = 0.0, least: float = 0.0) -> None:
         left, sizes, right = np.linalg.svd(by_y)
-        rank = int((sizes > share * sizes.max(initial=0.0)).sum())
+        rank = int((sizes > max(least, share * sizes.max(initial=0.0))).sum())
         self.basis, self.loose, self.given = right[:rank], right[rank:].T, left[:, rank:]
         self._inverse = left[:, :rank] / sizes[:rank]
 

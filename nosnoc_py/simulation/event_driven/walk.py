@@ -139,13 +139,16 @@ class Walk(ABC):
 
     def run(self) -> Sensitivity:
         """Phase by phase."""
-        n_x, n_w = self.n_x, self.n_w
+        n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
+        nodes, phases, flows = history.nodes, history.phases, history.flows
         W, delays = np.eye(n_w), [np.zeros((0, n_w))]
-        for k, node in enumerate(self.history.nodes):
-            W, delay = self._cross(k, node, W)
+        before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
+        for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
+            around = self.passage(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
+            W, delay = self._cross(around, W)
             delays += [delay[None, :]] * len(node.events)
-            if k < len(self.history.phases):
-                W = self._along(self.history.phases[k], self.history.flows[k], W)
+            if following is not None:
+                W = self._along(following, law, W)
         self._end()
         if not self.flags and not np.isfinite(W).all():
             self._flag(self.history.t, "the variations are not finite")
@@ -158,32 +161,20 @@ class Walk(ABC):
             flags=tuple(self.flags),
         )
 
-    def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
-        """Variations after the node with the number k, and of its time."""
-        passage, nothing = self._passage(k, node), np.full(W.shape, np.nan)
+    def _cross(self, passage: Passage, W: Array) -> tuple[Array, Array]:
+        """Variations after a node, and of its time."""
+        node, nothing = passage.node, np.full(W.shape, np.nan)
         self._flag(node.t, *dict.fromkeys(passage.flags()))
         if self.flags or passage.after is None:
             return nothing, nothing[0]
-        if k == 0:
+        if passage.phase is None:
             return self._put(passage.after, node), np.zeros(len(W))
-        W, delay = self._saltate(passage, W)
+        W, delay = self._saltate(passage, passage.phase, W)
         return (nothing, nothing[0]) if self.flags else (W, delay)
 
-    def _passage(self, k: int, node: Node) -> Passage:
-        nodes, phases, flows = self.history.nodes, self.history.phases, self.history.flows
-        return self.passage(
-            node=node,
-            previous=nodes[k - 1] if k else None,
-            phase=phases[k - 1] if k else None,
-            flow=flows[k - 1] if k else None,
-            after=flows[k] if k < len(flows) else None,
-            breaks=self.control.breaks,
-        )
-
-    def _saltate(self, passage: Passage, W: Array) -> tuple[Array, Array]:
-        """Variations after an event, and of its time."""
-        node, phase, flow, after = passage.node, passage.phase, passage.flow, passage.after
-        assert phase is not None
+    def _saltate(self, passage: Passage, phase: Phase, W: Array) -> tuple[Array, Array]:
+        """Variations after an event at the end of a phase, and of its time."""
+        node, flow, after = passage.node, passage.flow, passage.after
         jump = self._jump(passage, W)
         if node.trigger is None:
             return jump @ W, np.zeros(len(W))
