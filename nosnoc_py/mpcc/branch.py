@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.implicit_function import shortest_step
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.nlp import Blocks, branch_nlp
 from nosnoc_py.mpcc.program import MPCC
@@ -21,8 +22,6 @@ from nosnoc_py.mpcc.stationarity import Multipliers
 
 # A row whose bounds keep it above this cannot be zero.
 FLOOR = 1e-8
-# Up to this many columns a dense least-squares solution is the fastest and takes any rank.
-DENSE = 200
 # Newton's method ends when a residual this small does not fall below that fraction of the last one: at round-off. While
 # it is large it may well grow before it falls.
 SMALL, STUCK = 1e-8, 0.9
@@ -188,22 +187,6 @@ def dependent(matrix: np.ndarray) -> np.ndarray:
     mask = np.zeros(size.size, bool)
     mask[order[rank:]] = True
     return mask
-
-
-def shortest_step(matrix: Any, target: np.ndarray) -> np.ndarray:
-    """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
-    from scipy import sparse
-    from scipy.linalg import lstsq
-    from scipy.sparse.linalg import splu
-
-    if matrix.shape[1] <= DENSE:
-        options = {"cond": 1e-11, "lapack_driver": "gelsy", "check_finite": False}  # less exact than an SVD, but fast
-        return np.asarray(lstsq(matrix.toarray(), target, **options)[0])
-    # min |step|^2 + |matrix step - target|^2 / tiny: as a saddle point system it stays sparse and well scaled.
-    rows, columns = matrix.shape
-    system = sparse.bmat([[sparse.identity(columns), matrix.T], [matrix, -1e-12 * sparse.identity(rows)]])
-    solution = splu(system.tocsc()).solve(np.concatenate([np.zeros(columns), target]))
-    return np.asarray(solution[:columns])
 
 
 class Finish:

@@ -19,6 +19,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.implicit_function import Determined
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.linearization import linear_program
 from nosnoc_py.mpcc.program import MPCC
@@ -53,27 +54,15 @@ class Derivative:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rows:
-    """Linearised rows: by w in scaled columns, by the chosen parameters, both divided by the size of the former."""
-
-    J: Array
-    K: Array
-
-    def take(self, rows: Array) -> Rows:
-        """Some of the rows."""
-        return Rows(J=self.J[rows], K=self.K[rows])
-
-    def telling(self) -> Rows:
-        """Those that say something: not those of variables that stay where they are."""
-        return self.take((self.J != 0.0).any(axis=1) | (self.K != 0.0).any(axis=1))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Linear:
-    """Rows of g, G, H, r, and of what is wanted, by the variables with the indices `free`."""
+    """Rows (., n_free + n_columns) of g, G, H, r, and of what is wanted.
 
-    parts: tuple[Rows, ...]
-    wanted: Rows
+    By the variables with the indices `free`, in scaled columns, and behind them by the chosen parameters; rows of the
+    program are divided by their size in the former.
+    """
+
+    parts: tuple[Array, ...]
+    wanted: Array
     free: Array
 
 
@@ -130,8 +119,8 @@ class Implicit:
         linear = self._linear(near, p, np.flatnonzero(free))
         switched, missed = self._switched(active, values[3])
         held = (self._equations, *active.held, switched)
-        parts = [part.take(mask) for part, mask in zip(linear.parts, held, strict=True)]
-        rows = _stack([*parts, _first_stays(linear.parts[3].take(missed))]).telling()
+        parts = [part[mask] for part, mask in zip(linear.parts, held, strict=True)]
+        rows = _telling(*parts, _first_stays(linear.parts[3][missed]))
         wrong = np.flatnonzero(missed & self.mpcc.enforced)
         flags = [f"{_place(self.mpcc.switched.label(int(k)))} is not met" for k in wrong]
         rows, active = self._implied(rows, linear, active, values[0], p)
@@ -141,9 +130,8 @@ class Implicit:
     def _linear(self, w: Array, p: Array, free: Array) -> Linear:
         """The rows of g, G, H, r and of what is wanted, by the free variables."""
         by_w, by_p = (np.asarray(part.full()) for part in self._slopes(w, p))
-        by_w, by_p = (by_w * self.mpcc.w_scale)[:, free], by_p * self.scale
-        every = [Rows(J=J, K=K) for J, K in zip(np.split(by_w, self._ends), np.split(by_p, self._ends), strict=True)]
-        return Linear(parts=tuple(_normalised(rows) for rows in every[:4]), wanted=every[4], free=free)
+        *parts, wanted = np.split(np.hstack([(by_w * self.mpcc.w_scale)[:, free], by_p * self.scale]), self._ends)
+        return Linear(parts=tuple(_normalised(rows, free.size) for rows in parts), wanted=wanted, free=free)
 
     def _beside_poles(self, w: Array, active: Active) -> Array:
         """Where to take the Jacobians: a radius that is zero is moved away from there, so that its vector can turn.
@@ -190,23 +178,21 @@ class Implicit:
         met = np.abs(residuals) <= ZERO
         return eta & met, eta & ~met
 
-    def _implied(self, rows: Rows, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Rows, Active]:
+    def _implied(self, rows: Array, linear: Linear, active: Active, g: Array, p: Array) -> tuple[Array, Active]:
         """Add nonnegative rows that are zero and cannot leave it while all others stay nonnegative."""
         if not any(open_.any() for open_ in active.open):
             return rows, active
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
-        above, below = parts[0].take(low), parts[0].take(high)
-        watched = _stack([parts[1].take(new_G), parts[2].take(new_H), above, Rows(J=-below.J, K=-below.K)])
-        stuck = _stuck(np.hstack([rows.J, rows.K]), np.hstack([watched.J, watched.K]))
+        stuck = _stuck(rows, np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]]))
         count = int(new_G.sum())
         new_G[np.flatnonzero(new_G)] = stuck[:count]
         new_H[np.flatnonzero(new_H)] = stuck[count : count + int(new_H.sum())]
         still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
-        unit = Rows(J=np.eye(linear.free.size)[still], K=np.zeros((still.size, self.scale.size)))
+        unit = np.eye(rows.shape[1])[still]
         made = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
-        return _stack([rows, parts[1].take(new_G), parts[2].take(new_H), unit]).telling(), made
+        return _telling(rows, parts[1][new_G], parts[2][new_H], unit), made
 
     @cached_property
     def _splits(self) -> tuple[Array, Array]:
@@ -220,60 +206,60 @@ class Implicit:
         left, right = (np.where(plain >= 0, other[np.maximum(plain, 0)], -1) for plain in (m.G_variable, m.H_variable))
         return left, right
 
-    def _chosen(self, rows: Rows, linear: Linear, active: Active) -> Rows:
+    def _chosen(self, rows: Array, linear: Linear, active: Active) -> Array:
         """Add rows of groups whose sides are both zero, as far as they agree with those before: the left sides first.
 
         An impulse at the start, on the right, then puts back a start that the left side does not admit. Of a signed
         quantity one part stays zero.
         """
         m, found = self.mpcc, [rows]
-        base = _Basis(rows)
+        base = _Basis(*self._split(rows))
         both = m.members[0].all(active.zero[0]) & m.members[1].all(active.zero[1])
         for part, members, loose in zip(linear.parts[1:3], m.side(both & ~m.split, both), active.open, strict=True):
-            chosen = [k for k in np.flatnonzero(members & loose) if base.add(part.J[k], part.K[k])]
-            found.append(part.take(np.array(chosen, int)))
-        return _stack(found)
+            chosen = [k for k in np.flatnonzero(members & loose) if base.add(*self._split(part[k]))]
+            found.append(part[np.array(chosen, int)])
+        return np.vstack(found)
 
-    def _solve(self, rows: Rows, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
-        wanted = linear.wanted
-        U, s, Vt = np.linalg.svd(rows.J)
-        rank = _rank(s)
-        given, kept, lost = self._corrected(U[:, rank:].T @ rows.K)
-        by_w = -(Vt[:rank].T / s[:rank]) @ (U[:, :rank].T @ (rows.K @ given))
-        made = (wanted.J @ by_w + wanted.K @ given) / self.scale
-        size = max(1.0, np.abs(wanted.J).max(initial=0.0))
+    def _split(self, rows: Array) -> tuple[Array, Array]:
+        """By the variables, and by the parameters."""
+        cut = rows.shape[-1] - self.scale.size
+        return rows[..., :cut], rows[..., cut:]
+
+    def _solve(self, rows: Array, linear: Linear, active: Active, polar: Array, flags: list[str]) -> Derivative:
+        J, K = self._split(rows)
+        known, wanted = Determined(J, RANK), self._split(linear.wanted)[0]
+        given, kept, lost = self._corrected(known.given.T @ K)
+        moves = np.vstack([known.derivative(K @ given), given])
+        size = max(1.0, np.abs(wanted).max(initial=0.0))
         if lost:
             flags = [*flags, "the equations of the branch contradict each other"]
-        if np.abs(wanted.J @ Vt[rank:].T).max(initial=0.0) > MOVES * size:
+        if np.abs(wanted @ known.loose).max(initial=0.0) > MOVES * size:
             flags = [*flags, "the equations of the branch leave the solution open"]
-        flags = [*flags, *dict.fromkeys(self._kinks(linear, active, polar, by_w, given))]
-        return Derivative(values=made, kept=kept, flags=tuple(flags))
+        flags = [*flags, *dict.fromkeys(self._kinks(linear, active, polar, moves))]
+        return Derivative(values=linear.wanted @ moves / self.scale, kept=kept, flags=tuple(flags))
 
     def _corrected(self, conditions: Array) -> tuple[Array, Array, bool]:
         """Directions of the parameters with the start put back so that conditions @ directions = 0."""
         size = max(1.0, float(np.abs(conditions).max(initial=0.0)))
-        start, given = conditions[:, : self.start], np.eye(self.scale.size)
-        _, s, Vt = np.linalg.svd(start) if start.size else (0, np.zeros(0), np.zeros((0, self.start)))
-        rank = int((s > MOVES * size).sum())
-        if rank:
-            given[: self.start] -= np.linalg.pinv(start, rcond=MOVES * size / s[0]) @ conditions
+        known, given = Determined(conditions[:, : self.start], least=MOVES * size), np.eye(self.scale.size)
+        given[: self.start] += known.derivative(conditions)
         lost = bool(np.abs(conditions @ given).max(initial=0.0) > MOVES * size)
-        return given, Vt[:rank] / self.scale[: self.start], lost
+        return given, known.basis / self.scale[: self.start], lost
 
-    def _kinks(self, linear: Linear, active: Active, polar: Array, by_w: Array, given: Array) -> Iterator[str]:
+    def _kinks(self, linear: Linear, active: Active, polar: Array, moves: Array) -> Iterator[str]:
         """Quantities that are zero, are not held there, and begin to move.
 
         Free to do so are impulses at the very start, and signed quantities and radii whose zero means nothing.
         """
         m = self.mpcc
-        size = max(1.0, float(np.abs(by_w).max(initial=0.0)))
+        size = max(1.0, float(np.abs(moves[: linear.free.size]).max(initial=0.0)))
         sides = (
             (linear.parts[1], active.open[0], m.left, self._splits[0], m.G_variable),
             (linear.parts[2], active.open[1], m.right, self._splits[1], m.H_variable),
         )
         fixed = self._held_variables(active)
         for part, loose, layout, other, plain in sides:
-            moved = np.abs(part.J @ by_w + part.K @ given).max(axis=1, initial=0.0) > MOVES * size
+            moved = np.abs(part @ moves).max(axis=1, initial=0.0) > MOVES * size
             for k in np.flatnonzero(loose & moved):
                 block, _ = layout.find(int(k))
                 if layout is m.right and block.at == At(0, 0):
@@ -294,10 +280,9 @@ class Implicit:
 class _Basis:
     """An orthonormal basis of rows, with what they say about the parameters: tells which rows agree with them."""
 
-    def __init__(self, rows: Rows) -> None:
-        U, s, Vt = np.linalg.svd(rows.J, full_matrices=False)
-        rank = _rank(s)
-        self._Q, self._K = Vt[:rank], (U[:, :rank].T @ rows.K) / s[:rank, None]
+    def __init__(self, J: Array, K: Array) -> None:
+        known = Determined(J, RANK)
+        self._Q, self._K = known.basis, -known.along(K)
 
     def add(self, J: Array, K: Array) -> bool:
         """Add a row, unless it contradicts those before."""
@@ -311,24 +296,24 @@ class _Basis:
         return True
 
 
-def _first_stays(rows: Rows) -> Rows:
+def _first_stays(rows: Array) -> Array:
     """The first variable of every row keeps its value.
 
     Elements need not be equally long where nothing switches (step equilibration): a method that chose the length of
     one of them leaves it there, and the next one ends at a switch.
     """
-    first = np.argmax(rows.J != 0.0, axis=1)
-    return Rows(J=np.eye(rows.J.shape[1])[first], K=np.zeros_like(rows.K))
+    return np.eye(rows.shape[1])[np.argmax(rows != 0.0, axis=1)]
 
 
-def _normalised(rows: Rows) -> Rows:
-    size = np.linalg.norm(rows.J, axis=1)
-    size = np.where(size > TINY, size, np.maximum(1.0, np.abs(rows.K).max(axis=1, initial=0.0)))[:, None]
-    return Rows(J=rows.J / size, K=rows.K / size)
+def _normalised(rows: Array, n_free: int) -> Array:
+    size, other = np.linalg.norm(rows[:, :n_free], axis=1), np.abs(rows[:, n_free:]).max(axis=1, initial=1.0)
+    return rows / np.where(size > TINY, size, other)[:, None]
 
 
-def _stack(rows: Sequence[Rows]) -> Rows:
-    return Rows(J=np.vstack([part.J for part in rows]), K=np.vstack([part.K for part in rows]))
+def _telling(*rows: Array) -> Array:
+    """Those rows that say something: not those of variables that stay where they are."""
+    every = np.vstack(rows)
+    return np.asarray(every[(every != 0.0).any(axis=1)])
 
 
 def _stuck(equations: Array, rows: Array) -> Array:
@@ -336,16 +321,11 @@ def _stuck(equations: Array, rows: Array) -> Array:
     count = len(rows)
     if count == 0:
         return np.zeros(0, bool)
-    _, s, Vt = np.linalg.svd(equations)
-    null = Vt[_rank(s) :].T
+    null = Determined(equations, RANK).loose
     cost = np.concatenate([np.zeros(null.shape[1]), -np.ones(count)])
     box = np.array([(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count)
     found = linear_program(cost, box, (np.hstack([-(rows @ null), np.eye(count)]), np.zeros(count)))
     return np.zeros(count, bool) if found.x is None else np.asarray(found.x[null.shape[1] :] < FREE)
-
-
-def _rank(singular_values: Array) -> int:
-    return int((singular_values > RANK * singular_values.max(initial=0.0)).sum())
 
 
 def _place(label: tuple[str, str]) -> str:

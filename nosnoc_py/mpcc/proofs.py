@@ -24,7 +24,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.mpcc.branch import shortest_step
+from nosnoc_py.implicit_function import shortest_step
 from nosnoc_py.mpcc.linearization import (
     Linearizer,
     LocalProgram,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.branch import Branch, guess_branch, shortest_step
+from nosnoc_py.implicit_function import gradient
+from nosnoc_py.mpcc.branch import Branch, guess_branch
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.stepper import NewtonStepper
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
@@ -117,9 +118,7 @@ class Rollouts:
         _, crowding = self._crowding(here.w, branch)
         slope = at.grad + self._weight * (2 * (beyond + rows[: mpcc.lbg.size].T @ out) + crowding)
         held = np.flatnonzero(np.concatenate([self._equations, branch.G, branch.H, branch.r]))
-        matrix = rows[held].tocsc()
-        multipliers = shortest_step(matrix[:, self._others].T.tocsr(), slope[self._others])
-        return np.asarray(slope[self._controls] - matrix[:, self._controls].T @ multipliers)
+        return gradient(rows[held], slope, self._others, self._controls)
 
 
 class Embedding:

@@ -12,7 +12,6 @@ import pytest
 import nosnoc_py as ns
 from models import oscillator, pushed_point, relay_feedback, sliding_mode, stick_slip
 from nosnoc_py.errors import OptionError
-from nosnoc_py.simulation.event_driven.filippov import saltation
 from nosnoc_py.simulation.event_driven.filippov.saltation import motion_of
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.systems.controls import control_of
@@ -177,19 +176,6 @@ def test_differences_agree(name: str) -> None:
         (np.hstack([found.event_times_x0, found.event_times_p]), times),
     ):
         assert np.abs(made - expected).max() < RELATIVE * max(1.0, np.abs(expected).max())
-
-
-@pytest.mark.parametrize("name", ["oscillator", "relay that switches", "relay that slides", "stick and slip"])
-def test_without_saltation_matrices_they_are_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the variational equation alone, continuous at the events."""
-    case = CASES[name]
-    right = case.run(sensitivities=True).sensitivity
-    keep = lambda self, passage, W: (W, np.zeros(len(W)))  # noqa: E731
-    monkeypatch.setattr(saltation._Walk, "_saltate", keep)
-    wrong = case.run(sensitivities=True).sensitivity
-    assert right is not None
-    assert wrong is not None
-    assert np.abs(right.x0 - wrong.x0).max() > 0.05 * np.abs(right.x0).max()
 
 
 def test_entering_projects_and_leaving_does_nothing() -> None:

@@ -7,7 +7,7 @@ of the state, as it would be at the instant of the corner without any crossing, 
 
 and after the last one it is taken back to the instant of the corner with the last field, w <- w - (sum of tau) f_b.
 So one direction costs m + 1 fields; the m! orders are never listed (Council, Revzen, Burden: B-derivatives of flows).
-With one guard it is the saltation matrix I + (f+ - f-) D h / (D h f-).
+With one guard it is the saltation matrix (`motion.variations`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+
+from nosnoc_py.motion.variations import Saltation, saltation
 
 Array = np.ndarray
 
@@ -52,20 +54,6 @@ class Deviation(NamedTuple):
     w: Array
     delays: Array
     stuck: int = -1
-
-
-class Linear(NamedTuple):
-    """Matrices of a corner that is smooth.
-
-    Attributes
-    ----------
-    jump : (n_w, n_w)
-    delays : (crossings, n_w)
-        NaN in the rows of crossings whose time is not differentiable although the state is.
-    """
-
-    jump: Array
-    delays: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -162,10 +150,13 @@ class Corner:
         times[live & (values > 0.0) & self.starts] = 0.0  # it starts beyond the guard, with its bit changed
         return times
 
-    def linear(self) -> Linear | None:
-        """The matrices of the map, or None if it has kinks: probed along axes and in many orders."""
+    def linear(self) -> Saltation | None:
+        """The matrices of the map, or None if it has kinks: probed along axes and in many orders.
+
+        Rows of delays are NaN for crossings whose time is not differentiable although the state is.
+        """
         if len(self.crossings) == 1 and not (self.starts or self.ends):
-            return self._saltation()
+            return self._single()
         if np.bincount(self._pairs[:, 0]).max() > 2:
             return None  # it chatters
         n_w = self.gradients.shape[1]
@@ -178,15 +169,14 @@ class Corner:
                 return None
             reach = np.abs(delays) @ np.abs(v)
             delays[~(np.abs(found.delays - delays @ v) <= LINEAR * np.maximum(reach, size))] = np.nan
-        return Linear(jump, delays)
+        return Saltation(jump, delays)
 
-    def _saltation(self) -> Linear:
+    def _single(self) -> Saltation:
         guard, row = self.crossings[0]
         before = np.array(self.mode, dtype=float)
         after = np.where(np.arange(before.size) == guard, 1.0 - row, before)
-        rate = self._field(before)
-        delay = -self.gradients / (self.gradients @ rate)
-        return Linear(np.eye(rate.size) + np.outer(rate - self._field(after), delay), delay)
+        jump, delay = saltation(self.gradients[0], self._field(before), self._field(after))
+        return Saltation(jump, delay[None])
 
     def _probes(self) -> Array:
         """Directions (probes, n_w): axes backwards, and seeded ones that ask for delays, and so orders, at random.

@@ -1,34 +1,18 @@
 """The orbital derivative of an event-selected motion: transports along its segments, saltation at its crossings.
 
-With w = (x, p), a crossing of a guard h by the field f- before and f+ after it,
-
-    dt* = -D h dw / (D h f-),    dw+ = (I + (f+ - f-) D h / (D h f-)) dw-,
-
-and in between the exact derivatives of the steps. Where several guards are crossed at once (`instants`), and at the
-ends of the motion, the map is only piecewise linear (`corner`); where it happens to be linear the motion is smooth.
-
-How the segments of an event-selected motion carry a variation: exact derivatives of its Runge-Kutta steps.
-
-Everything is differentiated with respect to w = (x, p), a state whose last components do not move. With the Jacobians
-J_i = f_w at the stages of a step of the frozen mode and length h,
-
-    K_i = J_i (I + h sum_j a_ij K_j),    W+ = (I + h sum_i b_i K_i) W.
-
-Which crossings of a simulation happen at one instant, as far as it can tell, and where it only just has none.
-
-Crossings are judged together whose distance is below a small part of the longest step, or below what the projection
-onto their guards has left over: the value |h| / (D h f) where Newton's method ended, and for a step of Euler's of
-length tau the change of the guard's speed on the way, tau / 2 |D h f(end) / D h f(start) - 1|. Errors of the scheme
-itself do not count: what is differentiated is the motion that was simulated.
+Everything is differentiated with respect to w = (x, p), a state whose last components do not move. Segments are carried
+by the exact derivatives of their Runge-Kutta steps, single crossings by the saltation matrix (`motion.variations`).
+Where several guards are crossed at once (`Instants`), and at the ends of the motion, the map is only piecewise linear
+(`corner`); where it happens to be linear the motion is smooth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -39,11 +23,12 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.methods.event_selected.corner import Corner, LiveGuard
 from nosnoc_py.methods.event_selected.functions import Fields
 from nosnoc_py.methods.event_selected.record import Crossing, Record
+from nosnoc_py.motion.variations import step_transport
 from nosnoc_py.solution import Event, Sensitivity
 from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
 
-# Numbers that the Jacobians of one batch of points may take, and points of a batch at most.
-BATCH_SIZE, BATCH_POINTS = 500_000, 256
+# Numbers that the Jacobians of one batch of segments may take, and points of one call of a CasADi function.
+BATCH_SIZE, POINTS = 500_000, 64
 Array = np.ndarray
 
 # Crossings that are no further apart, relative to the longest step, are judged as one: their order may be rounding.
@@ -58,7 +43,13 @@ RISES = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class Instants:
-    """Instants of a simulation with parameters p (n_p,)."""
+    """Which crossings of a simulation with parameters p (n_p,) happen at one instant, as far as it can tell.
+
+    Crossings are judged together whose distance is below a small part of the longest step, or below what the projection
+    onto their guards has left over: the value |h| / (D h f) where Newton's method ended, and for a step of Euler's of
+    length tau the change of the guard's speed on the way, tau / 2 |D h f(end) / D h f(start) - 1|. Errors of the scheme
+    itself do not count: what is differentiated is the motion that was simulated.
+    """
 
     fields: Fields
     record: Record
@@ -68,39 +59,34 @@ class Instants:
         """What is at once at a time, both [s]."""
         return float(AT_ONCE * self.record.h.max(initial=0.0) + UNITS * np.spacing(abs(t)))
 
-    def left(self) -> Crossing | None:
+    def left(self) -> list[Crossing]:
         """Guards that are on their surfaces at the start and were crossed just before it, the other way, if any."""
         bits = self.record.first.astype(float)
-        left = self._rising(0, 1.0 - bits, bits)
-        before = np.array(bits)
-        before[left] = 1.0 - bits[left]
-        return Crossing(node=0, guards=left, before=before, after=bits) if left.size else None
+        return self._rising(0, 1.0 - bits, bits)
 
-    def due(self) -> Crossing | None:
+    def due(self) -> list[Crossing]:
         """Guards that are on their surfaces at the end and were not crossed, if any: rounding decides that."""
         node = len(self.record.t) - 1
         bits = self.record.bits(node)
-        due = self._rising(node, bits, bits)
-        after = np.array(bits)
-        after[due] = 1.0 - bits[due]
-        return Crossing(node=node, guards=due, before=bits, after=after) if due.size else None
+        return self._rising(node, bits, bits)
 
     def groups(self) -> list[list[Crossing]]:
         """All crossings, with those at both ends, in groups of those that happen at once."""
         groups: list[list[Crossing]] = []
-        for crossing in (self.left(), *self.record.crossings, self.due()):
-            if crossing is None:
-                continue
+        for crossing in (*self.left(), *self.record.crossings, *self.due()):
             if groups and self._at_once(groups[-1], crossing):
                 groups[-1].append(crossing)
             else:
                 groups.append([crossing])
         return groups
 
-    def _rising(self, node: int, rows: Array, bits: Array) -> Array:
-        """Guards whose functions of so many rows are zero at a node and rise there, with these bits."""
+    def _rising(self, node: int, rows: Array, bits: Array) -> list[Crossing]:
+        """A crossing of the guards whose functions of so many rows are zero at a node and rise there, if any."""
         values, rates = self._guards(node, rows, bits)
-        return np.flatnonzero((rates > RISES) & (np.abs(values) <= self.near(self.record.t[node]) * rates))
+        rising = (rates > RISES) & (np.abs(values) <= self.near(self.record.t[node]) * rates)
+        before, after = np.where(rising, rows, bits), np.where(rising, 1.0 - rows, bits)
+        guards = np.flatnonzero(rising)
+        return [Crossing(node=node, guards=guards, before=before, after=after)] if guards.size else []
 
     def _guards(self, node: int, rows: Array, bits: Array) -> tuple[Array, Array]:
         """Values and rates (m,) of functions of guards, one row for each, at a node, with these bits."""
@@ -130,16 +116,13 @@ class Instants:
         return float(wrong)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Variations:
+class Variations(NamedTuple):
     """Derivatives of a system.
 
-    Parameters
+    Attributes
     ----------
     n_x, n_w : int
         Numbers of states, and of states and parameters.
-    batch : int
-        Points that are worth one call of `flow_w`.
     flow_w : function (points, n_x), (points, m), (n_p,) -> (points, n_w, n_w)
         Derivative of (f, 0).
     guards_w : function (n_x,), (n_p,) -> (2, m, n_w)
@@ -148,7 +131,6 @@ class Variations:
 
     n_x: int
     n_w: int
-    batch: int
     flow_w: Callable[[Array, Array, Array], Array]
     guards_w: Callable[[Array, Array], Array]
 
@@ -161,65 +143,49 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
     OptionError
         For a system of NumPy functions without `flow_jacobian`, or with parameters.
     """
-    if not system.symbolic:
-        return _numeric(system, fields)
-    if system not in _BUILT:
-        _BUILT[system] = _symbolic(system)
-    return _BUILT[system]
-
-
-_BUILT: WeakKeyDictionary[EventSelectedSystem, Variations] = WeakKeyDictionary()
+    return _symbolic(system) if system.symbolic else _numeric(system, fields)
 
 
 def transports(variations: Variations, record: Record, tableau: ButcherTableau, p: Array) -> Iterator[Array]:
     """Derivatives (n_w, n_w) of the segments, one after the other."""
-    length = max(1, variations.batch // tableau.stages)
+    length = max(1, BATCH_SIZE // (tableau.stages * variations.n_w**2))
     for start in range(0, len(record.h), length):
-        yield from _batch(variations, record, tableau, p, slice(start, min(start + length, len(record.h))))
+        yield from _batch(variations, record, tableau, p, slice(start, start + length))
 
 
 def _batch(variations: Variations, record: Record, tableau: ButcherTableau, p: Array, part: slice) -> Array:
     """Derivatives (segments, n_w, n_w) of some segments; an Euler step is one with its first stage only."""
-    lengths, mode, n_w = np.asarray(record.h[part]), record.mode[part], variations.n_w
-    count, n_s = len(lengths), tableau.stages
+    lengths, euler, n_s = record.h[part], record.euler[part], tableau.stages
     offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
-    offsets[np.asarray(record.euler[part])] = 0.0  # where its other stages would be, f need not be defined
-    stages = record.x[part][:, None] + lengths[:, None, None] * offsets
-    jacobians = variations.flow_w(stages.reshape(-1, variations.n_x), np.repeat(mode, n_s, axis=0), p)
-    jacobians = jacobians.reshape(count, n_s, n_w, n_w)
-    slopes = np.zeros_like(jacobians)
-    for i in range(n_s):
-        inner = np.eye(n_w) + lengths[:, None, None] * np.einsum("j,sjkl->skl", tableau.a[i, :i], slopes[:, :i])
-        slopes[:, i] = jacobians[:, i] @ inner
-    weights = np.where(np.asarray(record.euler[part])[:, None], np.eye(n_s)[0], tableau.b)
-    return np.asarray(np.eye(n_w) + lengths[:, None, None] * np.einsum("sj,sjkl->skl", weights, slopes))
+    offsets[euler] = 0.0  # where its other stages would be, f need not be defined
+    stages = record.x[:-1][part][:, None] + lengths[:, None, None] * offsets
+    modes = np.repeat(record.mode[:-1][part], n_s, axis=0)
+    slopes = variations.flow_w(stages.reshape(-1, variations.n_x), modes, p)
+    slopes = slopes.reshape(-1, n_s, *slopes.shape[1:])
+    return step_transport(slopes, lengths, tableau.a, np.where(euler[:, None], np.eye(n_s)[0], tableau.b))
 
 
+@lru_cache(maxsize=64)  # one system, one derivative
 def _symbolic(system: EventSelectedSystem) -> Variations:
-    """Of a system in CasADi: one function for a whole batch of points."""
+    """Of a system in CasADi: one function for many points."""
     n_x, n_w, m = system.n_x, system.n_x + system.n_p, len(system.guards)
     w = ca.vertcat(system.x, system.p)
-    batch = int(np.clip(BATCH_SIZE // (n_w * n_w), 1, BATCH_POINTS))
     slope = ca.densify(ca.jacobian(system.flow, w))
-    flow_w = buffered(ca.Function("flow_w", [system.x, system.mode, system.p], [slope]).map(batch))
+    flow_w = buffered(ca.Function("flow_w", [system.x, system.mode, system.p], [slope]).map(POINTS))
     backs = [0.0 if guard.back is None else guard.back for guard in system.guards]
     functions = ca.vertcat(*(guard.function for guard in system.guards), *backs)
     guards_w = buffered(ca.Function("guards_w", [system.x, system.p], [ca.densify(ca.jacobian(functions, w))]))
 
     def flow(x: Array, mode: Array, p: Array) -> Array:
-        found = np.zeros((len(x), n_w, n_w))
-        points, modes = np.zeros((batch, n_x)), np.zeros((batch, m))
-        for start in range(0, len(x), batch):
-            count = len(x[start : start + batch])
-            points[:count], modes[:count] = x[start : start + batch], mode[start : start + batch]
-            (matrices,) = flow_w(points, modes, p)
-            found[start : start + count, :n_x] = matrices.reshape(n_x, batch, n_w).transpose(1, 0, 2)[:count]
-        return found
+        rows = np.pad(np.hstack([x, mode]), ((0, -len(x) % POINTS), (0, 0))).reshape(-1, POINTS, n_x + m)
+        found = np.hstack([flow_w(part[:, :n_x], part[:, n_x:], p)[0] for part in rows])
+        matrices = found.reshape(n_x, -1, n_w).transpose(1, 0, 2)[: len(x)]
+        return np.pad(matrices, ((0, 0), (0, n_w - n_x), (0, 0)))
 
     def guards(x: Array, p: Array) -> Array:
         return np.asarray(guards_w(x, p)[0].reshape(2, m, n_w))
 
-    return Variations(n_x=n_x, n_w=n_w, batch=batch, flow_w=flow, guards_w=guards)
+    return Variations(n_x, n_w, flow, guards)
 
 
 def _numeric(system: EventSelectedSystem, fields: Fields) -> Variations:
@@ -241,8 +207,7 @@ def _numeric(system: EventSelectedSystem, fields: Fields) -> Variations:
         pairs = zip(x, mode, strict=True)
         return np.array([function(point, bits, *(p,) * more) for point, bits in pairs]).reshape(-1, n_x, n_x)
 
-    batch = int(np.clip(BATCH_SIZE // (n_x * n_x), 1, BATCH_POINTS))
-    return Variations(n_x=n_x, n_w=n_x, batch=batch, flow_w=flow, guards_w=fields.gradients)
+    return Variations(n_x, n_x, flow, fields.gradients)
 
 
 def sensitivity_of(
@@ -276,31 +241,32 @@ def sensitivity_of(
     OptionError
         For a system of NumPy functions without `flow_jacobian`, or with parameters.
     """
-    walk = _Walk(system, fields, record, tableau, np.asarray(parameters, dtype=float))
+    walk = _Walk(variations_of(system, fields), fields, record, tableau, np.asarray(parameters, dtype=float))
     walk.run()
-    n_x = system.n_x
-    end, times = walk.W[:n_x], np.reshape(walk.times[: len(events)], (len(events), walk.variations.n_w))
+    n_x, left = system.n_x, sum(crossing.guards.size for crossing in walk.instants.left())  # those are no events
+    end, times = walk.W[:n_x], np.reshape(walk.times[left : left + len(events)], (len(events), len(walk.W)))
+    directions = Directions(tuple(walk.matrices), tuple(walk.corners), system.guard_names)
     return Sensitivity(
         x0=end[:, :n_x],
         p=end[:, n_x:],
         event_times_x0=times[:, :n_x],
         event_times_p=times[:, n_x:],
         orbital=walk.orbital,
-        flags=tuple(walk.flags),
-        directions=Directions(tuple(walk.pieces), system.guard_names, n_x) if walk.flags else None,
+        flags=tuple(_flag(corner, system.guard_names, record.first) for corner in walk.corners),
+        directions=directions if walk.corners else None,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """One-sided derivatives of the end in directions of x0, by matrices (n_w, n_w) and corners, the first one first.
+    """One-sided derivatives of the end in directions of x0, by matrices (n_w, n_w) with corners between them.
 
     It holds functions of the system that cannot travel to another process: a copy that does is None.
     """
 
-    pieces: tuple[Array | Corner, ...]
+    matrices: tuple[Array, ...]
+    corners: tuple[Corner, ...]
     guard_names: tuple[str, ...]
-    n_x: int
 
     def __call__(self, v: Array) -> Array:
         """The derivative (n_x,) in the direction v (n_x,).
@@ -310,10 +276,10 @@ class Directions:
         TranscriptionError
             If a guard is not crossed with speed in the order that v asks for: there the system is not event-selected.
         """
-        w = np.concatenate([v, np.zeros(_size(self.pieces[0]) - self.n_x)])
-        for piece in self.pieces:
-            w = self._around(piece, w) if isinstance(piece, Corner) else piece @ w
-        return w[: self.n_x]
+        w = self.matrices[0][:, : len(v)] @ v
+        for corner, matrix in zip(self.corners, self.matrices[1:], strict=True):
+            w = matrix @ self._around(corner, w)
+        return np.asarray(w[: len(v)])
 
     def _around(self, corner: Corner, w: Array) -> Array:
         found = corner(w)
@@ -326,33 +292,27 @@ class Directions:
         return found.w
 
     def __reduce__(self) -> tuple[object, tuple[()]]:
-        return _nothing, ()
-
-
-def _nothing() -> None:
-    """What is left of directions in another process."""
-
-
-def _size(piece: Array | Corner) -> int:
-    return int((piece.gradients if isinstance(piece, Corner) else piece).shape[1])
+        return type(None), ()
 
 
 class _Walk:
     """Carries the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
 
     def __init__(
-        self, system: EventSelectedSystem, fields: Fields, record: Record, tableau: ButcherTableau, p: Array
+        self, variations: Variations, fields: Fields, record: Record, tableau: ButcherTableau, p: Array
     ) -> None:
-        self.fields, self.record, self.p = fields, record, p
-        self.guard_names = system.guard_names
-        self.variations: Variations = variations_of(system, fields)
-        self.segments = transports(self.variations, record, tableau, p)
+        self.variations, self.fields, self.record, self.p = variations, fields, record, p
+        self.segments = transports(variations, record, tableau, p)
         self.instants = Instants(fields, record, p)
-        self.node, self.W = 0, np.eye(self.variations.n_w)
-        self.orbital = np.empty((len(record.t), system.n_x, system.n_x))
+        self.node = 0
+        self.orbital = np.empty((len(record.t), variations.n_x, variations.n_x))
         self.times: list[Array] = []
-        self.flags: list[str] = []
-        self.pieces: list[Array | Corner] = [self.W]
+        self.matrices, self.corners = [np.eye(variations.n_w)], list[Corner]()
+
+    @property
+    def W(self) -> Array:
+        """NaN behind a corner."""
+        return np.full_like(self.matrices[0], np.nan) if self.corners else self.matrices[0]
 
     def run(self) -> None:
         """Through all segments and crossings; a guard that is reached at an end counts, crossed or not."""
@@ -360,8 +320,6 @@ class _Walk:
             self._along(crossings[0].node)
             self._across(crossings)
         self._along(len(self.record.t) - 1)
-        left = self.instants.left()
-        del self.times[: 0 if left is None else left.guards.size]  # no events
 
     def _along(self, node: int) -> None:
         self._store()
@@ -375,22 +333,17 @@ class _Walk:
         self.orbital[self.node] = self.W[:n_x, :n_x]
 
     def _apply(self, matrix: Array) -> None:
-        self.W, last = matrix @ self.W, self.pieces[-1]
-        if isinstance(last, Corner):
-            self.pieces.append(matrix)
-        else:
-            self.pieces[-1] = matrix @ last
+        self.matrices[-1] = matrix @ self.matrices[-1]
 
     def _across(self, crossings: Sequence[Crossing]) -> None:
         corner = self._corner(crossings)
         found = corner.linear()
         if found is None:
-            self.flags.append(_flag(corner, self.guard_names, self.record.first))
-            self.pieces.append(corner)
-            self.W = np.full_like(self.W, np.nan)
+            self.corners.append(corner)
+            self.matrices.append(np.eye(self.variations.n_w))
             self.times.extend(self.W[:1].repeat(len(corner.crossings), axis=0))
         elif len(crossings) == 1:
-            self.times.extend(found.delays @ self.W)
+            self.times.extend(found.delay @ self.W)
             self._apply(found.jump)
         else:  # the order does not matter, so it may as well be the one of the record
             for crossing in crossings:

@@ -167,7 +167,7 @@ class MovingGrid:
         for index in reversed(range(len(runs))):
             run = runs[index]
             if run.jump >= 0:
-                costate = self._jumps[run.jump](costate, run.x[-1], run.u[-1], runs[index + 1].u[0])[0][:, 0]
+                costate = self._jumps[run.jump](costate, run.x[-1], run.u[-1], runs[index + 1].u[0])
             triples, h = _triples(run.u)[::-1], run.length / self.steps
             back = self._back(costate, run.x[-2::-1], triples, h)[0].T
             costates.append(np.vstack([back[::-1], costate]))

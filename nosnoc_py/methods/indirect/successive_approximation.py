@@ -13,7 +13,8 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.forward import Collision, Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
 from nosnoc_py.methods.indirect.motion import Motion
-from nosnoc_py.methods.indirect.problem import HybridProblem
+from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
+from nosnoc_py.motion.variations import saltation
 from nosnoc_py.status import Status
 
 Array = np.ndarray
@@ -106,7 +107,7 @@ class UniformGrid:
             costate = self._euler(costate, collision.x_after, after, end - collision.s)[0][:, 0]
             found.append(costate)
             jump = self._jumps[collision.jump]
-            costate = jump(costate, collision.x_before, before, after)[0][:, 0]
+            costate = jump(costate, collision.x_before, before, after)
             found.append(costate)
         found.append(self._euler(costate, rollout.x[n], rollout.u[n], collisions[0].s)[0][:, 0])
         return found
@@ -146,21 +147,22 @@ class UniformGrid:
         return motion_of(self.forward, rollout, objective, costate, limits)
 
 
-def costate_jumps(problem: HybridProblem) -> list[Callable[..., list[Array]]]:
-    """The function G of Eq. 14, one per jump: (lambda+, x-, u-, u+) -> lambda-, eta.
+def costate_jumps(problem: HybridProblem) -> list[Callable[..., Array]]:
+    """The function G of Eq. 14, one per jump: (lambda+, x-, u-, u+) -> lambda- (n_x,).
 
-    lambda-' = lambda+' g_x + eta psi_x (Eq. 10), with eta from the variation of the time of the collision (Eq. 11).
+    It is the transpose of the saltation of state and running cost: lambda-' = lambda+' g_x + eta psi_x (Eq. 10), with
+    eta from the variation of the time of the collision (Eq. 11).
     """
-    p = problem
-    before, after = ca.SX.sym("u_before", p.n_u), ca.SX.sym("u_after", p.n_u)
-    look = ca.Function("look", [p.x, p.u], [p.flow, p.running_cost])
-    flow_before, cost_before = look(p.x, before)
-    functions = []
-    for i, reset in enumerate(p.resets):
-        flow_after, cost_after = look(reset, after)
-        slope, normal = ca.jacobian(reset, p.x), ca.jacobian(p.guards[i], p.x)
-        gained = ca.dot(p.costate, ca.mtimes(slope, flow_before) - flow_after) + cost_before - cost_after
-        eta = -gained / ca.mtimes(normal, flow_before)
-        jumped = ca.mtimes(slope.T, p.costate) + eta * normal.T
-        functions.append(buffered(ca.Function("costate_jump", [p.costate, p.x, before, after], [jumped, eta])))
-    return functions
+    extended = with_cost(problem)
+    rate = buffered(ca.Function("rate", [extended.x, problem.u], [extended.flow]))
+
+    def jump_of(crossing: Callable[..., list[Array]]) -> Callable[..., Array]:
+        def jump(costate: Array, x: Array, before: Array, after: Array) -> Array:
+            z = np.append(x, 0.0)
+            reset, slope, _, (normal,) = crossing(z)
+            event = saltation(normal, rate(z, before)[0][:, 0], rate(reset[:, 0], after)[0][:, 0], slope)
+            return np.asarray(np.append(costate, 1.0) @ event.jump)[: x.size]
+
+        return jump
+
+    return [jump_of(crossing) for crossing in extended.crossings]

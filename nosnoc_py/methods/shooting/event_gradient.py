@@ -15,6 +15,8 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.forward import Collision, Forward, Rollout, one_step
+from nosnoc_py.methods.indirect.problem import with_cost
+from nosnoc_py.motion.variations import saltation
 
 Array = np.ndarray
 
@@ -49,11 +51,9 @@ class EventGradient:
 
     def __init__(self, forward: Forward) -> None:
         self.forward = forward
-        problem, h = forward.problem, ca.SX.sym("h")
-        spent, arguments = ca.SX.sym("spent"), [problem.x, problem.u, h]
-        both, rates = ca.vertcat(problem.x, spent), ca.vertcat(problem.flow, problem.running_cost)
-        flow = ca.Function("flow", [both, problem.u], [rates])
-        end = ca.substitute(one_step(flow, both, problem.u, h, forward.scheme), spent, ca.SX(0))
+        problem, h = with_cost(forward.problem), ca.SX.sym("h")
+        flow = ca.Function("flow", [problem.x, problem.u], [problem.flow])
+        end, arguments = one_step(flow, problem.x, problem.u, h, forward.scheme), [problem.x, problem.u, h]
         outputs = [ca.densify(end), ca.densify(ca.jacobian(end, ca.vertcat(*arguments)))]
         piece = ca.Function("piece", arguments, outputs)
         self._piece, self._steps = buffered(piece), buffered(piece.map(forward.steps))
@@ -68,9 +68,11 @@ class EventGradient:
             For what `Forward` cannot integrate.
         """
         rollout, count, n_x = self.forward(u), self.forward.steps, self.forward.problem.n_x
-        ends, slopes = self._steps(rollout.x[:-1], u, self.forward.dt)  # every step as if it had no collision
+        starts = np.pad(rollout.x[:-1], ((0, 0), (0, 1)))  # the cost of every step begins with zero
+        ends, slopes = self._steps(starts, u, self.forward.dt)  # every step as if it had no collision
         costs = ends[n_x]
-        # derivatives (n_x + 1, ...) of state and cost after a step by (x_n, u_n), and by the control after a collision
+        # derivatives (n_x + 1, ...) of state and cost after a step by those before, u_n, and the control behind a
+        # collision
         steps = slopes.reshape(n_x + 1, count, -1).transpose(1, 0, 2)[:, :, :-1].copy()
         later = np.zeros((count, n_x + 1, u.shape[1]))
         for n, collisions in groupby(rollout.collisions, key=lambda collision: collision.step):
@@ -81,46 +83,44 @@ class EventGradient:
                 costs[n] = cost
             steps[n], later[n] = np.split(slope, [steps.shape[2]], axis=1)
         terminal, slope, _ = self.forward.problem.terminal(rollout.x[-1])
-        costates = self._back(slope[:, 0], steps[:, :, :n_x])
-        gradient = np.einsum("nij,ni->nj", steps[:, :, n_x:], costates)
+        costates = self._back(np.append(slope, 1.0), steps[:, :, : n_x + 1])
+        gradient = np.einsum("nij,ni->nj", steps[:, :, n_x + 1 :], costates)
         np.add.at(gradient, self._after(np.arange(count)), np.einsum("nij,ni->nj", later, costates))
         return Shot(objective=float(terminal[0, 0] + costs.sum()), gradient=gradient, rollout=rollout)
 
-    def _back(self, slope: Array, steps: Array) -> Array:
-        """The adjoint at the ends of the steps and 1, that of the cost (N, n_x + 1), from phi_x."""
-        n_x = slope.size
-        columns = steps[::-1, :n_x].reshape(-1, n_x)
-        found = self._adjoint(slope, columns, steps[::-1, n_x])[0]
-        return np.column_stack([np.vstack([found.T[::-1][1:], slope]), np.ones(len(steps))])
+    def _back(self, costate: Array, steps: Array) -> Array:
+        """The adjoint of state and cost (N, n_x + 1) at the ends of the steps, from the last one."""
+        found = self._adjoint(costate, steps[::-1].reshape(-1, costate.size))[0]
+        return np.vstack([found.T[::-1][1:], costate])
 
     def _after(self, n: Array) -> Array:
         """The interval whose control acts in step n after a collision."""
         return np.minimum(n + 1, self.forward.steps - 1) if self.forward.after == "next" else n
 
     def _through(self, rollout: Rollout, n: int, collisions: Sequence[Collision]) -> tuple[float, Array]:
-        """The cost of step n, and the derivative (n_x + 1, n_x + 2 n_u) of state and cost by (x_n, u_n, control after).
+        """The cost of step n, and the derivative (n_x + 1, n_x + 1 + 2 n_u) of state and cost.
 
-        It goes from piece to piece: the length of each is a function of where it starts.
+        That is by state and cost before, u_n and the control behind the collisions. It goes from piece to piece: the
+        length of each is a function of where it starts, and is told by the saltation to the collision itself.
         """
-        n_x, n_u = self.forward.problem.n_x, self.forward.problem.n_u
-        x, u, after = rollout.x[n], rollout.u[n], self.forward.control_after(rollout.u, n)
-        by = np.eye(n_x + n_u, n_x + 2 * n_u)  # of state and control
-        cost, begin, cost_by, elapsed = 0.0, 0.0, np.zeros(n_x + 2 * n_u), np.zeros(n_x + 2 * n_u)
+        n_z, n_u, dt = self.forward.problem.n_x + 1, rollout.u.shape[1], self.forward.dt
+        z, u, after = np.append(rollout.x[n], 0.0), rollout.u[n], self.forward.control_after(rollout.u, n)
+        by = np.eye(n_z + n_u, n_z + 2 * n_u)  # of state and cost, and of the control
+        begin, elapsed = 0.0, np.zeros(n_z + 2 * n_u)
         for collision in collisions:
-            here, slopes = self._piece(x, u, collision.s - begin)
+            here, slopes = self._piece(z, u, collision.s - begin)
             _, reset, _, (normal,) = self.forward.problem.crossings[collision.jump](collision.x_before)
-            moved, rate = slopes[:, :-1] @ by, slopes[:, -1]
-            length = -(normal @ moved[:n_x]) / (normal @ rate[:n_x])
-            moved += np.outer(rate, length)
-            cost, cost_by = cost + float(here[n_x, 0]), cost_by + moved[n_x]
-            by = np.vstack([reset @ moved[:n_x], np.eye(n_u, n_x + 2 * n_u, n_x + n_u)])
-            elapsed, begin, x, u = elapsed + length, collision.s, collision.x_after, after
-        here, slopes = self._piece(x, u, self.forward.dt - begin)
-        moved = slopes[:, :-1] @ by - np.outer(slopes[:, -1], elapsed)
-        moved[n_x] += cost_by
-        return cost + float(here[n_x, 0]), moved
+            moved = slopes[:, :-1] @ by
+            reset = np.pad(reset, (0, 1))
+            reset[-1, -1] = 1.0
+            event = saltation(np.append(normal, 0.0), slopes[:, -1], np.zeros(n_z), reset)
+            by = np.vstack([event.jump @ moved, np.eye(n_u, n_z + 2 * n_u, n_z + n_u)])
+            elapsed, begin, u = elapsed + event.delay @ moved, collision.s, after
+            z = np.append(collision.x_after, here[-1])
+        here, slopes = self._piece(z, u, dt - begin)
+        return float(here[-1, 0]), slopes[:, :-1] @ by - np.outer(slopes[:, -1], elapsed)
 
 
-def _adjoint(n_x: int) -> ca.Function:
-    costate, state, cost = ca.SX.sym("costate", n_x), ca.SX.sym("state", n_x, n_x), ca.SX.sym("cost", n_x)
-    return ca.Function("adjoint", [costate, state, cost], [ca.mtimes(state, costate) + cost])
+def _adjoint(n_z: int) -> ca.Function:
+    costate, step = ca.SX.sym("costate", n_z), ca.SX.sym("step", n_z, n_z)
+    return ca.Function("adjoint", [costate, step], [ca.mtimes(step, costate)])

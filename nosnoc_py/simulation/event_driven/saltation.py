@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
-from nosnoc_py.simulation.event_driven.guards import SLIP_SPEED
+from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.mechanics import Regime
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.propagation import SLOW
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import Slope, slope_of
 from nosnoc_py.simulation.event_driven.smoothness import ContactPassage
 from nosnoc_py.simulation.event_driven.variations import Motion, Variations
-from nosnoc_py.simulation.event_driven.walk import Passage, Walk
+from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -54,15 +53,15 @@ class _Walk(Walk):
         A contact with a velocity that its mode does not admit loses it by an impulse within no time, and one that is a
         little open closes again: what is left is the state moved along the directions of its contact forces.
         """
-        n_q, made, regime = self.variations.n_q, np.eye(self.variations.n_w), node.regime
+        regime = node.regime
         if not regime.rows.size:
-            return made
+            return np.eye(self.n_w)
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
-        columns, n_closed = regime.columns(flow.look(node.t, node.after)), regime.closed.size
-        made[:n_q] -= _closing(columns[:, :n_closed], gaps_w[regime.closed], slice(0, n_q))
-        rates = rates_w[regime.rows]
-        made[n_q : 2 * n_q] -= _closing(columns, rates, slice(n_q, 2 * n_q)) @ made
-        return made
+        columns, n_q = regime.columns(flow.look(node.t, node.after)), self.variations.n_q
+        moved = np.pad(columns[:, : regime.closed.size], ((0, self.n_w - n_q), (0, 0)))
+        pushed = np.pad(columns, ((n_q, self.n_w - 2 * n_q), (0, 0)))
+        on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
+        return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
 
     def _jump(self, passage: Passage, W: Array) -> Array:
         """R_w, where all modes that an impact may be written in agree on what becomes of W."""
@@ -103,8 +102,28 @@ class _Walk(Walk):
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
 
-    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Any) -> Slope:
-        return slope_of(guard, regime, flow.look(t, w[: self.variations.n_x]), self.variations, motion, w)
+    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Motion) -> Slope:
+        frames, look = self.variations.frames, flow.look(t, w[: self.n_x])
+        kind, contact = divmod(guard, frames.count)
+        part = slice(frames.count + frames.tangents[contact].start, frames.count + frames.tangents[contact].stop)
+        gaps_w, rates_w = self.variations.geometry(w)
+        none = np.zeros(motion.forces_u.shape[1])
+        if kind == GAP:
+            return Slope(w=gaps_w[contact], u=none)
+        if kind == SLIP_SPEED:
+            return Slope(w=regime.slip_direction(contact, look.rates) @ rates_w[part], u=none)
+        shares = np.zeros(motion.forces.size)
+        shares[contact] = 1.0
+        if kind != FORCE:
+            friction = motion.forces[part]
+            shares[contact] = frames.friction[contact]
+            shares[part] = -friction / max(float(np.linalg.norm(friction)), np.finfo(float).tiny)
+        return Slope(
+            w=shares @ motion.forces_w,
+            u=shares @ motion.forces_u,
+            size=max(regime.inertia(look), float(np.abs(motion.forces).max())),
+            loose=bool(motion.loose[shares != 0.0].any()),
+        )
 
     def _arrival(self, node: Node, rate: Array) -> Array:
         n_q = self.variations.n_q
@@ -124,8 +143,3 @@ def _last(phase: Phase, trigger: int) -> float:
     low, high = phase.t - np.array(REST_RANGE)
     near = starts[(starts >= high) & (starts <= low)]
     return float(near[-1]) if near.size else max(phase.t - BEFORE_REST, float(starts[0]))
-
-
-def _closing(columns: Array, rows: Array, moved: slice) -> Array:
-    """What (n_q, n_w) the directions `columns` have to take back of w so that `rows` stay zero, as they act on w."""
-    return np.asarray(columns @ np.linalg.pinv(rows[:, moved] @ columns, rcond=REDUNDANT) @ rows)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.audit.redundancy import REDUNDANT, null_space
+from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contacts.modes import masks_of
 from nosnoc_py.functions import buffered
+from nosnoc_py.implicit_function import Determined, derivative
 from nosnoc_py.simulation.event_driven.mechanics import Array
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import ContactFrames
@@ -49,9 +51,7 @@ class Variations:
     def __init__(self, system: CLS) -> None:
         self.frames = system.mechanics.frames
         self.n_q, self.n_x, self.n_w = system.n_q, 2 * system.n_q, 2 * system.n_q + system.n_p
-        self._geometry = _geometry(system)
-        self._rows, self._slopes = _phase(system, self.frames)
-        self._impact = _impact(system, self.frames)
+        self._geometry, self._rows, self._slopes, self._impact = _functions(system)
 
     def geometry(self, w: Array) -> tuple[Array, Array]:
         """Derivatives of the gaps (n_c, n_w), and of gap rates and slip velocities (n_f, n_w)."""
@@ -62,97 +62,76 @@ class Variations:
         """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
         masks, n_q = masks_of(modes), self.n_q
         offset, matrix = self._rows(w, u, masks)
-        y = _solve(matrix, -offset, n_q, redundant)[:, 0]
-        slopes = np.hstack(self._slopes(y, w, u, masks))
-        y_w, y_u = np.split(_solve(matrix, -slopes, n_q, redundant), [self.n_w], axis=1)
-        loose = np.zeros(y.size - n_q, dtype=bool)
-        if redundant:
-            loose = np.abs(null_space(_balanced(matrix, n_q)[0])[n_q:]).max(axis=1, initial=0.0) > REDUNDANT
-        at_rest = np.zeros(self.n_w - self.n_x)
-        rate_w = np.zeros((self.n_w, self.n_w))
-        rate_w[:n_q, n_q : 2 * n_q] = np.eye(n_q)
-        rate_w[n_q : 2 * n_q] = y_w[:n_q]
+        solve, loose = _solver(matrix, n_q, redundant)
+        y = solve(offset)[:, 0]
+        y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
+        rate_w = np.eye(self.n_w, k=n_q)
+        rate_w[n_q : 2 * n_q], rate_w[2 * n_q :] = y_w[:n_q], 0.0
         return Motion(
-            rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], at_rest]),
+            rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], np.zeros(self.n_w - self.n_x)]),
             forces=y[n_q:],
             rate_w=rate_w,
             forces_w=y_w[n_q:],
             forces_u=y_u[n_q:],
-            loose=loose,
+            loose=loose[n_q:],
         )
 
     def jump(self, modes: Sequence[int], restitution: Array, w: Array, after: Array, impulses: Array) -> Array:
         """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_q,)."""
-        n_q, y = self.n_q, np.concatenate([after, impulses])
-        _, matrix, slopes = self._impact(y, w, masks_of(modes), restitution)
+        matrix, slopes = self._impact(np.concatenate([after, impulses]), w, masks_of(modes), restitution)
+        solve, _ = _solver(matrix, self.n_q, redundant=True)  # redundant impulses leave the velocity unique
         made = np.eye(self.n_w)
-        # Redundant impulses leave the velocity unique.
-        made[n_q : 2 * n_q] = _solve(matrix, -slopes, n_q, redundant=True)[:n_q]
+        made[self.n_q : 2 * self.n_q] = solve(slopes)[: self.n_q]
         return made
 
 
-def _solve(matrix: Array, right: Array, n_q: int, redundant: bool) -> Array:
-    """Least squares where forces are redundant; NaN where there is no solution."""
-    if redundant:
-        balanced, rows, columns = _balanced(matrix, n_q)
-        return np.asarray(columns[:, None] * np.linalg.lstsq(balanced, right / rows[:, None], rcond=REDUNDANT)[0])
-    try:
-        return np.asarray(np.linalg.solve(matrix, right))
-    except np.linalg.LinAlgError:
-        return np.full(right.shape, np.nan)
+def _solver(matrix: Array, n_q: int, redundant: bool) -> tuple[Callable[[Array], Array], Array]:
+    """The implicit function theorem for rows with this Jacobian by y, and a mask of what they leave open of y (n_y,).
 
-
-def _balanced(matrix: Array, n_q: int) -> tuple[Array, Array, Array]:
-    """The matrix with forces in the unit of the masses and rows of size one; divisors of rows, factors of columns.
-
-    What counts as redundant must not depend on the unit of mass.
+    Where forces are redundant the smallest change is taken, of forces in the unit of the masses and of rows of size
+    one: what counts as redundant must not depend on the unit of mass.
     """
+    if not redundant:
+        return partial(derivative, matrix), np.zeros(len(matrix), dtype=bool)
     columns = np.ones(len(matrix))
     columns[n_q:] = np.abs(matrix[:n_q, :n_q]).max()
     scaled = matrix * columns
-    rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)
-    return scaled / rows[:, None], rows, columns
+    rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)[:, None]
+    known = Determined(scaled / rows, REDUNDANT)
+    loose = np.abs(known.loose).max(axis=1, initial=0.0) > REDUNDANT
+    return lambda by_w: columns[:, None] * known.derivative(by_w / rows), loose
 
 
 Evaluation = Callable[..., list[Array]]
 
 
-def _geometry(system: CLS) -> Evaluation:
-    gaps, jacobian = system.mechanics.gaps, system.mechanics.jacobian
-    w = ca.vertcat(system.x, system.p)
-    return _compiled("geometry", [w], [ca.jacobian(gaps, w), ca.jacobian(jacobian @ system.v, w)])
+def _functions(system: CLS) -> tuple[Evaluation, ...]:
+    """Derivatives of gaps and rates, and rows of given modes for y = (motion, forces) with theirs.
 
-
-def _phase(system: CLS, frames: ContactFrames) -> tuple[Evaluation, Evaluation]:
-    """Rows for y = (a, f_n, f_t), which are linear in it: (rows at y = 0, d/dy), and (d/dw, d/du) at y."""
-    jacobian = system.mechanics.jacobian
-    w, masks = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * frames.count)
+    Those of a phase are linear in y = (a, f_n, f_t): (rows at y = 0, d/dy), and (d/dw, d/du) at y. Those of an impact
+    are for y = (v+, L_n, L_t), FESD-J, Eq. 11: (d/dy, d/dw).
+    """
+    mechanics, frames = system.mechanics, system.mechanics.frames
+    jacobian, n_c = mechanics.jacobian, frames.count
+    w, masks, restitution = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("e", n_c)
     y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
-    a, forces = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
-    curvature = system.mechanics.curvature
-    balance = system.mass_matrix @ a - system.force - jacobian.T @ forces
-    slip = (jacobian @ system.v)[frames.count :]
-    rows = ca.vertcat(balance, _contact_rows(frames, masks, jacobian @ a + curvature, forces, slip))
-    offset = ca.substitute(rows, y, ca.DM.zeros(y.shape))
+    motion, forces = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
+    rates, after = jacobian @ system.v, jacobian @ motion
+
+    def rows(momentum: ca.SX, offset: ca.SX, slip: ca.SX) -> ca.SX:
+        balance = system.mass_matrix @ motion - momentum - jacobian.T @ forces
+        return ca.vertcat(balance, _contact_rows(frames, masks, after + offset, forces, slip))
+
+    phase = rows(system.force, mechanics.curvature, rates[n_c:])
+    bounced = ca.vertcat(restitution * rates[:n_c], ca.SX.zeros(frames.weights.size))
+    impact = rows(system.mass_matrix @ system.v, bounced, after[n_c:])
+    offset = ca.substitute(phase, y, ca.DM.zeros(y.shape))
     return (
-        _compiled("rows", [w, system.u, masks], [offset, ca.jacobian(rows, y)]),
-        _compiled("slopes", [y, w, system.u, masks], [ca.jacobian(rows, w), ca.jacobian(rows, system.u)]),
+        _compiled("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)]),
+        _compiled("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)]),
+        _compiled("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)]),
+        _compiled("impact", [y, w, masks, restitution], [ca.jacobian(impact, y), ca.jacobian(impact, w)]),
     )
-
-
-def _impact(system: CLS, frames: ContactFrames) -> Evaluation:
-    """Rows for y = (v+, L_n, L_t) of FESD-J, Eq. 11 in given modes, and their derivatives d/dy, d/dw."""
-    jacobian = system.mechanics.jacobian
-    w, masks = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * frames.count)
-    restitution = ca.SX.sym("restitution", frames.count)
-    y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
-    after, impulses = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
-    balance = system.mass_matrix @ (after - system.v) - jacobian.T @ impulses
-    rates = jacobian @ after
-    bounced = ca.vertcat(restitution * (jacobian @ system.v)[: frames.count], ca.SX.zeros(frames.weights.size))
-    contact = _contact_rows(frames, masks, rates + bounced, impulses, rates[frames.count :])
-    rows = ca.vertcat(balance, contact)
-    return _compiled("impact", [y, w, masks, restitution], [rows, ca.jacobian(rows, y), ca.jacobian(rows, w)])
 
 
 def _contact_rows(frames: ContactFrames, masks: ca.SX, rates: ca.SX, forces: ca.SX, slip: ca.SX) -> ca.SX:

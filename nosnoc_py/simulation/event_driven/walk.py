@@ -9,24 +9,39 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
-from nosnoc_py.simulation.event_driven.propagation import (
-    FIXED,
-    SIMULTANEOUS,
-    SLOW,
-    between,
-    imminent,
-    state_at,
-    transition,
-)
+from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import Slope, control_rate
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
 
 Array = np.ndarray
+# Differences for the rate of a control: the step as a share of the duration, and how far two of them may disagree.
+DIFFERENCE, ROUGH = 1e-4, 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slope:
+    """How a guard changes.
+
+    Attributes
+    ----------
+    w, u : (n_w,), (n_u,)
+        Derivatives.
+    size : float
+        What its rate is large or small next to: 1 for gaps and speeds, of forces the largest one, or the smallest mass
+        that they move times 1 m/s^2.
+    loose : bool
+        Whether the motion leaves its force open.
+    """
+
+    w: Array
+    u: Array
+    size: float = 1.0
+    loose: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,11 +127,8 @@ class Passage(ABC):
 class Walk(ABC):
     """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth.
 
-    With a guard g, a jump w+ = R(w-) and the motions w' = F- before and F+ after it,
-
-        dt* = -g_w dw- / (g_w F- + g_t),    dw+ = R_w dw- + (R_w F- - F+) dt*,
-
-    and between events dw' = F_w dw. Jumps at breaks of the control happen at fixed times: dt* = 0.
+    At events by `motion.variations.saltation`, in between by dw' = F_w dw. Jumps at breaks of the control happen at
+    fixed times: their delay is zero.
     """
 
     passage: type[Passage]
@@ -127,13 +139,16 @@ class Walk(ABC):
 
     def run(self) -> Sensitivity:
         """Phase by phase."""
-        n_x, n_w = self.n_x, self.n_w
+        n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
+        nodes, phases, flows = history.nodes, history.phases, history.flows
         W, delays = np.eye(n_w), [np.zeros((0, n_w))]
-        for k, node in enumerate(self.history.nodes):
-            W, delay = self._cross(k, node, W)
+        before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
+        for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
+            around = self.passage(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
+            W, delay = self._cross(around, W)
             delays += [delay[None, :]] * len(node.events)
-            if k < len(self.history.phases):
-                W = self._along(self.history.phases[k], self.history.flows[k], W)
+            if following is not None:
+                W = self._along(following, law, W)
         self._end()
         if not self.flags and not np.isfinite(W).all():
             self._flag(self.history.t, "the variations are not finite")
@@ -146,32 +161,20 @@ class Walk(ABC):
             flags=tuple(self.flags),
         )
 
-    def _cross(self, k: int, node: Node, W: Array) -> tuple[Array, Array]:
-        """Variations after the node with the number k, and of its time."""
-        passage, nothing = self._passage(k, node), np.full(W.shape, np.nan)
+    def _cross(self, passage: Passage, W: Array) -> tuple[Array, Array]:
+        """Variations after a node, and of its time."""
+        node, nothing = passage.node, np.full(W.shape, np.nan)
         self._flag(node.t, *dict.fromkeys(passage.flags()))
         if self.flags or passage.after is None:
             return nothing, nothing[0]
-        if k == 0:
+        if passage.phase is None:
             return self._put(passage.after, node), np.zeros(len(W))
-        W, delay = self._saltate(passage, W)
+        W, delay = self._saltate(passage, passage.phase, W)
         return (nothing, nothing[0]) if self.flags else (W, delay)
 
-    def _passage(self, k: int, node: Node) -> Passage:
-        nodes, phases, flows = self.history.nodes, self.history.phases, self.history.flows
-        return self.passage(
-            node=node,
-            previous=nodes[k - 1] if k else None,
-            phase=phases[k - 1] if k else None,
-            flow=flows[k - 1] if k else None,
-            after=flows[k] if k < len(flows) else None,
-            breaks=self.control.breaks,
-        )
-
-    def _saltate(self, passage: Passage, W: Array) -> tuple[Array, Array]:
-        """Variations after an event, and of its time."""
-        node, phase, flow, after = passage.node, passage.phase, passage.flow, passage.after
-        assert phase is not None
+    def _saltate(self, passage: Passage, phase: Phase, W: Array) -> tuple[Array, Array]:
+        """Variations after an event at the end of a phase, and of its time."""
+        node, flow, after = passage.node, passage.flow, passage.after
         jump = self._jump(passage, W)
         if node.trigger is None:
             return jump @ W, np.zeros(len(W))
@@ -179,13 +182,14 @@ class Walk(ABC):
         w = self._w(state_at(phase, t) if t < phase.t else node.before)
         motion = self._motion(phase.regime, flow, t, w)
         slope = self._guard(node.trigger, phase.regime, flow, t, w, motion)
-        delay = self._delay(node, flow.names[node.trigger % flow.distances], slope, motion.rate, W)
+        approach = self._approach(node, flow.names[node.trigger % flow.distances], slope, motion.rate)
         follows = self._motion(node.regime, after, node.t, self._w(node.after))
-        W = jump @ W + np.outer(jump @ self._arrival(node, motion.rate) - follows.rate, delay)
-        return (self._put(after, node) @ W if t < phase.t else W), delay
+        event = saltation(slope.w, self._arrival(node, motion.rate), follows.rate, jump, approach=approach)
+        put = self._put(after, node) if t < phase.t else np.eye(len(W))
+        return put @ event.jump @ W, event.delay @ W
 
-    def _delay(self, node: Node, name: str, slope: Slope, motion: Array, W: Array) -> Array:
-        """Variation (n_w,) of the time of an event."""
+    def _approach(self, node: Node, name: str, slope: Slope, motion: Array) -> float:
+        """The rate of the guard of an event; NaN where it does not cross zero."""
         rate = float(slope.w @ motion)
         if slope.loose:
             self._flag(node.t, f"the force of {name} is redundant")
@@ -194,10 +198,10 @@ class Walk(ABC):
             rate += float(slope.u @ u_rate)
             if rough:
                 self._flag(node.t, f"the control is not smooth at an event of {name}")
-        if not abs(rate) > SLOW * slope.size:
-            self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
-            return np.full(len(W), np.nan)
-        return np.asarray(-(slope.w @ W) / rate)
+        if abs(rate) > SLOW * slope.size:
+            return rate
+        self._flag(node.t, f"the guard of {name} touches zero and does not cross it")
+        return np.nan
 
     @abstractmethod
     def _motion(self, regime: Any, flow: Any, t: float, w: Array) -> Any:
@@ -231,7 +235,7 @@ class Walk(ABC):
         for step in phase.steps:
             low, high = float(step.t[0]), min(float(step.t[-1]), end)
             if high > low:
-                W = transition(self._slope(phase, flow, step), low, high) @ W
+                W = transport(self._slope(phase, flow, step), low, high) @ W
         if end < phase.t and np.isfinite(W).all():
             W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
         return W
@@ -255,3 +259,20 @@ class Walk(ABC):
 
     def _flag(self, t: float, *reasons: str) -> None:
         self.flags += [f"t = {t:.9g}: {reason}" for reason in reasons]
+
+
+def control_rate(control: Control, t: float) -> tuple[Array, bool]:
+    """du/dt (n_u,) of a control that is a function of time, and whether two step lengths disagree about it."""
+    step = DIFFERENCE * float(control.breaks[-1] - control.breaks[0])
+    coarse, fine = _difference(control, t, step), _difference(control, t, 0.5 * step)
+    return fine, bool(np.abs(coarse - fine).max() > ROUGH * (1.0 + np.abs(fine).max()))
+
+
+def _difference(control: Control, t: float, step: float) -> Array:
+    """Derivative of the polynomial through five values, all of them inside the interval of the control."""
+    first, last = float(control.breaks[0]), float(control.breaks[-1])
+    middle = min(max(t, first + 2.0 * step), last - 2.0 * step)
+    times = middle + step * np.arange(-2, 3)
+    away = (times - t) / step
+    weights = np.linalg.solve(np.vander(away, increasing=True).T, np.eye(5)[1]) / step
+    return np.asarray(weights @ np.array([control(s, np.zeros(0)) for s in times]))

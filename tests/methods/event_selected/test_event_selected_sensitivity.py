@@ -118,15 +118,6 @@ def test_affine_order_test_is_the_saltation_product(corrections):
     assert found.directional([1.0, -2.0, 0.5]) == pytest.approx(X @ [1.0, -2.0, 0.5], abs=1e-9)
 
 
-def test_without_saltation_it_would_be_wrong():
-    _, X, _ = exact_product(order_fields(), ORDER_START, ORDER_END, order_crossings())
-    matrices = order_fields()[0]
-    lengths, transport = np.diff([0.0, *(t for t, _ in order_crossings()), ORDER_END]), np.eye(3)
-    for length, bits in zip(lengths, [(0, 0, 0), (0, 1, 0), (0, 1, 1), (1, 1, 1)], strict=True):
-        transport = expm(length * matrices[bits]) @ transport
-    assert np.abs(transport - X).max() > 0.1
-
-
 def differences(of, x0, size=1e-4):
     """Central differences with one extrapolation."""
 
@@ -141,18 +132,6 @@ def one_sided(of, x0, v, size=1e-4):
     start = of(x0)
     rough, fine = ((of(x0 + s * np.asarray(v)) - start) / s for s in (size, size / 2))
     return 2 * fine - rough
-
-
-def test_affine_order_test_against_finite_differences():
-    system = affine_system(*order_fields())
-    found = derivative(system, ORDER_START, ORDER_END)
-    ends = differences(lambda x0: simulated(system, x0, ORDER_END).final_state, ORDER_START)
-    assert np.abs(found.x0 - ends).max() < 1e-8
-
-    def times(x0):
-        return np.array([event.time for event in simulated(system, x0, ORDER_END).events])
-
-    assert np.abs(found.event_times_x0 - differences(times, ORDER_START)).max() < 1e-8
 
 
 def test_the_orbital_derivative_is_known_at_every_node():

@@ -1,8 +1,8 @@
 """Sensitivities of a Filippov system: variations along the phases, saltation matrices where it meets surfaces.
 
-The state is continuous, so that the variations after an event are dw+ = dw- + (F- - F+) dt* (see `walk.Walk`): a
-projection where sliding begins, the identity where it ends with one flow on both sides. A start on a surface the motion
-slides on is a projection, too: a neighbour reaches the surface within no time, by the flow of its side.
+The state is continuous, so that an event (`motion.variations.saltation` without a reset) is a projection where sliding
+begins, the identity where it ends with one flow on both sides. A start on a surface the motion slides on is a
+projection, too: a neighbour reaches the surface within no time, by the flow of its side.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nosnoc_py.audit.redundancy import REDUNDANT
+from nosnoc_py.implicit_function import derivative
+from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import STEP
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.slopes import Slope
-from nosnoc_py.simulation.event_driven.walk import Passage, Walk
+from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -53,10 +55,7 @@ def motion_of(flow: Flow, regime: Regime, t: float, w: Array) -> Motion:
     s = regime.solve(w, u)
     rate, slope = laws.motion(s, w, u, regime.masks)[0], laws.residual(s, w, u, regime.masks)[1]
     rows_w, rows_u, rate_s, rate_w, _ = laws.slopes(s, w, u, regime.masks)
-    try:
-        s_w, s_u = np.split(-np.linalg.solve(slope, np.hstack([rows_w, rows_u])), [w.size], axis=1)
-    except np.linalg.LinAlgError:
-        s_w, s_u = np.full(rows_w.shape, np.nan), np.full(rows_u.shape, np.nan)
+    s_w, s_u = np.split(derivative(slope, np.hstack([rows_w, rows_u])), [w.size], axis=1)
     full, moved = np.zeros((w.size, w.size)), np.zeros(w.size)
     full[:n_x], moved[:n_x] = rate_w + rate_s @ s_w, rate[:, 0]
     return Motion(rate=moved, rate_w=full, rate_s=rate_s, s_w=s_w, s_u=s_u)
@@ -103,19 +102,14 @@ class _Walk(Walk):
 
     def _put(self, flow: Flow, node: Node) -> Array:
         """Derivative (n_w, n_w) of the state on the surfaces it starts on: neighbours come to them within no time."""
-        regime, made = node.regime, np.eye(self.n_w)
+        regime = node.regime
         rows = np.flatnonzero(regime.free)
         if not rows.size:
-            return made
+            return np.eye(self.n_w)
         motion = motion_of(flow, regime, node.t, self._w(node.after))
         c_w = flow.functions(node.after)[1]
         compared = regime.reference[rows]
         slope = c_w[rows] - (compared >= 0)[:, None] * c_w[compared]
-        columns = motion.rate_s[:, rows] - _reference_columns(motion.rate_s, compared)
-        made[: self.n_x] -= columns @ np.linalg.solve(slope[:, : self.n_x] @ columns, slope)
-        return made
-
-
-def _reference_columns(rate_s: Array, reference: Array) -> Array:
-    """Weights of regions come from the active region they are compared with."""
-    return np.asarray(rate_s[:, reference] * (reference >= 0))
+        # Weights of regions come from the active region they are compared with.
+        columns = motion.rate_s[:, rows] - motion.rate_s[:, compared] * (compared >= 0)
+        return projection(slope, np.pad(columns, ((0, self.n_w - self.n_x), (0, 0))), REDUNDANT)

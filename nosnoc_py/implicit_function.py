@@ -1,0 +1,108 @@
+"""The implicit function theorem in numbers: how y(w) moves, which rows(y, w) = 0 determine.
+
+With Jacobians rows_y and rows_w, rows_y y_w + rows_w = 0. A function phi(y, w) then has the gradient
+
+    phi_w - rows_w' lambda,    rows_y' lambda = phi_y,
+
+for one system of equations, however many w there are. Rows that say something twice do no harm in either.
+
+References
+----------
+Krantz and Parks, The Implicit Function Theorem (2002), Chapter 3.
+Giles and Pierce, An introduction to the adjoint approach to design, Flow, Turbulence and Combustion 65 (2000).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+# Up to this many columns a dense least-squares solution is the fastest and takes any rank.
+DENSE = 200
+
+
+def derivative(by_y: Array, by_w: Array) -> Array:
+    """y_w (n_y, n_w) from rows_y (n_y, n_y) and rows_w (n_y, n_w); NaN where the rows do not determine y.
+
+    Examples
+    --------
+    On the circle y^2 + w^2 = 25 at y = 3, w = 4:
+
+    >>> import numpy as np
+    >>> derivative(np.array([[6.0]]), np.array([[8.0]]))
+    array([[-1.33333333]])
+    """
+    try:
+        return np.asarray(-np.linalg.solve(by_y, by_w))
+    except np.linalg.LinAlgError:
+        return np.full(by_w.shape, np.nan)
+
+
+class Determined:
+    """What rows of any number and rank determine of y (n_y,).
+
+    Parameters
+    ----------
+    by_y : (n_rows, n_y)
+        rows_y.
+    share, least : float
+        Singular values below this share of the largest one, or below this number, are zero.
+
+    Attributes
+    ----------
+    basis : (rank, n_y)
+        Orthonormal directions of y that the rows see.
+    loose : (n_y, n_y - rank)
+        Those that they do not see.
+    given : (n_rows, n_rows - rank)
+        Sums of the rows that y drops out of: what they say of w has to hold by itself.
+    """
+
+    def __init__(self, by_y: Array, share: float = 0.0, least: float = 0.0) -> None:
+        left, sizes, right = np.linalg.svd(by_y)
+        rank = int((sizes > max(least, share * sizes.max(initial=0.0))).sum())
+        self.basis, self.loose, self.given = right[:rank], right[rank:].T, left[:, rank:]
+        self._inverse = left[:, :rank] / sizes[:rank]
+
+    def along(self, by_w: Array) -> Array:
+        """The shortest y_w in coordinates of the basis (rank, n_w), from rows_w (n_rows, n_w)."""
+        return np.asarray(-self._inverse.T @ by_w)
+
+    def derivative(self, by_w: Array) -> Array:
+        """The shortest y_w (n_y, n_w)."""
+        return np.asarray(self.basis.T @ self.along(by_w))
+
+
+def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
+    """Gradient (n_free,) of a function by some variables, where sparse rows (n_rows, n) determine all others.
+
+    Parameters
+    ----------
+    rows : sparse matrix (n_rows, n)
+        Jacobian by all variables.
+    slope : (n,)
+        Gradient of the function by all variables.
+    dependent, free : (n_dependent,), (n_free,)
+        Indices of the variables y and w.
+    """
+    matrix = rows.tocsc()
+    multipliers = shortest_step(matrix[:, dependent].T.tocsr(), slope[dependent])
+    return np.asarray(slope[free] - matrix[:, free].T @ multipliers)
+
+
+def shortest_step(matrix: Any, target: Array) -> Array:
+    """The shortest least-squares solution of matrix step = target, for a matrix of any rank."""
+    from scipy import sparse
+    from scipy.linalg import lstsq
+    from scipy.sparse.linalg import splu
+
+    if matrix.shape[1] <= DENSE:
+        options = {"cond": 1e-11, "lapack_driver": "gelsy", "check_finite": False}  # less exact than an SVD, but fast
+        return np.asarray(lstsq(matrix.toarray(), target, **options)[0])
+    # min |step|^2 + |matrix step - target|^2 / tiny: as a saddle point system it stays sparse and well scaled.
+    rows, columns = matrix.shape
+    system = sparse.bmat([[sparse.identity(columns), matrix.T], [matrix, -1e-12 * sparse.identity(rows)]])
+    solution = splu(system.tocsc()).solve(np.concatenate([np.zeros(columns), target]))
+    return np.asarray(solution[:columns])
