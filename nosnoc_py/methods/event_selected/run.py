@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import compiled, version_of
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.event_selected import kernel, segments
 from nosnoc_py.methods.event_selected.functions import Fields, fields_of
 from nosnoc_py.methods.event_selected.kernel import Buffers, Rules, State
 from nosnoc_py.methods.event_selected.options import EventSelected
-from nosnoc_py.methods.event_selected.record import Record, local_error, record_of, too_long
+from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
-from nosnoc_py.methods.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.simulation.common import StepState, Task, equal_steps
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem
+from nosnoc_py.tableaus import Tableau
 
 Array = np.ndarray
 
@@ -166,7 +165,7 @@ class Walk:
     ) -> None:
         self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
         self.callback, self.deadline = callback, deadline
-        self.tableau: ButcherTableau = method.tableau
+        self.tableau: Tableau = method.tableau
         closing = self.tableau.stiffly_accurate
         own = self.tableau.stages - int(closing)
         self.scheme = Scheme(np.vstack([self.tableau.a[:own, :own], self.tableau.b[:own]]), own)
@@ -288,9 +287,7 @@ class Walk:
         if self.scheme.own == self.tableau.stages:  # no last stage that is there already
             for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
                 ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
-        stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)
-        c = dense_nodes(self.tableau)
-        return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=stages)
+        return dense_output(self.tableau, record, ends)
 
 
 def _set_at_the_start(names: tuple[str, ...], mode: Array) -> str:

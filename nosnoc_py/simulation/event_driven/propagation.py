@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
 from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
-from nosnoc_py.solution.interpolant import lagrange_basis
+from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
 
 Array = np.ndarray
 # Two events that are closer than this [s] are one: a change of the data may exchange them.
@@ -17,16 +17,14 @@ SIMULTANEOUS = 1e-6
 FIXED = 1e-9
 # Speeds, and rates of guards, below this have no direction.
 SLOW = 1e-6
-# Gauss-Legendre with six stages, order 12: the steps of the simulation are seldom halved.
-STAGES = 6
+# Order 12: the steps of the simulation are seldom halved.
+GAUSS = gauss_legendre(6)
 # A transition matrix may change by this when its interval is halved, relative to its largest entry and to 1.
 TOLERANCE = 1e-11
 # Changes below this are rounding if halving does not make them smaller by far, as the order of the method lets expect.
 NOISE = 1e-6
 # So often an interval is halved at most: a slip in space that ends has a derivative like 1 / (time to the end).
 MOST_HALVINGS = 40
-# Weights of the barycentric formula for Chebyshev's extrema.
-BARYCENTRIC = np.array([0.5, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -0.5])
 
 
 def state_at(phase: Phase, t: float) -> Array:
@@ -37,11 +35,7 @@ def state_at(phase: Phase, t: float) -> Array:
 
 def between(step: Step, t: float) -> Array:
     """The polynomial of degree 7 through the samples of a step, at t: the state (n_x,)."""
-    away = (t - step.t[0]) / (step.t[-1] - step.t[0]) - SAMPLES
-    if (hit := np.flatnonzero(away == 0.0)).size:
-        return np.asarray(step.x[hit[0]])
-    shares = BARYCENTRIC / away
-    return np.asarray(shares @ step.x / shares.sum())
+    return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 
 
 def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:
@@ -77,18 +71,11 @@ def transition(
 def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:
     """One step of the Gauss-Legendre method: K_i = A_i (I + h sum_j a_ij K_j)."""
     h = high - low
-    slopes = np.array([slope(low + h * c) for c in NODES])
-    n = slopes.shape[1]
-    coupling = np.einsum("ij,ikl->ikjl", h * MATRIX, slopes).reshape(STAGES * n, STAGES * n)
+    slopes = np.array([slope(low + h * c) for c in GAUSS.c])
+    n, size = slopes.shape[1], slopes.shape[0] * slopes.shape[1]
+    coupling = np.einsum("ij,ikl->ikjl", h * GAUSS.a, slopes).reshape(size, size)
     try:
-        stages = np.linalg.solve(np.eye(STAGES * n) - coupling, slopes.reshape(STAGES * n, n)).reshape(STAGES, n, n)
+        stages = np.linalg.solve(np.eye(size) - coupling, slopes.reshape(size, n)).reshape(slopes.shape)
     except np.linalg.LinAlgError:  # of slopes that overflow: a motion that escapes in finite time
         return np.full((n, n), np.nan)
-    return np.asarray(np.eye(n) + h * np.tensordot(WEIGHTS, stages, axes=1))
-
-
-_nodes, _weights = np.polynomial.legendre.leggauss(STAGES)
-# Nodes, weights and matrix of the collocation method on [0, 1]: a_ij is the integral of the j-th Lagrange polynomial up
-# to the i-th node, for which the quadrature itself is exact.
-NODES, WEIGHTS = 0.5 * (_nodes + 1.0), 0.5 * _weights
-MATRIX = NODES[:, None] * np.einsum("k,ikj->ij", WEIGHTS, lagrange_basis(NODES, np.outer(NODES, NODES)))
+    return np.asarray(np.eye(n) + h * np.tensordot(GAUSS.b, stages, axes=1))
