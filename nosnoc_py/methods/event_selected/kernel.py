@@ -44,6 +44,8 @@ AT_ONCE, ROUNDINGS = 1e-11, 4.0
 # With a fixed eps a single step reaches a guard from this many steps away at most.
 AHEAD = 20.0
 SAFETY = 1.1
+# The speed D h f with which a guard has to be crossed at least, in its units per second.
+LIVENESS = 1e-8
 # Where its speed changes by more than this part on the way to a guard, no step of Euler's is made.
 ALIKE = 0.5
 
@@ -54,7 +56,6 @@ class Rules(NamedTuple):
     step: float
     eps: float
     corrections: int
-    liveness: float
     euler: bool
     max_events: int
 
@@ -229,7 +230,7 @@ def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
     edges = (
         np.full(len(state.live), -rules.eps * (1.0 + 1e-9)) if rules.eps >= 0.0 else -SAFETY * rules.step * state.rates
     )
-    for k in np.flatnonzero((state.rates > rules.liveness) & (state.live >= edges)):
+    for k in np.flatnonzero((state.rates > LIVENESS) & (state.live >= edges)):
         tau = wait_for(rules, state, int(k))
         if tau < ahead:
             first, ahead = int(k), tau
@@ -241,7 +242,7 @@ def wait_for(rules: Any, state: State, guard: int) -> float:
     """When straight lines reach a guard, infinity if it is not in its band."""
     live, rate = state.live[guard], state.rates[guard]
     edge = -rules.eps * (1.0 + 1e-9) if rules.eps >= 0.0 else -SAFETY * rules.step * rate
-    if not (rate > rules.liveness and live >= edge):
+    if not (rate > LIVENESS and live >= edge):
         return np.inf
     return 0.0 if live >= -at_once(rules, state.t) * rate else float(-live / rate)
 
@@ -361,7 +362,7 @@ def cross(
     """Cross a guard and all others that are reached at this node: the node after it, how many, whether all are live."""
     x, mode, rules = state.x, state.mode.copy(), system.rules
     speeds = rates_of(gradients, mode, state.slope, system.loops)
-    hit = (speeds > rules.liveness) & (state.live >= -at_once(rules, state.t) * speeds)
+    hit = (speeds > LIVENESS) & (state.live >= -at_once(rules, state.t) * speeds)
     hit[guard] = True
     crossed = np.flatnonzero(hit)
     for k in crossed:
@@ -372,13 +373,13 @@ def cross(
         live[(state.live <= NEVER) & (live > 0.0)] = NEVER
     for i, k in enumerate(crossed):
         beyond, turns = rate_of(gradients, state.mode, slope, int(k)), False
-        if beyond <= rules.liveness or live[k] > abs(state.live[k]):
+        if beyond <= LIVENESS or live[k] > abs(state.live[k]):
             far = abs(state.live[k]) + noise_of(gradients, mode, x, int(k))
             # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
             turns = not system.once[k] and live[k] < -far
             if live[k] > far:
                 live[k] = NEVER
-        if not (speeds[k] > rules.liveness and (beyond > rules.liveness or turns)):
+        if not (speeds[k] > LIVENESS and (beyond > LIVENESS or turns)):
             write_report(buffers, int(k), speeds[k], beyond)
             return state, 0, False
         buffers.crossings[row + i, 0] = node

@@ -23,7 +23,8 @@ class EventSelected(Options):
     end those of all guards that are crossed there do. A step that passes a guard is taken again up to the guard, also
     where the guard is above zero for a moment only, as far as a cubic through its values and slopes at both ends of the
     step can tell: what a guard does twice within a step is lost. A function that is above zero already when its bit
-    begins to wait for it is crossed where it rises through zero the next time.
+    begins to wait for it is crossed where it rises through zero the next time. Guards have to be crossed with a speed
+    D h f of 1e-8 of their units per second at least: one of a motion of nanometres is written in nanometres.
 
     Steps have the length that is given, no error controls it; see `tolerance`.
 
@@ -44,9 +45,6 @@ class EventSelected(Options):
     corrections : int
         Corrections of the time of a crossing by Newton's method at most; fewer where it is at rounding. Those that do
         not reduce the error to a tenth do not count.
-    liveness : float
-        c: the speed D h f with which a guard has to be crossed at least, in its units per second. A guard whose values
-        are tiny, since it is in metres and the motion is of nanometres, needs a smaller one.
     max_events : int
         More crossings end the simulation.
     tolerance : float
@@ -68,7 +66,6 @@ class EventSelected(Options):
     step: float = Field(default=1e-3, gt=0)
     scheme: Any = "dopri5"  # checked by `tableau`
     corrections: int = Field(default=4, ge=0)
-    liveness: float = Field(default=1e-8, ge=0)
     max_events: int = Field(default=10000, ge=1)
     tolerance: float = Field(default=1e-3, gt=0)
     compiled: bool | Literal["auto"] = "auto"

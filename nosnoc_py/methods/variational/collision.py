@@ -21,6 +21,7 @@ from nosnoc_py.systems.shapes.support_kernels import lens_support
 Support = Callable[[np.ndarray], Any] | None
 # Ellipsoids (n_e, 12), vertices (n_v, 4), lenses (n_l, 24) of a body, see `nosnoc_py.systems.shapes`.
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
+Figure = tuple[Shape, Support]
 
 
 @jitable
@@ -83,16 +84,10 @@ def gap_of(plane: np.ndarray, shape: Shape, support: Support, x: Vector, rotatio
 
 @jitable
 def approach(
-    plane: np.ndarray,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    slack: float,
-    rotation: Matrix,
-    gamma: Vector,
-    spin: Vector,
+    plane: np.ndarray, body: Body, figure: Figure, slack: float, rotation: Matrix, gamma: Vector, spin: Vector
 ) -> tuple[float, Vector]:
     """Of the points within `slack` of the lowest one, the velocity and the place of that which approaches fastest."""
+    shape, support = figure
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)
     omega = times(body[3], spin)

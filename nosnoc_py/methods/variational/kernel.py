@@ -134,7 +134,7 @@ def hits(
     if t != book.last[0]:
         put_node(book, t, state, contacts)
     size = 1.0 + abs(plane[3]) + math.sqrt(dot(x, x))
-    speed, rho = approach(plane, scene.body, scene.shape, scene.support, TIE * size, rotation, gamma, spin)
+    speed, rho = approach(plane, scene.body, (scene.shape, scene.support), TIE * size, rotation, gamma, spin)
     touches = speed >= -quiet_of(scene.body, gamma)
     rests = touches and s <= INSTANT * scene.rule.h
     if rests or impacts > scene.rule.most:

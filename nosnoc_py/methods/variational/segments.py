@@ -149,21 +149,14 @@ def opening(
 
 @jitable
 def located(
-    scene: Scene,
-    k: int,
-    slack: float,
-    segment: Segment,
-    pending: Pending,
-    low: float,
-    gap_low: float,
-    high: float,
-    gap_high: float,
+    scene: Scene, contacts: Contacts, k: int, segment: Segment, pending: Pending, low: float, high: float
 ) -> float:
     """A root of the gap in [low, high], where it is closed at the right end, to rounding of the step length.
 
     If it never opens, the left end: something touches already. Regula falsi (Illinois), bisecting where that does not
     halve the interval in three steps.
     """
+    slack, gap_low, gap_high = contacts.slack[k], contacts.left[k], contacts.ends[k]
     if gap_low <= 0.0:
         low, gap_low, high, gap_high = opening(scene, k, slack, segment, pending, low, high, gap_high)
         if gap_low < 0.0:
@@ -217,9 +210,7 @@ def first_of(
         for k in range(count):
             if k == hit or not closes(scene, contacts, k, found, right - low):
                 continue
-            root = located(
-                scene, k, contacts.slack[k], segment, pending, low, contacts.left[k], right, contacts.ends[k]
-            )
+            root = located(scene, contacts, k, segment, pending, low, right)
             if hit >= 0 and root <= low:
                 continue  # a plane that was just left, closed by rounding
             if earlier < 0 or root < high:
