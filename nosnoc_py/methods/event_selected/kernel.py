@@ -133,7 +133,7 @@ def advance(
         if not state.exact and may_cross(rules, state, loops):
             state = with_rates(system, state)
         if state.exact:
-            guard, ahead = next_guard(rules, state, loops)
+            guard, ahead = next_guard(rules, state)
         if not (guard >= 0 and ahead == 0.0):
             stages = buffers.slopes[segments]  # they are written where they stay
             stages[0] = state.slope
@@ -218,18 +218,10 @@ def with_rates(system: Any, state: State) -> State:
 
 
 @jitable
-def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
+def next_guard(rules: Any, state: State) -> tuple[int, float]:
     """The guard in its band that straight lines reach first, and when; or -1."""
-    first, ahead = -1, np.inf
-    if loops:
-        for guard in range(len(state.live)):
-            tau = wait_for(rules, state, guard)
-            if tau < ahead:
-                first, ahead = guard, tau
-        return first, ahead
-    edges = (
-        np.full(len(state.live), -rules.eps * (1.0 + 1e-9)) if rules.eps >= 0.0 else -SAFETY * rules.step * state.rates
-    )
+    first, ahead, reach = -1, np.inf, SAFETY * rules.step
+    edges = -rules.eps * (1.0 + 1e-9) + 0.0 * state.rates if rules.eps >= 0.0 else -reach * state.rates
     for k in np.flatnonzero((state.rates > LIVENESS) & (state.live >= edges)):
         tau = wait_for(rules, state, int(k))
         if tau < ahead:
@@ -239,11 +231,8 @@ def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
 
 @jitable
 def wait_for(rules: Any, state: State, guard: int) -> float:
-    """When straight lines reach a guard, infinity if it is not in its band."""
+    """When straight lines reach a guard that rises in its band."""
     live, rate = state.live[guard], state.rates[guard]
-    edge = -rules.eps * (1.0 + 1e-9) if rules.eps >= 0.0 else -SAFETY * rules.step * rate
-    if not (rate > LIVENESS and live >= edge):
-        return np.inf
     return 0.0 if live >= -at_once(rules, state.t) * rate else float(-live / rate)
 
 
@@ -303,7 +292,7 @@ def top_before(system: Any, state: State, given: Array, point: Point) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
     rates = state.rates
-    if not any_doubtful(before, after, length, rates, system.loops):
+    if not np.any(doubtful(before, after, length * rates)):
         return length
     gradients = system.row_gradients(point.x, system.p)
     falls = rates_of(gradients, mode, point.slope, system.loops)
@@ -329,17 +318,6 @@ def doubtful(before: Any, after: Any, rise: Any) -> Any:
     A parabola through what is known falls at the end with 2 (after - before) - rise; another one at most so much less.
     """
     return (before < 0.0) & (after < 0.0) & (rise > np.maximum(-0.5 * before, (after - before) / 0.75))
-
-
-@jitable
-def any_doubtful(before: Array, after: Array, length: float, rates: Array, loops: bool) -> bool:
-    """Whether one of many guards is."""
-    if not loops:
-        return bool(np.any(doubtful(before, after, length * rates)))
-    found = False
-    for k in range(len(before)):
-        found = found or doubtful(before[k], after[k], length * rates[k])
-    return found
 
 
 @jitable
