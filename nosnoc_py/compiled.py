@@ -70,7 +70,7 @@ def is_compiled(function: object) -> bool:
 
 
 def version_of(*modules: ModuleType) -> str:
-    """A text that changes with the sources of a kernel, for what is kept on disk.
+    """A text that changes with the sources of kernels, all files of their folders, for what is kept on disk.
 
     numba looks at the file of a function when it asks whether its machine code is still good, not at those of the
     functions that it calls; but it also looks at the values that a function has taken from its surroundings. So a
@@ -78,7 +78,8 @@ def version_of(*modules: ModuleType) -> str:
     """
     digest = hashlib.sha256()
     for module in modules:
-        digest.update(Path(str(module.__file__)).read_bytes())
+        for path in sorted(Path(str(module.__file__)).parent.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import nosnoc_py as ns
 from models import one_legged_hopper as model
-from nosnoc_py.discretization.butcher import tableau
+from nosnoc_py.tableaus import tableau
 from problems.hopper_task import centres, inside
 
 FAR = 1e5  # a bound that is never reached; without any the programs ended elsewhere

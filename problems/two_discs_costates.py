@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nosnoc_py as ns
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.tableaus import tableau
 from problems.two_discs import EXPERIMENTS, build
 from problems.two_discs_rows import CONTENDERS, FREE, REFINED, WARM, motion
 

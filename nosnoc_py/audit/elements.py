@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nosnoc_py.audit.records import MotionSamples
+from nosnoc_py.tableaus import lagrange_derivative
 
 if TYPE_CHECKING:
     from nosnoc_py.solution.records import Series
@@ -20,24 +21,17 @@ SHORT = 1e-9
 SOLVED = 1e-8
 
 
-def differences(nodes: Array) -> Array:
-    """Derivatives of the Lagrange polynomials of some nodes at these nodes."""
-    powers = np.arange(1, nodes.size)
-    slopes = np.column_stack([np.zeros(nodes.size), powers * nodes[:, None] ** (powers - 1)])
-    return np.asarray(slopes @ np.linalg.inv(np.vander(nodes, increasing=True)))
-
-
 def slopes_of(c: Array, x_left: Array, x_stages: Array) -> Array:
     """Derivatives (E, n_s, n_x) of the polynomials through left ends and stages by the share of their element."""
     inner = c != 0.0
     values = np.concatenate([x_left[:, None], x_stages[:, inner]], axis=1)
-    slopes = np.einsum("jk,ekx->ejx", differences(np.append(0.0, c[inner])), values)
+    slopes = np.einsum("jk,ekx->ejx", lagrange_derivative(np.append(0.0, c[inner])), values)
     return np.asarray(slopes if not inner.all() else slopes[:, 1:])
 
 
 def noise_of(c: Array, h: Array, x: Array, infeasibility: float) -> Array:
     """Errors (E,) of the rates in elements of lengths h that rounding and the residual of the solver explain."""
-    gain = float(np.abs(differences(np.append(0.0, c[c != 0.0]))).sum(axis=1).max())
+    gain = float(np.abs(lagrange_derivative(np.append(0.0, c[c != 0.0]))).sum(axis=1).max())
     size = float(np.abs(x).max(initial=0.0, where=np.isfinite(x)))
     errors = (min(infeasibility, SOLVED) if infeasibility >= 0.0 else 0.0) + np.finfo(float).eps * (1.0 + size)
     return np.asarray(gain * errors / np.maximum(h, 1e-300))

@@ -16,7 +16,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
 from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ
@@ -28,6 +27,7 @@ from nosnoc_py.mpcc.layout import Edge as End
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable, rows_of
 from nosnoc_py.roles import Role
+from nosnoc_py.tableaus import Tableau
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,7 +134,7 @@ class FiniteElements:
 
     builder: ProgramBuilder
     dcs: DCS
-    tableau: ButcherTableau
+    tableau: Tableau
     options: FESD
     bounds: StateBounds
     p: ca.SX

@@ -9,12 +9,12 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
+from nosnoc_py.tableaus import Tableau
 from nosnoc_py.tolerances import IMPACT, RESTING
 
 
@@ -109,7 +109,7 @@ class Reader:
 
 
 def trajectory_fields(
-    dcs: DCS, tableau: ButcherTableau, r: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
+    dcs: DCS, tableau: Tableau, r: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
     """Fields of a `Trajectory` (or of the trajectory part of a `Solution`).
 
@@ -135,14 +135,14 @@ def trajectory_fields(
     }
 
 
-def dense_output(tableau: ButcherTableau, r: Readout, t_left: np.ndarray) -> RungeKuttaInterpolant:
+def dense_output(tableau: Tableau, r: Readout, t_left: np.ndarray) -> RungeKuttaInterpolant:
     """The state between the nodes; t_left (E,) are the left boundaries of the elements."""
     return RungeKuttaInterpolant(
         t_left=t_left, h=r.h, c=tableau.dense_c, x_left=r.x_left, x_stages=r.x_dense, x_initial=r.x_minus[0]
     )
 
 
-def _series(dcs: DCS, tableau: ButcherTableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
+def _series(dcs: DCS, tableau: Tableau, r: Readout, t_left: np.ndarray, p: np.ndarray) -> dict[str, Series]:
     """Algebraic variables and outputs at the RK stages, boundary variables and outputs at the left boundaries."""
     t_stages = (t_left[:, None] + r.h[:, None] * tableau.c).reshape(-1)
     x, z = (stages.reshape(t_stages.size, -1) for stages in (r.x_stages, r.z_stages))

@@ -13,12 +13,12 @@ from typing import cast
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.options import FESD, Representation
 from nosnoc_py.errors import OptionError
+from nosnoc_py.tableaus import Tableau
 
 
-def representation_of(options: FESD, tableau: ButcherTableau) -> Representation:
+def representation_of(options: FESD, tableau: Tableau) -> Representation:
     """The option `rk_representation` with its default.
 
     Raises
@@ -43,11 +43,11 @@ class RungeKutta:
 
     Attributes
     ----------
-    tableau : ButcherTableau
+    tableau : Tableau
     representation : {"integral", "differential", "lifted_differential"}
     """
 
-    tableau: ButcherTableau
+    tableau: Tableau
     representation: Representation
 
     @property

@@ -26,9 +26,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nosnoc_py.solution.interpolant import lagrange_basis
+from nosnoc_py.tableaus import gauss_legendre
 
 Array = np.ndarray
+# Order 12: the steps of a simulation are seldom halved.
+GAUSS = gauss_legendre(6)
 # A transport matrix may change by this when its interval is halved, relative to its largest entry and to 1.
 TOLERANCE = 1e-11
 # Changes below this are rounding if halving does not make them smaller by far, as the order of the method lets expect.
@@ -155,12 +157,4 @@ def transport(
 def _collocation(slope: Callable[[float], Array], low: float, high: float) -> Array:
     """One step of the Gauss-Legendre method."""
     h = high - low
-    return step_transport(np.array([slope(low + h * c) for c in NODES]), h, MATRIX, WEIGHTS)
-
-
-# Gauss-Legendre with six stages, order 12: the steps of the simulation are seldom halved.
-_nodes, _weights = np.polynomial.legendre.leggauss(6)
-# Nodes, weights and matrix of the collocation method on [0, 1]: a_ij is the integral of the j-th Lagrange polynomial up
-# to the i-th node, for which the quadrature itself is exact.
-NODES, WEIGHTS = 0.5 * (_nodes + 1.0), 0.5 * _weights
-MATRIX = NODES[:, None] * np.einsum("k,ikj->ij", WEIGHTS, lagrange_basis(NODES, np.outer(NODES, NODES)))
+    return step_transport(np.array([slope(low + h * c) for c in GAUSS.c]), h, GAUSS.a, GAUSS.b)

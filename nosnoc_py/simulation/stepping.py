@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.guess import Places, fill
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
@@ -21,6 +20,7 @@ from nosnoc_py.simulation.newton.contact_filling import Filling, is_exact
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import RESTING_SOLVED
 from nosnoc_py.transcription import Transcription, rest_velocity_of
 

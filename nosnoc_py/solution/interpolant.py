@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
+from nosnoc_py.tableaus import lagrange_basis as lagrange_basis
 
 Side = Literal["-", "+"]
 
@@ -169,15 +170,6 @@ def check_side(side: str) -> None:
     """Raise `OptionError` for anything but the two limits."""
     if side not in ("-", "+"):
         raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
-
-
-def lagrange_basis(nodes: Array, tau: Array) -> Array:
-    """Values of the Lagrange polynomials of some nodes (k,) at points tau, as (*tau.shape, k); exact at the nodes."""
-    basis = np.empty((*tau.shape, nodes.size))
-    for k, node in enumerate(nodes):
-        others = np.delete(nodes, k)
-        basis[..., k] = np.prod((tau[..., np.newaxis] - others) / (node - others), axis=-1)
-    return basis
 
 
 def nodes_of(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.discretization.readout import Readout, change_of_slip, evaluate, trajectory_fields
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
+from nosnoc_py.tableaus import radau_iia
 from nosnoc_py.tolerances import IMPACT, RESTING
 
 if TYPE_CHECKING:

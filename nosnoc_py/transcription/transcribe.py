@@ -9,7 +9,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
@@ -29,6 +28,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.described import Described
+from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription.guesses import FREE, start_of
 from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of

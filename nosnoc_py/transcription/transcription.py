@@ -15,7 +15,6 @@ import numpy as np
 
 from nosnoc_py.audit.records import Law
 from nosnoc_py.contacts.instants import gaining_contacts
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
@@ -35,6 +34,7 @@ from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.tableaus import Tableau
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.costates import costates
 from nosnoc_py.transcription.guesses import initial_guess, keeps_its_iterate
@@ -53,7 +53,7 @@ class Transcription:
     method : FESD, FESDJ or TimeFreezing
     dcs : DCS
     grid : Grid
-    tableau : ButcherTableau
+    tableau : Tableau
     mpcc : MPCC
         Its parameters are x0 (when fixed), p, horizon (when fixed) and, in a simulation, u: re-solving needs no new
         transcription.
@@ -66,7 +66,7 @@ class Transcription:
     method: Method
     dcs: DCS
     grid: Grid
-    tableau: ButcherTableau
+    tableau: Tableau
     mpcc: MPCC
     elements: tuple[Element, ...]
     reader: Reader

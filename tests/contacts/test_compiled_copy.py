@@ -1,12 +1,14 @@
-"""The compiled loop of the variational integrator has its own copy of the impact with friction: it agrees."""
+"""The compiled loop of the variational integrator has its own copies of laws of contact: they agree."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from nosnoc_py.contacts.cones import onto_disc
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.contacts.problem import ContactProblem
 from nosnoc_py.contacts.solver import ContactSolver, is_monotone
+from nosnoc_py.methods.variational.contacts import Points, projected
 from nosnoc_py.methods.variational.friction import coulomb
 from nosnoc_py.systems.kinematics import ContactFrames
 
@@ -51,3 +53,26 @@ def test_one_contact_in_space() -> None:
         sticks, slips = sticks + (size < 0.999 * mu * copy[0]), slips + (size >= 0.999 * mu * copy[0])
     assert sticks > 20
     assert slips > 50
+
+
+def test_projection_onto_the_cones() -> None:
+    """Impulses -(J w - c) / epsilon, to rounding, and their derivatives by differences, to 1e-7 of their size."""
+    rng = np.random.default_rng(5)
+    n, w = 40, rng.normal(size=6)
+    rows, targets, softness = rng.normal(size=(n, 3, 6)), rng.normal(size=n), rng.uniform(0.5, 2.0, n)
+    mu, found, slopes = rng.uniform(0.1, 1.5, n), np.zeros((n, 3)), np.zeros((n, 3, 3))
+    points = Points(rows, targets, mu, softness, False)
+    projected(points, np.zeros((n, 3)), w, found, slopes)
+    free = (targets[:, None] * np.eye(3)[0] - rows @ w) / softness[:, None]
+    carries = free[:, 0] > 0.0
+    disc = onto_disc(free[:, 1:], mu * np.maximum(free[:, 0], 0.0))
+    expected = np.where(carries[:, None], np.column_stack([free[:, 0], disc]), 0.0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    slips = carries & (np.linalg.norm(free[:, 1:], axis=1) > mu * free[:, 0])
+    assert 5 < slips.sum() < carries.sum() - 2
+    for direction in 1e-6 * np.eye(6):
+        ahead, behind, unused = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3, 3))
+        projected(points, np.zeros((n, 3)), w + direction, ahead, unused)
+        projected(points, np.zeros((n, 3)), w - direction, behind, unused)
+        change = -np.einsum("nij,nj->ni", slopes, rows @ direction) / softness[:, None]
+        np.testing.assert_allclose((ahead - behind) / 2e-6, change / 1e-6, rtol=0, atol=1e-7)

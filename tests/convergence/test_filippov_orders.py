@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.discretization.butcher import ButcherTableau, tableau
+from nosnoc_py.tableaus import Tableau, tableau
 
 OMEGA = 2 * pi
 DURATION = pi / 2
@@ -110,7 +110,7 @@ def test_stages_at_the_ends_of_an_element_need_both_signs(monkeypatch: pytest.Mo
     options: dict[str, Any] = {"finite_elements": 2, "scheme": "explicit"}
     found = ns.simulate(oscillator(), x0=START, duration=DURATION, steps=20, method=ns.FESD(**options))
     assert found.status is ns.Status.SOLVED
-    monkeypatch.setattr(ButcherTableau, "astray", property(lambda self: np.zeros(self.stages, bool)))
+    monkeypatch.setattr(Tableau, "astray", property(lambda self: np.zeros(self.stages, bool)))
     found = ns.simulate(oscillator(), x0=START, duration=DURATION, steps=20, method=ns.FESD(**options))
     assert found.status is ns.Status.STEP_FAILED
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.discretization.finite_elements import FiniteElements, StateBounds
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.mpcc.program import MPCC, ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Pair, Variable
 from nosnoc_py.roles import Role
+from nosnoc_py.tableaus import tableau
 
 LIBRARY = Path(ns.__file__).parent
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.reformulation import contact as reformulation
 from nosnoc_py.simulation.newton.contact_filling import Filling
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.simulation.stepping import MPCCStep
+from nosnoc_py.tableaus import tableau
 from nosnoc_py.transcription import transcribe_step
 
 GRAVITY, MU, RATE = 9.81, 0.5, 10.0

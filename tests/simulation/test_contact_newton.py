@@ -12,9 +12,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
-from nosnoc_py.discretization.butcher import tableau
 from nosnoc_py.simulation.newton import event_walk
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
+from nosnoc_py.tableaus import tableau
 
 GRAVITY = 9.81
 COUNTS = tuple(range(1, 21))

@@ -144,42 +144,26 @@ def _interpreted(given: tuple[Any, ...], wrap: Callable[..., Any] = lambda f: f)
     )
     if given[3] is None:  # bits are never cleared
         back, back_jacobian = wrap(lambda x, p: NEVER), wrap(lambda x, p: 0.0)
-    both = _mirrored(functions, jacobian) if back is None else _two_sided(functions, jacobian, back, back_jacobian)
-    return flow, *both
+    return flow, _stacked(functions, back), _stacked(jacobian, back_jacobian)
 
 
-def _two_sided(functions: Any, jacobian: Any, back: Any, back_jacobian: Any) -> tuple[Any, Any]:
-    def guards(x: Any, p: Any) -> Any:
-        values = functions(x, p)
-        both = np.empty((2, values.size))
-        both[0] = values
-        both[1] = back(x, p)
-        return both
+def _stacked(function: Any, back: Any) -> Any:
+    """Rows (2, ...) of two functions, or (1, ...) of one whose negative clears the bits."""
 
-    def gradients(x: Any, p: Any) -> Any:
-        rows = jacobian(x, p)
-        both = np.empty((2, rows.shape[0], rows.shape[1]))
-        both[0] = rows
-        both[1] = back_jacobian(x, p)
-        return both
+    def single(x: Any, p: Any) -> Any:
+        values = function(x, p)
+        rows = np.empty((1,) + values.shape)  # noqa: RUF005, numba unpacks no tuples
+        rows[0] = values
+        return rows
 
-    return guards, gradients
+    def double(x: Any, p: Any) -> Any:
+        values = function(x, p)
+        rows = np.empty((2,) + values.shape)  # noqa: RUF005
+        rows[0] = values
+        rows[1] = back(x, p)
+        return rows
 
-
-def _mirrored(functions: Any, jacobian: Any) -> tuple[Any, Any]:
-    """Every bit is cleared by the negative of its function."""
-
-    def guards(x: Any, p: Any) -> Any:
-        values = functions(x, p)
-        row = np.empty((1, values.size))
-        row[0] = values
-        return row
-
-    def gradients(x: Any, p: Any) -> Any:
-        rows = jacobian(x, p)
-        return np.ascontiguousarray(rows).reshape((1, rows.shape[0], rows.shape[1]))
-
-    return guards, gradients
+    return single if back is None else double
 
 
 def _with_parameters(function: Any, role: str, wrap: Callable[..., Any]) -> Any:

@@ -44,6 +44,8 @@ AT_ONCE, ROUNDINGS = 1e-11, 4.0
 # With a fixed eps a single step reaches a guard from this many steps away at most.
 AHEAD = 20.0
 SAFETY = 1.1
+# The speed D h f with which a guard has to be crossed at least, in its units per second.
+LIVENESS = 1e-8
 # Where its speed changes by more than this part on the way to a guard, no step of Euler's is made.
 ALIKE = 0.5
 
@@ -54,7 +56,6 @@ class Rules(NamedTuple):
     step: float
     eps: float
     corrections: int
-    liveness: float
     euler: bool
     max_events: int
 
@@ -132,7 +133,7 @@ def advance(
         if not state.exact and may_cross(rules, state, loops):
             state = with_rates(system, state)
         if state.exact:
-            guard, ahead = next_guard(rules, state, loops)
+            guard, ahead = next_guard(rules, state)
         if not (guard >= 0 and ahead == 0.0):
             stages = buffers.slopes[segments]  # they are written where they stay
             stages[0] = state.slope
@@ -217,19 +218,11 @@ def with_rates(system: Any, state: State) -> State:
 
 
 @jitable
-def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
+def next_guard(rules: Any, state: State) -> tuple[int, float]:
     """The guard in its band that straight lines reach first, and when; or -1."""
-    first, ahead = -1, np.inf
-    if loops:
-        for guard in range(len(state.live)):
-            tau = wait_for(rules, state, guard)
-            if tau < ahead:
-                first, ahead = guard, tau
-        return first, ahead
-    edges = (
-        np.full(len(state.live), -rules.eps * (1.0 + 1e-9)) if rules.eps >= 0.0 else -SAFETY * rules.step * state.rates
-    )
-    for k in np.flatnonzero((state.rates > rules.liveness) & (state.live >= edges)):
+    first, ahead, reach = -1, np.inf, SAFETY * rules.step
+    edges = -rules.eps * (1.0 + 1e-9) + 0.0 * state.rates if rules.eps >= 0.0 else -reach * state.rates
+    for k in np.flatnonzero((state.rates > LIVENESS) & (state.live >= edges)):
         tau = wait_for(rules, state, int(k))
         if tau < ahead:
             first, ahead = int(k), tau
@@ -238,11 +231,8 @@ def next_guard(rules: Any, state: State, loops: bool) -> tuple[int, float]:
 
 @jitable
 def wait_for(rules: Any, state: State, guard: int) -> float:
-    """When straight lines reach a guard, infinity if it is not in its band."""
+    """When straight lines reach a guard that rises in its band."""
     live, rate = state.live[guard], state.rates[guard]
-    edge = -rules.eps * (1.0 + 1e-9) if rules.eps >= 0.0 else -SAFETY * rules.step * rate
-    if not (rate > rules.liveness and live >= edge):
-        return np.inf
     return 0.0 if live >= -at_once(rules, state.t) * rate else float(-live / rate)
 
 
@@ -302,7 +292,7 @@ def top_before(system: Any, state: State, given: Array, point: Point) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
     rates = state.rates
-    if not any_doubtful(before, after, length, rates, system.loops):
+    if not np.any(doubtful(before, after, length * rates)):
         return length
     gradients = system.row_gradients(point.x, system.p)
     falls = rates_of(gradients, mode, point.slope, system.loops)
@@ -331,17 +321,6 @@ def doubtful(before: Any, after: Any, rise: Any) -> Any:
 
 
 @jitable
-def any_doubtful(before: Array, after: Array, length: float, rates: Array, loops: bool) -> bool:
-    """Whether one of many guards is."""
-    if not loops:
-        return bool(np.any(doubtful(before, after, length * rates)))
-    found = False
-    for k in range(len(before)):
-        found = found or doubtful(before[k], after[k], length * rates[k])
-    return found
-
-
-@jitable
 def fallen(system: Any, old: State, new: State) -> int:
     """A guard that falls below zero again although its bit cannot be cleared, or -1."""
     low = system.once & (new.mode > 0.5) & (new.values[0] < 0.0) & (new.values[0] < old.values[0])
@@ -361,7 +340,7 @@ def cross(
     """Cross a guard and all others that are reached at this node: the node after it, how many, whether all are live."""
     x, mode, rules = state.x, state.mode.copy(), system.rules
     speeds = rates_of(gradients, mode, state.slope, system.loops)
-    hit = (speeds > rules.liveness) & (state.live >= -at_once(rules, state.t) * speeds)
+    hit = (speeds > LIVENESS) & (state.live >= -at_once(rules, state.t) * speeds)
     hit[guard] = True
     crossed = np.flatnonzero(hit)
     for k in crossed:
@@ -372,13 +351,13 @@ def cross(
         live[(state.live <= NEVER) & (live > 0.0)] = NEVER
     for i, k in enumerate(crossed):
         beyond, turns = rate_of(gradients, state.mode, slope, int(k)), False
-        if beyond <= rules.liveness or live[k] > abs(state.live[k]):
+        if beyond <= LIVENESS or live[k] > abs(state.live[k]):
             far = abs(state.live[k]) + noise_of(gradients, mode, x, int(k))
             # A bit with hysteresis is cleared elsewhere, so that the flow may turn round here.
             turns = not system.once[k] and live[k] < -far
             if live[k] > far:
                 live[k] = NEVER
-        if not (speeds[k] > rules.liveness and (beyond > rules.liveness or turns)):
+        if not (speeds[k] > LIVENESS and (beyond > LIVENESS or turns)):
             write_report(buffers, int(k), speeds[k], beyond)
             return state, 0, False
         buffers.crossings[row + i, 0] = node

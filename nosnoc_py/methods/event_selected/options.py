@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from nosnoc_py.discretization.butcher import ButcherTableau
-from nosnoc_py.methods.event_selected.tableaus import tableau_of
+from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
+from nosnoc_py.tableaus import Tableau, dopri5, explicit
+
+EXPLICIT = {f"explicit_rk{stages}": partial(explicit, stages) for stages in (1, 2, 3, 4)}
+SCHEMES: dict[str, Callable[[], Tableau]] = {"dopri5": dopri5, **EXPLICIT}
 
 
 class EventSelected(Options):
@@ -18,7 +23,8 @@ class EventSelected(Options):
     end those of all guards that are crossed there do. A step that passes a guard is taken again up to the guard, also
     where the guard is above zero for a moment only, as far as a cubic through its values and slopes at both ends of the
     step can tell: what a guard does twice within a step is lost. A function that is above zero already when its bit
-    begins to wait for it is crossed where it rises through zero the next time.
+    begins to wait for it is crossed where it rises through zero the next time. Guards have to be crossed with a speed
+    D h f of 1e-8 of their units per second at least: one of a motion of nanometres is written in nanometres.
 
     Steps have the length that is given, no error controls it; see `tolerance`.
 
@@ -35,13 +41,10 @@ class EventSelected(Options):
         not made where the guard's speed changes by more than a half on the way, or another guard is passed.
     step : float
         Length of a step [s]; `simulate` takes their number as `steps` instead.
-    scheme : "dopri5", "explicit_rk1" .. "explicit_rk4", or a ButcherTableau
+    scheme : "dopri5", "explicit_rk1" .. "explicit_rk4", or a Tableau
     corrections : int
         Corrections of the time of a crossing by Newton's method at most; fewer where it is at rounding. Those that do
         not reduce the error to a tenth do not count.
-    liveness : float
-        c: the speed D h f with which a guard has to be crossed at least, in its units per second. A guard whose values
-        are tiny, since it is in metres and the motion is of nanometres, needs a smaller one.
     max_events : int
         More crossings end the simulation.
     tolerance : float
@@ -61,9 +64,8 @@ class EventSelected(Options):
     eps: float | Literal["auto"] = "auto"
     projection: Literal["rk-newton", "euler"] = "rk-newton"
     step: float = Field(default=1e-3, gt=0)
-    scheme: Any = "dopri5"  # checked by `tableau_of`
+    scheme: Any = "dopri5"  # checked by `tableau`
     corrections: int = Field(default=4, ge=0)
-    liveness: float = Field(default=1e-8, ge=0)
     max_events: int = Field(default=10000, ge=1)
     tolerance: float = Field(default=1e-3, gt=0)
     compiled: bool | Literal["auto"] = "auto"
@@ -76,10 +78,18 @@ class EventSelected(Options):
             raise ValueError("option 'eps': expected 'auto' or a positive number")
         if any(bit not in (0, 1) for bit in self.initial_mode or ()):
             raise ValueError(f"option 'initial_mode': expected bits, 0 or 1, given {self.initial_mode!r}")
-        tableau_of(self.scheme)
+        _ = self.tableau
         return self
 
     @property
-    def tableau(self) -> ButcherTableau:
-        """The tableau of the scheme."""
-        return tableau_of(self.scheme)
+    def tableau(self) -> Tableau:
+        """The tableau of the scheme; `OptionError` if its name is unknown, or it is implicit."""
+        if not isinstance(self.scheme, Tableau):
+            if self.scheme not in SCHEMES:
+                raise OptionError(unknown_name(self.scheme, tuple(SCHEMES), "scheme"))
+            return SCHEMES[self.scheme]()
+        if not self.scheme.is_explicit:
+            raise OptionError(
+                f"option 'scheme': {self.scheme!r} is implicit; give an explicit one, 'dopri5' or 'explicit_rk4'."
+            )
+        return self.scheme

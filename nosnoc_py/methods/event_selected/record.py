@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
-from nosnoc_py.methods.event_selected.tableaus import error_weights
-from nosnoc_py.solution import Series
+from nosnoc_py.solution import RungeKuttaInterpolant, Series
+from nosnoc_py.tableaus import Tableau
 
 Array = np.ndarray
 
@@ -19,7 +18,7 @@ Array = np.ndarray
 ORDER, SAFETY, SHORTEST = 5, 0.7, 0.1
 
 
-def local_error(record: Record, tableau: ButcherTableau, nominal: Array) -> Series | None:
+def local_error(record: Record, tableau: Tableau, nominal: Array) -> Series | None:
     """Estimates |h sum (b_i - bhat_i) k_i| / (nominal + |x|), the largest component, at the ends of segments.
 
     There is none of steps of Euler's, and None of a scheme without an embedded one.
@@ -29,11 +28,10 @@ def local_error(record: Record, tableau: ButcherTableau, nominal: Array) -> Seri
     nominal : (n_x,)
         Sizes of the states.
     """
-    weights = error_weights(tableau)
     chosen = np.flatnonzero(~record.euler)
-    if weights is None or not chosen.size:
+    if tableau.error is None or not chosen.size:
         return None
-    errors = record.h[chosen, None] * np.abs(np.tensordot(record.slopes[chosen], weights, axes=(1, 0)))
+    errors = record.h[chosen, None] * np.abs(np.tensordot(record.slopes[chosen], tableau.error, axes=(1, 0)))
     size = nominal + np.maximum(np.abs(record.x[chosen]), np.abs(record.x[chosen + 1]))
     values = np.nan_to_num((errors / size).max(axis=1), nan=np.inf, posinf=np.inf)
     return Series(record.t[chosen + 1], np.minimum(values, np.finfo(float).max))
@@ -146,3 +144,26 @@ def record_of(
         ),
         first=bits[0],
     )
+
+
+def dense_output(tableau: Tableau, record: Record, ends: Array) -> RungeKuttaInterpolant:
+    """The states between the nodes: the continuous extension of the scheme, or else Hermite's cubics.
+
+    Parameters
+    ----------
+    ends : (N, n_x)
+        Slopes at the ends of the segments, with the mode of the segment.
+    """
+    left, right, length = record.x[:-1, None], record.x[1:, None], record.h[:, None, None]
+    degree = 3 if tableau.extension is None else tableau.extension.shape[1]
+    c = np.arange(1, degree + 1) / degree
+    s = c[:, None]
+    if tableau.extension is None:
+        states = left + s**2 * (3 - 2 * s) * (right - left)
+        states = states + length * s * (1 - s) * ((1 - s) * record.slopes[:, :1] - s * ends[:, None])
+    else:
+        weights = s ** np.arange(1, degree + 1) @ tableau.extension.T
+        states = left + length * np.einsum("qi,eix->eqx", weights, record.slopes)
+    states = np.where(record.euler[:, None, None], left + s * (right - left), states)
+    states[:, -1] = record.x[1:]
+    return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=states)

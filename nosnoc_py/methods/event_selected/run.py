@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import compiled, version_of
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.event_selected import kernel, segments
 from nosnoc_py.methods.event_selected.functions import Fields, fields_of
-from nosnoc_py.methods.event_selected.kernel import Buffers, Rules, State
+from nosnoc_py.methods.event_selected.kernel import LIVENESS, Buffers, Rules, State
 from nosnoc_py.methods.event_selected.options import EventSelected
-from nosnoc_py.methods.event_selected.record import Record, local_error, record_of, too_long
+from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
-from nosnoc_py.methods.event_selected.tableaus import dense_nodes, dense_states
 from nosnoc_py.simulation.common import StepState, Task, equal_steps
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem
+from nosnoc_py.tableaus import Tableau
 
 Array = np.ndarray
 
@@ -106,8 +105,8 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
         on_surface = np.flatnonzero(np.abs(values[0]) <= noise[0])
         speeds = fields.gradients(x, p)[0] @ np.asarray(fields.flow(x, mode, p)) if on_surface.size else np.zeros(0)
         for k in on_surface:
-            opens = fields.returns[k] and speeds[k] < -method.liveness
-            if not (speeds[k] > method.liveness or opens):
+            opens = fields.returns[k] and speeds[k] < -LIVENESS
+            if not (speeds[k] > LIVENESS or opens):
                 raise ModelError(
                     f"guard {names[k]!r} is on its surface at the start and D h f = {speeds[k]:.3g}: it has to rise "
                     "where it is crossed; turn its sign round, or use ns.EventDriven or ns.FESD with an ns.PSS if the "
@@ -132,7 +131,7 @@ def _compiled_loop() -> Callable[..., Any]:
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))
     row_gradients = compiled(lambda x, p: np.zeros((2, 1, 1)), examples=(x, p))
     given = (flow, rows, row_gradients, p, np.zeros(1, dtype=bool))
-    scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, 1.0, True, 1)
+    scheme, rules = Scheme(np.zeros((1, 1)), 1), Rules(1.0, 1.0, 1, True, 1)
     state, buffers = State(0.0, x, x, x, np.zeros((2, 1)), x, x, True, 1), buffers_for(1, 1, 1, 1)
     examples = (*given, scheme, rules, state, 1.0, buffers, True)
     return compiled(kernel.versioned(version_of(segments, kernel)), examples=examples, cache=True)
@@ -166,14 +165,12 @@ class Walk:
     ) -> None:
         self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
         self.callback, self.deadline = callback, deadline
-        self.tableau: ButcherTableau = method.tableau
+        self.tableau: Tableau = method.tableau
         closing = self.tableau.stiffly_accurate
         own = self.tableau.stages - int(closing)
         self.scheme = Scheme(np.vstack([self.tableau.a[:own, :own], self.tableau.b[:own]]), own)
         eps = -1.0 if method.eps == "auto" else float(method.eps)
-        self.rules = Rules(
-            step, eps, method.corrections, method.liveness, method.projection == "euler", method.max_events
-        )
+        self.rules = Rules(step, eps, method.corrections, method.projection == "euler", method.max_events)
         self.status, self.message = Status.SOLVED, ""
         self.chunks: list[tuple[Array, ...]] = []
         self.crossed: list[Array] = []
@@ -231,10 +228,10 @@ class Walk:
                 f"guard {name!r} falls below zero again {where}, D h f = {before:.3g}, and its bit has no way back: "
                 "turn its sign round, or give it a `back`"
             )
-        slow = "; where its values are tiny, give a smaller one" if min(before, after) > 0.0 else ""
+        slow = "; where its values are tiny, write it in smaller units" if min(before, after) > 0.0 else ""
         return (
             f"guard {name!r} is not crossed with speed {where}: D h f = {before:.3g} before and {after:.3g} after the "
-            f"crossing, both have to be above liveness = {self.method.liveness:g}{slow}; turn its sign round, or use "
+            f"crossing, both have to be above liveness = {LIVENESS:g}{slow}; turn its sign round, or use "
             "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
 
@@ -288,9 +285,7 @@ class Walk:
         if self.scheme.own == self.tableau.stages:  # no last stage that is there already
             for node in {len(record.h), *(crossing.node for crossing in record.crossings)} - {0}:
                 ends[node - 1] = self.fields.flow(record.x[node], record.bits(node - 1), self.p)
-        stages = dense_states(self.tableau, record.h, record.x, record.slopes, ends, record.euler)
-        c = dense_nodes(self.tableau)
-        return RungeKuttaInterpolant(t_left=record.t[:-1], h=record.h, c=c, x_left=record.x[:-1], x_stages=stages)
+        return dense_output(self.tableau, record, ends)
 
 
 def _set_at_the_start(names: tuple[str, ...], mode: Array) -> str:

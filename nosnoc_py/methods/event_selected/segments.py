@@ -292,16 +292,6 @@ def sleeping(point: Point, before: Array) -> Point:
 
 
 @jitable
-def any_passed(before: Array, after: Array, band: float, but: int) -> bool:
-    """Whether a guard may have risen above its level."""
-    for k in range(len(before)):
-        level = -band if before[k] < -band * (1.0 + 1e-9) else 0.0
-        if after[k] > level and after[k] > before[k] and k != but:
-            return True
-    return False
-
-
-@jitable
 def passed(system: Any, mode: Array, before: Array, point: Point, band: float, but: int) -> tuple[int, float, float]:
     """The guard that first rises above its level in a segment, by straight lines, the fraction, and the level; or -1.
 
@@ -309,8 +299,6 @@ def passed(system: Any, mode: Array, before: Array, point: Point, band: float, b
     because its bit changed there, falls before it rises: its fraction is 1.
     """
     first, fraction, reached, after = -1, 2.0, 0.0, point.live
-    if system.loops and not any_passed(before, after, band, but):
-        return first, fraction, reached
     levels = np.where(before < -band * (1.0 + 1e-9), -band, 0.0)
     risen = np.flatnonzero((after > np.maximum(levels, before)) & (before > NEVER))
     if len(risen) == 0 or (len(risen) == 1 and risen[0] == but):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.event_selected.corner import Corner, LiveGuard
@@ -26,6 +25,7 @@ from nosnoc_py.methods.event_selected.record import Crossing, Record
 from nosnoc_py.motion.variations import step_transport
 from nosnoc_py.solution import Event, Sensitivity
 from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
+from nosnoc_py.tableaus import Tableau
 
 # Numbers that the Jacobians of one batch of segments may take, and points of one call of a CasADi function.
 BATCH_SIZE, POINTS = 500_000, 64
@@ -146,14 +146,14 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
     return _symbolic(system) if system.symbolic else _numeric(system, fields)
 
 
-def transports(variations: Variations, record: Record, tableau: ButcherTableau, p: Array) -> Iterator[Array]:
+def transports(variations: Variations, record: Record, tableau: Tableau, p: Array) -> Iterator[Array]:
     """Derivatives (n_w, n_w) of the segments, one after the other."""
     length = max(1, BATCH_SIZE // (tableau.stages * variations.n_w**2))
     for start in range(0, len(record.h), length):
         yield from _batch(variations, record, tableau, p, slice(start, start + length))
 
 
-def _batch(variations: Variations, record: Record, tableau: ButcherTableau, p: Array, part: slice) -> Array:
+def _batch(variations: Variations, record: Record, tableau: Tableau, p: Array, part: slice) -> Array:
     """Derivatives (segments, n_w, n_w) of some segments; an Euler step is one with its first stage only."""
     lengths, euler, n_s = record.h[part], record.euler[part], tableau.stages
     offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
@@ -214,7 +214,7 @@ def sensitivity_of(
     system: EventSelectedSystem,
     fields: Fields,
     record: Record,
-    tableau: ButcherTableau,
+    tableau: Tableau,
     events: Sequence[Event],
     parameters: Array,
 ) -> Sensitivity:
@@ -298,9 +298,7 @@ class Directions:
 class _Walk:
     """Carries the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
 
-    def __init__(
-        self, variations: Variations, fields: Fields, record: Record, tableau: ButcherTableau, p: Array
-    ) -> None:
+    def __init__(self, variations: Variations, fields: Fields, record: Record, tableau: Tableau, p: Array) -> None:
         self.variations, self.fields, self.record, self.p = variations, fields, record, p
         self.segments = transports(variations, record, tableau, p)
         self.instants = Instants(fields, record, p)

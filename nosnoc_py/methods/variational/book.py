@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.methods.variational.flight import Segment, State
+from nosnoc_py.methods.variational.flight import State
 from nosnoc_py.methods.variational.scene import Contacts
 from nosnoc_py.methods.variational.vectors import Matrix
 
@@ -80,27 +80,3 @@ def turned_far(last: np.ndarray, rotation: Matrix) -> bool:
     for i in range(9):
         trace += last[1 + i] * rotation[i]
     return trace < FAR
-
-
-@jitable
-def unpacked(memory: np.ndarray, h: float) -> tuple[Segment, float, float]:
-    """The segment that goes on, the rest of the step in which it began, and the whole steps since."""
-    rest, whole = memory[18], memory[19]
-    segment = (
-        (memory[0], memory[1], memory[2]),
-        (memory[3], memory[4], memory[5]),
-        rest + whole * h,
-        (memory[6], memory[7], memory[8], memory[9], memory[10], memory[11], memory[12], memory[13], memory[14]),
-        (memory[15], memory[16], memory[17]),
-    )
-    return segment, rest, whole
-
-
-@jitable
-def pack(memory: np.ndarray, segment: Segment, rest: float, whole: float) -> None:
-    """Keep what `unpacked` returns in (20,) numbers."""
-    for i in range(3):
-        memory[i], memory[3 + i], memory[15 + i] = segment[0][i], segment[1][i], segment[4][i]
-    for i in range(9):
-        memory[6 + i] = segment[3][i]
-    memory[18], memory[19] = rest, whole

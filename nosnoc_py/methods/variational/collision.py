@@ -21,11 +21,19 @@ from nosnoc_py.systems.shapes.support_kernels import lens_support
 Support = Callable[[np.ndarray], Any] | None
 # Ellipsoids (n_e, 12), vertices (n_v, 4), lenses (n_l, 24) of a body, see `nosnoc_py.systems.shapes`.
 Shape = tuple[np.ndarray, np.ndarray, np.ndarray]
+Figure = tuple[Shape, Support]
 
 
 @jitable
-def feature_point(shape: Shape, index: int, nu: Vector) -> tuple[float, Vector]:
-    """Height nu . rho and place of the lowest point of one feature, ellipsoids first, then vertices, then lenses."""
+def feature_point(shape: Shape, support: Support, index: int, nu: Vector) -> tuple[float, Vector]:
+    """Height nu . rho and place of the lowest point of one feature, ellipsoids first, then vertices, then lenses.
+
+    A body that is known by its support function has one feature.
+    """
+    if support is not None:
+        extreme = support(np.array((-nu[0], -nu[1], -nu[2])))
+        rho = (extreme[0], extreme[1], extreme[2])
+        return dot(rho, nu), rho
     ellipsoids, vertices, lenses = shape
     if index < ellipsoids.shape[0]:
         e = ellipsoids[index]
@@ -51,68 +59,42 @@ def feature_point(shape: Shape, index: int, nu: Vector) -> tuple[float, Vector]:
 
 
 @jitable
-def count_of(shape: Shape) -> int:
+def count_of(shape: Shape, support: Support) -> int:
     """Number of features."""
-    return shape[0].shape[0] + shape[1].shape[0] + shape[2].shape[0]
+    return 1 if support is not None else shape[0].shape[0] + shape[1].shape[0] + shape[2].shape[0]
 
 
 @jitable
-def height_of(shape: Shape, support: Support, nu: Vector) -> float:
-    """min nu . rho over the body."""
-    if support is not None:
-        point = support(np.array((-nu[0], -nu[1], -nu[2])))
-        return point[0] * nu[0] + point[1] * nu[1] + point[2] * nu[2]
-    lowest = math.inf
-    for index in range(count_of(shape)):
-        height, _ = feature_point(shape, index, nu)
-        lowest = min(lowest, height)
-    return lowest
-
-
-@jitable
-def lowest_point(shape: Shape, support: Support, nu: Vector) -> Vector:
-    """rho with the smallest nu . rho."""
-    if support is not None:
-        found = support(np.array((-nu[0], -nu[1], -nu[2])))
-        return (found[0], found[1], found[2])
+def lowest_point(shape: Shape, support: Support, nu: Vector) -> tuple[float, Vector]:
+    """min nu . rho over the body, and the rho where it is."""
     lowest, where = math.inf, (0.0, 0.0, 0.0)
-    for index in range(count_of(shape)):
-        height, point = feature_point(shape, index, nu)
-        if height < lowest:
+    for index in range(count_of(shape, support)):
+        height, point = feature_point(shape, support, index, nu)
+        if not height >= lowest:  # also what is not a number
             lowest, where = height, point
-    return where
+    return lowest, where
 
 
 @jitable
 def gap_of(plane: np.ndarray, shape: Shape, support: Support, x: Vector, rotation: Matrix) -> float:
     """Phi = n . x - offset + min nu . rho; the row of a plane is n, offset, restitution, friction."""
     normal = (plane[0], plane[1], plane[2])
-    return dot(normal, x) - plane[3] + height_of(shape, support, transposed_times(rotation, normal))
+    return dot(normal, x) - plane[3] + lowest_point(shape, support, transposed_times(rotation, normal))[0]
 
 
 @jitable
 def approach(
-    plane: np.ndarray,
-    body: Body,
-    shape: Shape,
-    support: Support,
-    slack: float,
-    rotation: Matrix,
-    gamma: Vector,
-    spin: Vector,
+    plane: np.ndarray, body: Body, figure: Figure, slack: float, rotation: Matrix, gamma: Vector, spin: Vector
 ) -> tuple[float, Vector]:
     """Of the points within `slack` of the lowest one, the velocity and the place of that which approaches fastest."""
+    shape, support = figure
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)
     omega = times(body[3], spin)
-    if support is not None:
-        found = support(np.array((-nu[0], -nu[1], -nu[2])))
-        point = (found[0], found[1], found[2])
-        return dot(normal, gamma) / body[0] + dot(cross(point, nu), omega), point
-    lowest = height_of(shape, support, nu)
+    lowest = lowest_point(shape, support, nu)[0]
     fastest, where = math.inf, (0.0, 0.0, 0.0)
-    for index in range(count_of(shape)):
-        height, point = feature_point(shape, index, nu)
+    for index in range(count_of(shape, support)):
+        height, point = feature_point(shape, support, index, nu)
         if height <= lowest + slack:
             velocity = dot(cross(point, nu), omega)
             if velocity < fastest:

@@ -103,7 +103,11 @@ def together(rows: np.ndarray, impulses: np.ndarray) -> np.ndarray:
 
 @jitable
 def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.ndarray, slopes: np.ndarray) -> None:
-    """Write p(w) (n, 3), and -epsilon dp/d(J w) (n, 3, 3)."""
+    """Write p(w) (n, 3), and -epsilon dp/d(J w) (n, 3, 3).
+
+    A copy of `contacts.cones.onto_disc` for one point, with its derivative, because numba cannot call that;
+    `tests/contacts/test_compiled_copy.py` holds them together.
+    """
     rows, targets, friction, softness, lagged = points
     for i in range(rows.shape[0]):
         z = np.zeros(3)

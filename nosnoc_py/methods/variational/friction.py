@@ -27,32 +27,13 @@ BISECTIONS = 60
 
 
 @jitable
-def struck(
-    plane: np.ndarray, restitution: float, body: Body, rotation: Matrix, rho: Vector, gamma: Vector, spin: Vector
-) -> Strike:
+def struck(plane: np.ndarray, body: Body, rotation: Matrix, rho: Vector, gamma: Vector, spin: Vector) -> Strike:
     """The impulse of an impact: v+ = -e v- in the normal direction, Coulomb's law in the plane.
 
-    Frictionless, lambda = -(1 + e) v- / (1/m + chi . J^-1 chi). Restitution is Newton's, with which friction may create
-    kinetic energy; tangential impulses are then made smaller until it does not.
+    Restitution is Newton's, with which friction may create kinetic energy; tangential impulses are then made smaller
+    until it does not.
     """
-    if plane[5] > 0.0:
-        return _with_friction(plane, restitution, body, rotation, rho, gamma, spin)
-    normal = (plane[0], plane[1], plane[2])
-    chi = cross(rho, transposed_times(rotation, normal))
-    before = dot(normal, gamma) / body[0] + dot(chi, times(body[3], spin))
-    weight = 1.0 / body[0] + dot(chi, times(body[3], chi))
-    value = -(1.0 + restitution) * before / weight
-    impulse = (value * normal[0], value * normal[1], value * normal[2])
-    torque = (value * chi[0], value * chi[1], value * chi[2])
-    lost = -0.5 * value * (1.0 - restitution) * before
-    return value, impulse, torque, before, -restitution * before, 0.0 - lost, 0.0
-
-
-@jitable
-def _with_friction(
-    plane: np.ndarray, restitution: float, body: Body, rotation: Matrix, rho: Vector, gamma: Vector, spin: Vector
-) -> Strike:
-    normal = (plane[0], plane[1], plane[2])
+    normal, restitution = (plane[0], plane[1], plane[2]), plane[4]
     one, two = tangents(normal)
     first = cross(rho, transposed_times(rotation, one))
     second = cross(rho, transposed_times(rotation, two))
@@ -78,7 +59,8 @@ def _with_friction(
     )
     p = coulomb(weights, u, restitution, plane[5])
     p, clipped = without_gain(weights, u, restitution, p)
-    after = plus(u, 1.0, times(weights, p))
+    slip = plus(u, 1.0, times(weights, p))
+    after = (slip[0], slip[1], -restitution * u[2])  # not by differences: without losses the energy is kept exactly
     gain = 0.5 * (dot(p, u) + dot(p, after))
     impulse = plus(plus((p[0] * one[0], p[0] * one[1], p[0] * one[2]), p[1], two), p[2], normal)
     torque = plus(plus((p[0] * first[0], p[0] * first[1], p[0] * first[2]), p[1], second), p[2], chi)
@@ -103,14 +85,15 @@ def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> 
     `tests/contacts/test_compiled_copy.py` holds them together. Of several directions of slip it takes the one nearest
     to u_t-. Where friction couples so strongly that there is none, the impulse along u_t-, or one without friction.
     """
+    frictionless = (0.0, 0.0, -(1.0 + restitution) * u[2] / weights[8])
+    if friction == 0.0:
+        return frictionless
     stick = solved(weights, determinant(weights), (-u[0], -u[1], -(1.0 + restitution) * u[2]))
     if math.hypot(stick[0], stick[1]) <= friction * stick[2]:
         return stick
     found, angle = slip_direction(weights, u, restitution, friction)
     p = _sliding(weights, u, restitution, friction, angle)
-    if found or p[2] > 0.0:
-        return p
-    return (0.0, 0.0, -(1.0 + restitution) * u[2] / weights[8])
+    return p if found or p[2] > 0.0 else frictionless
 
 
 @jitable
@@ -147,32 +130,20 @@ def roots_between(coefficients: np.ndarray, low: float, high: float) -> np.ndarr
 
     A double root counts where the polynomial vanishes there but for rounding.
     """
-    n = coefficients.size
-    parts = np.array((low, high))
     found = np.zeros(0)
-    for order in range(n - 2, -1, -1):
-        derived = coefficients.copy()
-        for k in range(order):
-            for i in range(n - 1 - k):
-                derived[i] = (i + 1) * derived[i + 1]
-        derived = derived[: n - order]
-        small = 1e-15 * np.abs(derived).sum()
-        found = np.zeros(2 * n)
-        count = 0
-        for k in range(parts.size - 1):
-            left, right = parts[k], parts[k + 1]
-            f_left, f_right = polynomial(derived, left), polynomial(derived, right)
-            if abs(f_left) <= small:
-                found[count] = left
-                count += 1
-            elif f_left * f_right < 0.0 and abs(f_right) > small:
-                found[count] = bisected(derived, left, right, f_left)
-                count += 1
-        if abs(polynomial(derived, high)) <= small:
-            found[count] = high
-            count += 1
-        found = found[:count]
+    for order in range(coefficients.size - 2, -1, -1):
+        derived = coefficients
+        for _ in range(order):
+            derived = derived[1:] * np.arange(1, derived.size)
         parts = np.concatenate((np.array((low,)), found, np.array((high,))))
+        values = np.array([polynomial(derived, part) for part in parts])
+        values[np.abs(values) <= 1e-15 * np.abs(derived).sum()] = 0.0
+        inside = [
+            bisected(derived, parts[k], parts[k + 1], values[k])
+            for k in range(parts.size - 1)
+            if values[k] * values[k + 1] < 0.0
+        ]
+        found = np.sort(np.concatenate((parts[values == 0.0], np.array(inside, dtype=np.float64))))
     return found
 
 

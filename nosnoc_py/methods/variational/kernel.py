@@ -2,7 +2,6 @@
 
 A step of length h consists of segments between impacts. Each segment is flown from its start to the end of the step; if
 a gap is closed there (or at one of the equal parts of it that `samples` asks for), its root is the end of the segment.
-Where the rotation is too fast for that, the rest of the step is divided into equal parts, one segment each.
 
 Algorithm 5.2: at an impact the momenta jump by v+ = -e v-, with which H is kept for e = 1. Algorithm 5.1: see
 `segments`.
@@ -17,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.methods.variational.book import Book, pack, put_event, put_node, put_row, turned_far, unpacked
+from nosnoc_py.methods.variational.book import Book, put_event, put_node, put_row, turned_far
 from nosnoc_py.methods.variational.collision import approach, gap_of
-from nosnoc_py.methods.variational.flight import Segment, State, discrete_energy, energy_of, flown, parts_of
+from nosnoc_py.methods.variational.flight import Segment, State, discrete_energy, energy_of, flown
 from nosnoc_py.methods.variational.friction import struck
 from nosnoc_py.methods.variational.resting import rested
 from nosnoc_py.methods.variational.scene import (
@@ -40,18 +39,15 @@ from nosnoc_py.methods.variational.vectors import Matrix, Vector, cross, dot, pl
 TIE = 1e-12
 # A gap that was seen open by so much starts to be measured anew, without the rounding error at its last impact.
 OPEN = 1e-9
+NOTHING: Pending = (False, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.0, 0.0)
 # Position, rotation and energy to which a body that rests may be put back.
 Anchor = tuple[bool, Vector, Matrix, float]
+# The segment that goes on, the rest of the step in which it began, and the whole steps since.
+Standing = tuple[Segment, float, float]
 # Code, the segment from here, what is pending, and the anchor.
 Hit = tuple[int, Segment, Pending, Anchor]
 # Code, plane of the last impact, time used, when the last segment began (-1 without an impact), it, its end, anchor.
 Step = tuple[int, int, float, float, Segment, State, Anchor]
-
-
-@jitable
-def nothing() -> Pending:
-    """No pending impulse."""
-    return (False, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0.0, 0.0)
 
 
 @jitable
@@ -68,7 +64,7 @@ def anchored(scene: Scene, contacts: Contacts, segment: Segment) -> Anchor:
     """Whether a body rests, and where and with what energy it does at the start of a segment."""
     if not rests_on(contacts.settled):
         return False, segment[0], segment[3], 0.0
-    _, x, gamma, rotation, spin = flown(scene.body, scene.rule.exponential, segment, 0.0)
+    _, x, gamma, rotation, spin = flown(scene.body, segment, 0.0)
     return True, x, rotation, energy_of(scene.body, x, gamma, spin)
 
 
@@ -98,10 +94,10 @@ def settles(
     segment = (x, gamma, 0.0, rotation, spin)
     slow = scene.planes[k, 4] < 1.0 and -speed * scene.rule.h <= scene.rule.closed
     if not scene.rule.settle or not (rests or slow):
-        return (RESTS if rests else ZENO if slow else CROWDED), segment, nothing(), anchor
+        return (RESTS if rests else ZENO if slow else CROWDED), segment, NOTHING, anchor
     contacts.settled[k], contacts.slack[k] = 1.0, 0.0
     put_event(book, t, k, 1, (0.0, speed, speed, 0.0, 0.0))
-    return FINISHED, segment, nothing(), anchor if anchor[0] else anchored(scene, contacts, segment)
+    return FINISHED, segment, NOTHING, anchor if anchor[0] else anchored(scene, contacts, segment)
 
 
 @jitable
@@ -112,9 +108,7 @@ def strikes(
     """An impact: the momenta jump, or their jump is pending."""
     _, x, gamma, rotation, spin = state
     plane = scene.planes[k]
-    value, impulse, torque, before, after, gain, clipped = struck(
-        plane, plane[4], scene.body, rotation, rho, gamma, spin
-    )
+    value, impulse, torque, before, after, gain, clipped = struck(plane, scene.body, rotation, rho, gamma, spin)
     put_event(book, t, k, 0, (value, before, after, gain, clipped))
     anchor = (anchor[0], anchor[1], anchor[2], anchor[3] + gain)
     if scene.rule.variational:
@@ -123,7 +117,7 @@ def strikes(
         return FINISHED, (x, gamma, 0.0, rotation, spin), (True, normal, chi, value, energy), anchor
     gamma, spin = plus(gamma, 1.0, impulse), plus(spin, 1.0, torque)
     put_node(book, t, (True, x, gamma, rotation, spin), contacts)
-    return FINISHED, (x, gamma, 0.0, rotation, spin), nothing(), anchor
+    return FINISHED, (x, gamma, 0.0, rotation, spin), NOTHING, anchor
 
 
 @jitable
@@ -140,13 +134,13 @@ def hits(
     if t != book.last[0]:
         put_node(book, t, state, contacts)
     size = 1.0 + abs(plane[3]) + math.sqrt(dot(x, x))
-    speed, rho = approach(plane, scene.body, scene.shape, scene.support, TIE * size, rotation, gamma, spin)
+    speed, rho = approach(plane, scene.body, (scene.shape, scene.support), TIE * size, rotation, gamma, spin)
     touches = speed >= -quiet_of(scene.body, gamma)
     rests = touches and s <= INSTANT * scene.rule.h
     if rests or impacts > scene.rule.most:
         return settles(scene, contacts, book, t, k, speed, rests, state, anchor)
     if touches:  # the exact velocity opens the gap again
-        return FINISHED, (x, gamma, 0.0, rotation, spin), nothing(), anchor
+        return FINISHED, (x, gamma, 0.0, rotation, spin), NOTHING, anchor
     return strikes(scene, book, contacts, t, k, rho, energy, state, anchor)
 
 
@@ -154,14 +148,12 @@ def hits(
 def stepped(scene: Scene, contacts: Contacts, book: Book, step: int, segment: Segment) -> Step:
     """One step: flights and impacts until it is over, or as far as it goes."""
     rule, body = scene.rule, scene.body
-    pending, energy, impacts, parts = nothing(), 0.0, 0, 0
+    pending, energy, impacts = NOTHING, 0.0, 0
     used, base, where = 0.0, -1.0, -1
     state = (True, segment[0], segment[1], segment[3], segment[4])
     anchor = anchored(scene, contacts, segment)
     while True:
-        if parts == 0:
-            parts = parts_of(body, rule.exponential, rule.finest, segment[4], rule.h - used) if rule.finest > 1 else 1
-        code, k, s, found = first_hit(scene, contacts, segment, pending, (rule.h - used) / max(parts, 1))
+        code, k, s, found = first_hit(scene, contacts, segment, pending, rule.h - used)
         if code != FINISHED:
             break
         if pending[0]:
@@ -169,19 +161,12 @@ def stepped(scene: Scene, contacts: Contacts, book: Book, step: int, segment: Se
         state = found[3]
         used += s
         if k < 0:
-            parts -= 1
-            if parts == 0:
-                break
-            segment, pending = (segment[0], segment[1], segment[2] + s, state[3], state[4]), nothing()
-            renewed(contacts.slack, contacts.settled, contacts.left, contacts.ends)
-            if turned_far(book.last, state[3]):
-                put_node(book, step * rule.h + used, state, contacts)
-            continue
+            break
         # algorithm 5.1 keeps the discrete energy of the first segment of the step through all of it
         if rule.variational and not pending[0]:
-            _, x, gamma, _, spin = flown(body, rule.exponential, segment, 0.0)
-            _, energy = discrete_energy(body, rule.exponential, x, gamma, spin, s)
-        where, base, parts, impacts = k, used, 0, impacts + 1
+            _, x, gamma, _, spin = flown(body, segment, 0.0)
+            _, energy = discrete_energy(body, x, gamma, spin, s)
+        where, base, impacts = k, used, impacts + 1
         # its rounding error must not reach into the next step
         t = min(step * rule.h + used, (step + 1) * rule.h)
         code, segment, pending, anchor = hits(scene, contacts, book, t, k, s, impacts, energy, state, anchor)
@@ -215,30 +200,30 @@ def put_back(scene: Scene, contacts: Contacts, state: State, anchor: Anchor) -> 
 
 @jitable
 def run_steps(
-    scene: Scene, contacts: Contacts, book: Book, memory: np.ndarray, start: int, stop: int, count: int, every: int
-) -> tuple[int, int, int]:
-    """Steps `start` to `stop` of `count`; the book is filled from its start, `memory` and `contacts` are changed.
+    scene: Scene, contacts: Contacts, book: Book, standing: Standing, start: int, stop: int, count: int, every: int
+) -> tuple[int, int, int, Standing]:
+    """Steps `start` to `stop` of `count`; the book is filled from its start, `contacts` are changed.
 
     Behind the nodes there is one more row: where the motion stands.
 
     Returns
     -------
-    code, steps done, plane of the last impact
+    code, steps done, plane of the last impact, where the motion stands
     """
     rule, body, shape, support, planes = scene
     slack, settled, left, ends = contacts
     counts, last = book.counts, book.last
     counts[:] = 0
-    segment, rest, whole = unpacked(memory, rule.h)
+    segment, rest, whole = standing
     step, where, code, used = start, -1, FINISHED, 0.0
-    reserve = 2 * (rule.most + 2) * (planes.shape[0] + 1) + rule.finest
+    reserve = 2 * (rule.most + 2) * (planes.shape[0] + 1)
     rows, events = book.nodes.shape[0] - reserve, book.events.shape[0] - reserve
     while step < stop:
         if counts[0] > rows or counts[1] > events:
             code = FULL
             break
         # most steps are free; not to count references to the arrays of the scene in them makes them twice as fast
-        state = flown(body, rule.exponential, segment, rule.h)
+        state = flown(body, segment, rule.h)
         free = rule.samples == 1 and state[0] and not rests_on(settled)
         base, resting = -1.0, False
         if not (free and opens(body, shape, support, planes, slack, ends, segment, state, rule.h)):
@@ -257,9 +242,8 @@ def run_steps(
         if step % every == 0 or step == count or turned_far(last, state[3]):
             put_node(book, step * rule.h, state, contacts)
     t = min(step * rule.h + used, (step + 1) * rule.h)
-    put_row(book, t, flown(body, rule.exponential, segment, 0.0), contacts)
-    pack(memory, segment, rest, whole)
-    return code, step, where
+    put_row(book, t, flown(body, segment, 0.0), contacts)
+    return code, step, where, (segment, rest, whole)
 
 
 def versioned(version: str) -> Callable[..., Any]:

@@ -13,21 +13,10 @@ import numpy as np
 
 from nosnoc_py.compiled import available, compiled, version_of
 from nosnoc_py.errors import OptionError
-from nosnoc_py.methods.variational import (
-    book,
-    collision,
-    contacts,
-    flight,
-    friction,
-    kernel,
-    resting,
-    scene,
-    segments,
-    vectors,
-)
+from nosnoc_py.methods.variational import kernel
 from nosnoc_py.methods.variational.book import Book
 from nosnoc_py.methods.variational.collision import gap_of
-from nosnoc_py.methods.variational.flight import parts_of
+from nosnoc_py.methods.variational.flight import rotation_over
 from nosnoc_py.methods.variational.kernel import run_steps
 from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.methods.variational.record import Record
@@ -54,8 +43,6 @@ from nosnoc_py.systems.shapes.shape import Features
 # Steps between two looks at the clock: some milliseconds.
 CHUNK = 1000
 CHUNK_INTERPRETED = 20
-# Equal parts of a step up to which rotation_limit="substep" goes.
-FINEST = 4096
 NO_FEATURES = Features.of()
 
 
@@ -75,8 +62,7 @@ class LieGroupVariationalState(StepState):
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """The compiled loop; kept on disk for the next process."""
-    own = (vectors, flight, collision, friction, contacts, scene, segments, resting, book, kernel)
-    found: Callable[..., Any] = compiled(kernel.versioned(version_of(*own, support_kernels)), cache=True)
+    found: Callable[..., Any] = compiled(kernel.versioned(version_of(kernel, support_kernels)), cache=True)
     return found
 
 
@@ -105,11 +91,9 @@ def scene_of(system: RigidBody, method: LieGroupVariational, h: float) -> Scene:
     rule = Rule(
         h=h,
         closed=float(np.sqrt(gravity @ gravity)) * h * h + 1e-12,
-        exponential=method.map == "exponential",
         variational=method.algorithm == "5.1",
         samples=method.samples,
         most=method.max_impacts,
-        finest=FINEST if method.rotation_limit == "substep" else 1,
         settle=method.zeno == "settle",
     )
     return Scene(
@@ -131,7 +115,7 @@ def contacts_of(scene: Scene, x: np.ndarray) -> Contacts:
 
 def book_of(scene: Scene, chunk: int) -> Book:
     """Buffers for so many steps without impacts, or for two with as many as there may be."""
-    reserve = 2 * (scene.rule.most + 2) * (len(scene.planes) + 1) + scene.rule.finest
+    reserve = 2 * (scene.rule.most + 2) * (len(scene.planes) + 1)
     return Book(
         nodes=np.empty((chunk + 2 * reserve + 1, 19 + len(scene.planes))),
         events=np.empty((2 * reserve, 8)),
@@ -149,38 +133,34 @@ class Loop:
 
     def check_start(self, x: np.ndarray) -> None:
         """Raise `OptionError` if the first step cannot be flown."""
-        spin, rule = tuple_of(x[15:18]), self.scene.rule
-        if not parts_of(self.scene.body, rule.exponential, rule.finest, spin, self.h):
+        spin = tuple_of(x[15:18])
+        if not self.flies(spin, self.h):
             raise OptionError(
-                f"h: from this state it may be at most {self.slower(spin)}, given {self.h:g} s: {self.too_fast(spin)}."
+                f"h: from this state it may be at most {self.largest(spin)}, given {self.h:g} s: {self.too_fast(spin)}."
             )
 
-    def slower(self, spin: Vector) -> str:
-        """A step that can be flown, and what else helps."""
-        substep = self.method.algorithm == "5.2" and self.scene.rule.finest == 1
-        return f"{self.largest(spin):.4g} s{', or take rotation_limit=' + repr('substep') if substep else ''}"
+    def flies(self, spin: Vector, s: float) -> bool:
+        """Whether s seconds can be flown with an angular momentum."""
+        return bool(rotation_over(self.scene.body, (s * spin[0], s * spin[1], s * spin[2]))[0])
 
     def too_fast(self, spin: Vector) -> str:
         """Why a step cannot be flown."""
-        size, parts = self.h * math.sqrt(dot(spin, spin)), self.scene.rule.finest
-        within = f", in {parts} parts of a step either" if parts > 1 else ""
-        return f"with h |Pi| = {size:.3g} kg m^2 the equation of flight has no solution near the identity{within}"
+        size = self.h * math.sqrt(dot(spin, spin))
+        return f"with h |Pi| = {size:.3g} kg m^2 the equation of flight has no solution near the identity"
 
-    def largest(self, spin: Vector) -> float:
-        """The largest step [s] that can be flown with an angular momentum."""
-        low, high, rule = 0.0, self.h, self.scene.rule
+    def largest(self, spin: Vector) -> str:
+        """The largest step that can be flown with an angular momentum."""
+        low, high = 0.0, self.h
         for _ in range(50):
             middle = 0.5 * (low + high)
-            if parts_of(self.scene.body, rule.exponential, rule.finest, spin, middle):
-                low = middle
-            else:
-                high = middle
-        return low
+            low, high = (middle, high) if self.flies(spin, middle) else (low, middle)
+        return f"{low:.4g} s"
 
     def run(self, start: np.ndarray, count: int, callback: Callable[[Any], Any] | None, deadline: float) -> Trajectory:
         """Chunk by chunk; what there is when it ends early."""
-        contacts, memory, record = contacts_of(self.scene, start), np.zeros(20), Record()
-        memory[0:3], memory[3:6], memory[6:15], memory[15:18] = start[0:3], start[12:15], start[3:12], start[15:18]
+        contacts, record = contacts_of(self.scene, start), Record()
+        x, rotation, momentum, spin = (tuple_of(part) for part in np.split(start, (3, 12, 15)))
+        standing = ((x, momentum, 0.0, rotation, spin), 0.0, 0.0)
         here = np.concatenate([[0.0], start, contacts.left + contacts.slack])
         record.add(here[np.newaxis], np.empty((0, 8)))
         chunk = 1 if callback is not None else CHUNK_INTERPRETED if self.steps is run_steps else CHUNK
@@ -191,8 +171,9 @@ class Loop:
             if time.monotonic() > deadline:
                 status = Status.TIME_LIMIT
                 break
-            code, done, where = self.steps(
-                self.scene, contacts, book, memory, done, min(done + chunk, count), count, self.method.record_every
+            stop = min(done + chunk, count)
+            code, done, where, standing = self.steps(
+                self.scene, contacts, book, standing, done, stop, count, self.method.record_every
             )
             rows, happened, more = book.counts.tolist()
             plane, missed = where if where >= 0 else plane, missed + more
@@ -221,7 +202,7 @@ class Loop:
     def turning(self, here: np.ndarray) -> str:
         """What to do about a rotation that is too fast."""
         spin = tuple_of(here[16:19])
-        return f"take h below {self.slower(spin)}: at t = {here[0]:.10g} s, {self.too_fast(spin)}"
+        return f"take h below {self.largest(spin)}: at t = {here[0]:.10g} s, {self.too_fast(spin)}"
 
     def endless(self, code: int, plane: str, t: str) -> str:
         """What to do about impacts in a step that are too many."""

@@ -40,19 +40,14 @@ class LieGroupVariational(Options):
     ----------
     h : float
         Length of a step [s]; the duration is divided into equal steps that are not longer than this. `simulate` takes
-        their number as `steps` instead.
+        their number as `steps` instead. Where h |Pi| is too large for the equation of flight, beyond about a quarter
+        turn in a step, it is an error at the start, and the status NUMERICAL_ERROR later.
     algorithm : {"5.2", "5.1"}
-    map : {"cayley", "exponential"}
-        Chart in which the rotation of a step is solved for. The equation is the same, and so is the motion but for
-        rounding.
     samples : int
         Gaps are tested at the ends of this many equal parts of a flight. What closes and opens in between is missed.
     max_impacts : int
         Impacts in one step beyond which it is Zeno's, or ends with that status where they are too fast for him.
     zeno : {"stop", "settle"}
-    rotation_limit : {"raise", "substep"}
-        What to do where h |Pi| is too large for the equation of flight, beyond about a quarter turn in a step: an error
-        at the start and the status NUMERICAL_ERROR later, or flights in several equal parts (5.2 only).
     record_every : int
         Steps from one node of the trajectory to the next; impacts and the end are always nodes. There are more where
         the body has turned by more than 1 rad since the last one, since between two nodes it turns about one axis, by
@@ -63,18 +58,14 @@ class LieGroupVariational(Options):
 
     h: float = Field(default=0.01, gt=0)
     algorithm: Annotated[Literal["5.2", "5.1"], BeforeValidator(_text)] = "5.2"
-    map: Literal["cayley", "exponential"] = "cayley"
     samples: int = Field(default=1, ge=1)
     max_impacts: int = Field(default=100, ge=1)
     zeno: Literal["stop", "settle"] = "stop"
-    rotation_limit: Literal["raise", "substep"] = "raise"
     record_every: int = Field(default=1, ge=1)
     compiled: bool | Literal["auto"] = "auto"
 
     @model_validator(mode="after")
     def _check(self) -> LieGroupVariational:
-        if self.algorithm == "5.1" and self.rotation_limit == "substep":
-            raise ValueError("rotation_limit 'substep' belongs to algorithm='5.2'; take a smaller h")
         if self.algorithm == "5.1" and self.zeno == "settle":
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nosnoc_py.compiled import jitable
-from nosnoc_py.methods.variational.collision import count_of, feature_point, gap_of, height_of, lowest_point
+from nosnoc_py.methods.variational.collision import count_of, feature_point, gap_of, lowest_point
 from nosnoc_py.methods.variational.contacts import energy_norm, joint, put_rows, together, velocity_of
 from nosnoc_py.methods.variational.flight import State, cayley
 from nosnoc_py.methods.variational.scene import Scene
@@ -45,7 +45,7 @@ def shifted(scene: Scene, plane: np.ndarray, gap: float, x: Vector, rotation: Ma
     body = scene.body
     normal = (plane[0], plane[1], plane[2])
     nu = transposed_times(rotation, normal)
-    chi = cross(lowest_point(scene.shape, scene.support, nu), nu)
+    chi = cross(lowest_point(scene.shape, scene.support, nu)[1], nu)
     turn = times(body[3], chi)
     amount = -gap / (1.0 / body[0] + dot(chi, turn))
     f = (0.5 * amount * turn[0], 0.5 * amount * turn[1], 0.5 * amount * turn[2])
@@ -73,25 +73,11 @@ def lifted(scene: Scene, x: Vector, rotation: Matrix) -> tuple[Vector, Matrix]:
 
 
 @jitable
-def points_of(scene: Scene) -> int:
-    """Number of points of a body that can touch one plane."""
-    return 1 if scene.support is not None else count_of(scene.shape)
-
-
-@jitable
-def point_of(scene: Scene, index: int, nu: Vector) -> tuple[float, Vector]:
-    """Height nu . rho and place of one of them."""
-    if scene.support is not None:
-        return height_of(scene.shape, scene.support, nu), lowest_point(scene.shape, scene.support, nu)
-    return feature_point(scene.shape, index, nu)
-
-
-@jitable
 def point_gap(scene: Scene, k: int, index: int, x: Vector, rotation: Matrix) -> tuple[float, Vector]:
     """Gap to plane k and place of one point."""
     plane = scene.planes[k]
     normal = (plane[0], plane[1], plane[2])
-    height, rho = point_of(scene, index, transposed_times(rotation, normal))
+    height, rho = feature_point(scene.shape, scene.support, index, transposed_times(rotation, normal))
     return dot(normal, x) - plane[3] + height, rho
 
 
@@ -123,7 +109,7 @@ def supported(
     those that carry are zero. Planes the body has not settled on stop it, too, but have no part in the impulses.
     """
     body, planes = scene.body, scene.planes
-    most, start, turned = points_of(scene), anchor[0], anchor[1]
+    most, start, turned = count_of(scene.shape, scene.support), anchor[0], anchor[1]
     rows, inside = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
     targets, friction = np.zeros(planes.shape[0] * most), np.zeros(planes.shape[0] * most)
     impulses, chosen = np.zeros((planes.shape[0] * most, 3)), np.zeros(planes.shape[0] * most, dtype=np.int64)
@@ -169,7 +155,7 @@ def stilled(
 ) -> tuple[Vector, Vector]:
     """Momenta after the joint inelastic impulses of all points that are on or below a plane the body rests on."""
     body, planes = scene.body, scene.planes
-    most, count = points_of(scene), 0
+    most, count = count_of(scene.shape, scene.support), 0
     rows, friction = np.zeros((planes.shape[0] * most, 3, 6)), np.zeros(planes.shape[0] * most)
     for k in range(planes.shape[0]):
         if settled[k] == 0.0:

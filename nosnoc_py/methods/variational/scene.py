@@ -30,22 +30,18 @@ class Rule(NamedTuple):
         Length of a step [s].
     closed : float
         Height [m] up to which a body that rests on a plane is put back onto it.
-    exponential, variational : bool
-        Map of the rotation; algorithm 5.1.
+    variational : bool
+        Algorithm 5.1.
     samples, most : int
         Equal parts in which gaps are tested; impacts in a step at most.
-    finest : int
-        Equal parts in which a rotation may be divided.
     settle : bool
     """
 
     h: float
     closed: float
-    exponential: bool
     variational: bool
     samples: int
     most: int
-    finest: int
     settle: bool
 
 

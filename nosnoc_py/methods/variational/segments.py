@@ -33,18 +33,18 @@ Trial = tuple[bool, float, Segment, State]
 
 
 @jitable
-def trial(body: Body, exponential: bool, segment: Segment, pending: Pending, s: float) -> Trial:
+def trial(body: Body, segment: Segment, pending: Pending, s: float) -> Trial:
     """Fly s seconds of a segment."""
     if not pending[0]:
-        return True, 0.0, segment, flown(body, exponential, segment, s)
-    solved, value = impulse_for(body, exponential, segment, pending, s)
+        return True, 0.0, segment, flown(body, segment, s)
+    solved, value = impulse_for(body, segment, pending, s)
     base, momentum, since, rotation, spin = segment
     struck_segment = (base, plus(momentum, value, pending[1]), since, rotation, plus(spin, value, pending[2]))
-    return solved, value, struck_segment, flown(body, exponential, struck_segment, s)
+    return solved, value, struck_segment, flown(body, struck_segment, s)
 
 
 @jitable
-def impulse_for(body: Body, exponential: bool, segment: Segment, pending: Pending, s: float) -> tuple[bool, float]:
+def impulse_for(body: Body, segment: Segment, pending: Pending, s: float) -> tuple[bool, float]:
     """lambda with E_d(gamma + lambda n, Pi + lambda chi; s) = E_d before, by secants from that of algorithm 5.2.
 
     Where there is none (the impact is so slow that the difference between the discrete energies of two lengths exceeds
@@ -56,7 +56,7 @@ def impulse_for(body: Body, exponential: bool, segment: Segment, pending: Pendin
     error_last = 0.0
     for k in range(30):
         gamma, turned = plus(momentum, value, normal), plus(spin, value, chi)
-        found, level = discrete_energy(body, exponential, base, gamma, turned, s)
+        found, level = discrete_energy(body, base, gamma, turned, s)
         if not found:
             return False, start
         error = level - energy
@@ -123,7 +123,7 @@ def measure(scene: Scene, contacts: Contacts, found: Trial, s: float) -> bool:
 @jitable
 def gap_at(scene: Scene, k: int, slack: float, segment: Segment, pending: Pending, s: float) -> float:
     """The gap of plane k after s seconds of a segment."""
-    _, _, struck_segment, state = trial(scene.body, scene.rule.exponential, segment, pending, s)
+    _, _, struck_segment, state = trial(scene.body, segment, pending, s)
     plane = scene.planes[k]
     return measured(plane, scene.body, scene.shape, scene.support, slack, struck_segment, state[3], s)
 
@@ -149,21 +149,14 @@ def opening(
 
 @jitable
 def located(
-    scene: Scene,
-    k: int,
-    slack: float,
-    segment: Segment,
-    pending: Pending,
-    low: float,
-    gap_low: float,
-    high: float,
-    gap_high: float,
+    scene: Scene, contacts: Contacts, k: int, segment: Segment, pending: Pending, low: float, high: float
 ) -> float:
     """A root of the gap in [low, high], where it is closed at the right end, to rounding of the step length.
 
     If it never opens, the left end: something touches already. Regula falsi (Illinois), bisecting where that does not
     halve the interval in three steps.
     """
+    slack, gap_low, gap_high = contacts.slack[k], contacts.left[k], contacts.ends[k]
     if gap_low <= 0.0:
         low, gap_low, high, gap_high = opening(scene, k, slack, segment, pending, low, high, gap_high)
         if gap_low < 0.0:
@@ -217,9 +210,7 @@ def first_of(
         for k in range(count):
             if k == hit or not closes(scene, contacts, k, found, right - low):
                 continue
-            root = located(
-                scene, k, contacts.slack[k], segment, pending, low, contacts.left[k], right, contacts.ends[k]
-            )
+            root = located(scene, contacts, k, segment, pending, low, right)
             if hit >= 0 and root <= low:
                 continue  # a plane that was just left, closed by rounding
             if earlier < 0 or root < high:
@@ -227,7 +218,7 @@ def first_of(
         if earlier < 0:
             break
         hit = earlier
-        found = trial(scene.body, scene.rule.exponential, segment, pending, high)
+        found = trial(scene.body, segment, pending, high)
         measure(scene, contacts, found, high)
         if high <= low:
             break
@@ -240,14 +231,14 @@ def first_hit(
 ) -> tuple[int, int, float, Trial]:
     """Code, plane (-1 without a hit), length of the segment and its end; `left` are the gaps at its start."""
     samples, before, where, hit = scene.rule.samples, 0.0, length, -1
-    found = trial(scene.body, scene.rule.exponential, segment, pending, length)
+    found = trial(scene.body, segment, pending, length)
     if length <= INSTANT * scene.rule.h:  # an impact at the end of a step: what else happens is up to the next one
         contacts.ends[:] = contacts.left
         return FINISHED, hit, where, found
     for i in range(samples):
         if samples > 1:
             where = length if i == samples - 1 else length * (i + 1) / samples
-            found = trial(scene.body, scene.rule.exponential, segment, pending, where)
+            found = trial(scene.body, segment, pending, where)
         if not found[3][0]:
             return ROTATION, hit, where, found
         if not measure(scene, contacts, found, where):

@@ -15,13 +15,12 @@ from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.node import Impact
 from nosnoc_py.simulation.event_driven.phase import NODES
 from nosnoc_py.solution.certificate import Balance
-from nosnoc_py.solution.interpolant import lagrange_basis
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
 
 # Violations below this are rounding.
 VIOLATION = 1e-9
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-GAUSS, SHARES = 0.5 * (_POINTS + 1.0), 0.5 * _WEIGHTS
+GAUSS = gauss_legendre(8)
 # Places in a step, from end to end.
 CLOSE = np.linspace(0.0, 1.0, 33)
 
@@ -66,7 +65,7 @@ def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
     at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     total = float(at_end(end, start, p))
     if any(history.steps for history in histories):
-        points = points_of(histories, GAUSS, SHARES)
+        points = points_of(histories, GAUSS.c, GAUSS.b)
         z = points.algebraic(s.z.numel())
         total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
     return total
@@ -100,7 +99,7 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     """Energy and impulse along a history."""
     n_c, p = mechanics.frames.count, history.p
     drift = _mass_drift(mechanics)
-    points = points_of([history], GAUSS, SHARES)
+    points = points_of([history], GAUSS.c, GAUSS.b)
     here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
     changing = drift(points.x, p)  # dM/dt v (m, n_q)
     work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))

@@ -11,7 +11,7 @@ from nosnoc_py.audit import constraints
 from nosnoc_py.audit.elements import columns_of
 from nosnoc_py.audit.records import Law, Measured, Violation, statement
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.measures import GAUSS, SHARES
+from nosnoc_py.simulation.certification.measures import GAUSS
 from nosnoc_py.simulation.certification.readings import (
     EDGE,
     Collocation,
@@ -174,11 +174,11 @@ def _sampled_objective(ocp: OCP, solution: Solution) -> Iterator[Violation]:
         return
     stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    points = np.concatenate([[EDGE], GAUSS, [1.0 - EDGE]])
+    points = np.concatenate([[EDGE], GAUSS.c, [1.0 - EDGE]])
     t = (own.t_left[:, None] + own.h[:, None] * points).reshape(-1)
     rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
     values = own.h[:, None] * rates.reshape(-1, points.size)
-    left, exact, right = values[:, 0].sum(), float((values[:, 1:-1] @ SHARES).sum()), values[:, -1].sum()
+    left, exact, right = values[:, 0].sum(), float((values[:, 1:-1] @ GAUSS.b).sum()), values[:, -1].sum()
     last = float(end(solution.x[-1], solution.x0, solution.p))
     away = abs(exact + last - solution.objective)
     error = 2.0 * max(abs(left - exact), abs(right - exact))

@@ -6,6 +6,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
 from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
+from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
 # Two events that are closer than this [s] are one: a change of the data may exchange them.
@@ -14,8 +15,6 @@ SIMULTANEOUS = 1e-6
 FIXED = 1e-9
 # Speeds, and rates of guards, below this have no direction.
 SLOW = 1e-6
-# Weights of the barycentric formula for Chebyshev's extrema.
-BARYCENTRIC = np.array([0.5, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -0.5])
 
 
 def state_at(phase: Phase, t: float) -> Array:
@@ -26,11 +25,7 @@ def state_at(phase: Phase, t: float) -> Array:
 
 def between(step: Step, t: float) -> Array:
     """The polynomial of degree 7 through the samples of a step, at t: the state (n_x,)."""
-    away = (t - step.t[0]) / (step.t[-1] - step.t[0]) - SAMPLES
-    if (hit := np.flatnonzero(away == 0.0)).size:
-        return np.asarray(step.x[hit[0]])
-    shares = BARYCENTRIC / away
-    return np.asarray(shares @ step.x / shares.sum())
+    return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 
 
 def imminent(phase: Phase, flow: Flow, horizon: float) -> list[int]:

@@ -14,9 +14,8 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.linear_algebra import correction, is_regular
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.functions import buffered
-from nosnoc_py.solution.interpolant import lagrange_basis
+from nosnoc_py.tableaus import Tableau, lagrange_basis
 
 MOST_ITERATIONS = 30
 # Places in every element where guards are looked at, besides the stages.
@@ -104,7 +103,7 @@ class Linearization:
 class Collocation:
     """Square systems of runs of elements and their polynomials, for any `StageEquations`."""
 
-    def __init__(self, equations: StageEquations, tableau: ButcherTableau, tolerance: float) -> None:
+    def __init__(self, equations: StageEquations, tableau: Tableau, tolerance: float) -> None:
         self.equations, self.tableau, self.tolerance = equations, tableau, tolerance
         self.n_x, self.n_y = equations.x.shape[0], equations.y.shape[0]
         self.n_g = equations.guards.shape[0]

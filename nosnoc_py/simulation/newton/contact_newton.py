@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
 from nosnoc_py.simulation.newton.modes import Mode, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
+from nosnoc_py.tableaus import Tableau
 from nosnoc_py.tolerances import REST_VELOCITY
 
 # Normal forces below zero by less than this, relative to the largest one and to 1 N per kg, are rounding.
@@ -77,7 +77,7 @@ class ContactNewton:
     Parameters
     ----------
     system : CLS
-    tableau : ButcherTableau
+    tableau : Tableau
     elements : int
         Finite elements E of a step; E - 1 events fit inside one.
     gap_rate : bool
@@ -91,7 +91,7 @@ class ContactNewton:
     def __init__(
         self,
         system: CLS,
-        tableau: ButcherTableau,
+        tableau: Tableau,
         elements: int,
         *,
         gap_rate: bool = True,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.simulation.newton.collocation import Collocation
 from nosnoc_py.simulation.newton.event_walk import Modes, Outcome, Walk
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+from nosnoc_py.tableaus import Tableau
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,14 +80,14 @@ class Engine:
     Parameters
     ----------
     model : Modes
-    tableau : ButcherTableau
+    tableau : Tableau
     elements : int
         Finite elements E of a step; E - 1 events fit inside one.
     tolerance : float
         Of Newton's method, relative to the largest unknown; one more iteration follows.
     """
 
-    def __init__(self, model: Modes, tableau: ButcherTableau, elements: int, tolerance: float = 1e-11) -> None:
+    def __init__(self, model: Modes, tableau: Tableau, elements: int, tolerance: float = 1e-11) -> None:
         self.model, self.tableau, self.elements = model, tableau, elements
         self.collocation = Collocation(model.equations, tableau, tolerance)
 

@@ -10,16 +10,16 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from models import affine_guards
-from nosnoc_py.discretization.butcher import radau_iia
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.event_selected.functions import fields_of
 from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.event_selected.record import Record, dense_output
 from nosnoc_py.methods.event_selected.run import run as simulated
 from nosnoc_py.methods.event_selected.segments import root_of
-from nosnoc_py.methods.event_selected.tableaus import dense_states, dopri5
 from nosnoc_py.simulation.common import Task
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
+from nosnoc_py.tableaus import dopri5, radau_iia
 
 # --- the affine order test of ESS, Table 1 -------------------------------------------------------------------------
 
@@ -141,8 +141,10 @@ def test_dense_output_of_the_scheme_is_of_fourth_degree():
     # x' = f(t) of degree 3 has a solution of degree 4, which the continuous extension has to be.
     tableau, h = dopri5(), 0.7
     slopes = np.array([[[1 - 2 * s + 3 * s**2 - 4 * s**3] for s in tableau.c * h]])
-    states = dense_states(tableau, np.array([h]), np.zeros((2, 1)), slopes, np.zeros((1, 1)), np.zeros(1, dtype=bool))
+    none = dict(mode=np.zeros((2, 1)), euler=np.zeros(1, dtype=bool), crossings=(), first=np.zeros(1))
+    record = Record(t=np.array([0, h]), x=np.zeros((2, 1)), h=np.array([h]), slopes=slopes, **none)
     s = h * np.array([0.25, 0.5, 0.75])
+    states = dense_output(tableau, record, np.zeros((1, 1))).x_stages
     np.testing.assert_allclose(states[0, :3, 0], s - s**2 + s**3 - s**4, atol=1e-15)
 
 

@@ -10,7 +10,6 @@ from scipy.optimize import minimize, root
 
 import nosnoc_py as ns
 from models import two_discs_elastic
-from nosnoc_py.discretization.butcher import gauss_legendre
 from nosnoc_py.methods.indirect import boundary_value
 from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions
@@ -22,6 +21,7 @@ from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
 from nosnoc_py.methods.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
+from nosnoc_py.tableaus import gauss_legendre
 from problems import two_discs
 from problems.two_discs_references import optimum, stationary_points
 

@@ -15,9 +15,11 @@ from nosnoc_py.simulation.event_driven.filippov.regime import (
     Regime,
     regime_of,
 )
+from nosnoc_py.tableaus import explicit
 from nosnoc_py.tolerances import PULL
 
 Array = np.ndarray
+CLASSICAL = explicit(4)
 # More combinations than this are not tried.
 MOST = 3**7
 # Rates of distances below this share of the largest rate (and of 1) decide nothing; what a little later does.
@@ -151,12 +153,13 @@ class Candidates:
         return 1.0 / (1.0 + float(np.abs(look.rate).max()))
 
     def _later(self, regime: Regime, x: Array, look: Look, share: float) -> Array:
-        """One step of the classical Runge-Kutta method."""
-        h, t = share * self._unit(look), self.t
-        second = self.flow.rhs(regime, t + 0.5 * h, x + 0.5 * h * look.rate)
-        third = self.flow.rhs(regime, t + 0.5 * h, x + 0.5 * h * second)
-        fourth = self.flow.rhs(regime, t + h, x + h * third)
-        return np.asarray(x + h / 6.0 * (look.rate + 2.0 * second + 2.0 * third + fourth))
+        """One step of the classical Runge-Kutta method, whose first slope is known."""
+        h = share * self._unit(look)
+
+        def slope(theta: float, at: Array) -> Array:
+            return look.rate if theta == 0.0 else self.flow.rhs(regime, self.t + theta * h, at)
+
+        return np.asarray(CLASSICAL.step(slope, x, h))
 
 
 def combinations(laws: Laws, modes: tuple[int, ...], touched: Array) -> Iterator[tuple[int, ...]]:

@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nosnoc_py.discretization.butcher import FAMILIES, ButcherTableau, integrated_lagrange_basis, tableau
 from nosnoc_py.errors import OptionError
+from nosnoc_py.tableaus import (
+    FAMILIES,
+    Tableau,
+    dopri5,
+    explicit,
+    integrated_lagrange_basis,
+    lagrange_basis,
+    lagrange_derivative,
+    tableau,
+)
 
 Array = NDArray[np.float64]
 
@@ -40,7 +49,7 @@ ORDERS = {
 # Order conditions ---------------------------------------------------------------------------------------------------
 
 
-def rooted_trees(rk: ButcherTableau) -> list[tuple[int, float, float]]:
+def rooted_trees(rk: Tableau) -> list[tuple[int, float, float]]:
     """(order, elementary weight, 1 / density) of the eight rooted trees up to order 4."""
     a, b, c = rk.a, rk.b, rk.c
     return [
@@ -55,22 +64,22 @@ def rooted_trees(rk: ButcherTableau) -> list[tuple[int, float, float]]:
     ]
 
 
-def tree_residual(rk: ButcherTableau) -> float:
+def tree_residual(rk: Tableau) -> float:
     """Largest violated order condition among those that the claimed order includes (up to order 4)."""
     return max(abs(weight - target) for order, weight, target in rooted_trees(rk) if order <= rk.order)
 
 
-def residual_b(rk: ButcherTableau, p: int) -> float:
+def residual_b(rk: Tableau, p: int) -> float:
     """B(p): the quadrature integrates t^(k-1) exactly, k = 1, ..., p."""
     return max(abs(float(rk.b @ rk.c ** (k - 1)) - 1 / k) for k in range(1, p + 1))
 
 
-def residual_c(rk: ButcherTableau, q: int) -> float:
+def residual_c(rk: Tableau, q: int) -> float:
     """C(q): so do the stages, up to their node."""
     return max(float(np.abs(rk.a @ rk.c ** (k - 1) - rk.c**k / k).max()) for k in range(1, q + 1))
 
 
-def residual_d(rk: ButcherTableau, r: int) -> float:
+def residual_d(rk: Tableau, r: int) -> float:
     """D(r): sum_i b_i c_i^(k-1) a_ij = b_j (1 - c_j^k) / k; with B and C it proves the order (Butcher 1964)."""
     k_range = range(1, r + 1)
     return max((np.abs((rk.b * rk.c ** (k - 1)) @ rk.a - rk.b * (1 - rk.c**k) / k).max() for k in k_range), default=0.0)
@@ -256,22 +265,44 @@ def test_dense_output_weights_integrate_polynomials() -> None:
     np.testing.assert_allclose(weights @ (4 * nodes**3), theta**4, rtol=0, atol=1e-15)
 
 
+def test_the_lagrange_basis_has_the_derivatives_of_the_polynomials_through_its_nodes() -> None:
+    """To rounding, with and without a node at zero; a wrong order of the nodes is far off."""
+    for nodes in (np.append(0.0, tableau("radau_iia", 5).c), tableau("gauss_legendre", 6).c):
+        power = np.arange(1, nodes.size)[:, None]
+        found = lagrange_derivative(nodes) @ (nodes**power).T
+        np.testing.assert_allclose(found, (power * nodes ** (power - 1)).T, rtol=0, atol=1e-12)
+        assert np.abs(found[::-1] - (power * nodes ** (power - 1)).T).max() > 0.1
+        assert np.array_equal(lagrange_basis(nodes, nodes), np.eye(nodes.size))
+
+
+@pytest.mark.parametrize("rk", [explicit(1), explicit(2), explicit(3), explicit(4), dopri5()], ids=repr)
+def test_an_explicit_step_has_its_order_and_no_more(rk: Tableau) -> None:
+    """x' = 2 t x over [1, 1 + h], by its local error, which falls by 2^(order + 1) when h is halved."""
+    errors = []
+    for h in (0.2, 0.1):
+        end = rk.step(lambda theta, x, h=h: 2.0 * (1.0 + theta * h) * x, 1.0, h)
+        errors.append(abs(end - np.exp((1.0 + h) ** 2 - 1.0)))
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(rk.order + 1, abs=0.5)
+    assert rk.is_explicit
+    assert not tableau("radau_i", 2).is_explicit
+
+
 # The value object and its errors ------------------------------------------------------------------------------------
 
 
 def test_a_tableau_is_a_frozen_value() -> None:
     a = np.array([[1.0]])
-    rk = ButcherTableau("mine", a=a, b=np.array([1.0]), c=np.array([1.0]), order=1)
+    rk = Tableau("mine", a=a, b=np.array([1.0]), c=np.array([1.0]), order=1)
     a[0, 0] = 7.0
     assert rk.a[0, 0] == 1.0
     with pytest.raises(ValueError, match="read-only"):
         rk.b[0] = 2.0
-    assert repr(tableau("radau_iia", 3)) == "ButcherTableau('radau_iia', stages=3, order=5)"
+    assert repr(tableau("radau_iia", 3)) == "Tableau('radau_iia', stages=3, order=5)"
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(OptionError, match="shapes"):
-        ButcherTableau("mine", a=np.eye(2), b=np.ones(3), c=np.ones(2), order=1)
+        Tableau("mine", a=np.eye(2), b=np.ones(3), c=np.ones(2), order=1)
 
 
 def test_an_unknown_scheme_names_the_nearest() -> None:
@@ -304,7 +335,7 @@ def exact(t: float) -> Array:
     return radius * np.array([np.cos(2 * t), np.sin(2 * t)])
 
 
-def step(rk: ButcherTableau, y: Array, h: float) -> Array:
+def step(rk: Tableau, y: Array, h: float) -> Array:
     """One implicit Runge-Kutta step, the stages by Newton's method."""
     n_s, n = rk.stages, y.size
     k = np.tile(flow(y), (n_s, 1))
@@ -320,14 +351,14 @@ def step(rk: ButcherTableau, y: Array, h: float) -> Array:
     return y + h * rk.b @ k
 
 
-def global_error(rk: ButcherTableau, steps: int, duration: float = 2.0) -> float:
+def global_error(rk: Tableau, steps: int, duration: float = 2.0) -> float:
     y, h = exact(0.0), duration / steps
     for _ in range(steps):
         y = step(rk, y, h)
     return float(np.linalg.norm(y - exact(duration)))
 
 
-def observed_order(rk: ButcherTableau, steps: list[int]) -> float:
+def observed_order(rk: Tableau, steps: list[int]) -> float:
     """Slope of log(error) over log(h), by regression over the errors above rounding."""
     errors = np.array([global_error(rk, n) for n in steps])
     asymptotic = errors > 1e-13
