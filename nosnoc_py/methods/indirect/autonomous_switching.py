@@ -193,7 +193,7 @@ class AutonomousSwitching(Iteration):
             motion = moved_by(problem, control, START_STEPS)
             return replace(state, begun=motion, status=Status.LOCALLY_INFEASIBLE, message=str(none))
 
-    def step(self, state: SwitchingState) -> SwitchingState:
+    def step(self, state: SwitchingState, deadline: float = np.inf) -> SwitchingState:
         """One step of descent, or of the multipliers when the descent has done enough."""
         started = time.monotonic()
         assert state.phases is not None

@@ -27,7 +27,7 @@ class Iteration(CompleteMethod):
     """
 
     @abstractmethod
-    def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> Any:
+    def init(self, ocp: Any, guess: Any = None) -> Any:
         """The state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
 
         Raises
@@ -37,8 +37,8 @@ class Iteration(CompleteMethod):
         """
 
     @abstractmethod
-    def step(self, state: Any) -> Any:
-        """Take one step; whatever fails is a status of the new state."""
+    def step(self, state: Any, deadline: float = np.inf) -> Any:
+        """Take one step; whatever fails is a status of the new state. `deadline` is a stamp of time.monotonic()."""
 
     @abstractmethod
     def judged(self, state: Any) -> tuple[Status | None, str]:
@@ -68,9 +68,7 @@ class Iteration(CompleteMethod):
         """None while there is something left to do, else why it ends."""
         return self.judged(state)[0]
 
-    def run(
-        self, ocp: OCP | HybridProblem, guess: Any = None, *, callback: Any = None, time_limit: float | None = None
-    ) -> Any:
+    def run(self, ocp: Any, guess: Any = None, *, callback: Any = None, time_limit: float | None = None) -> Any:
         """init, then step until terminate; the returned state has a status.
 
         The first step is made whatever the limit of time, so that there is something to look at.

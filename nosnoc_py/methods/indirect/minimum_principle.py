@@ -95,7 +95,7 @@ class MinimumPrinciple(Iteration):
         memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
         return MinimumPrincipleState(problem=problem, grid=grid, control=control, memory=memory)
 
-    def step(self, state: MinimumPrincipleState) -> MinimumPrincipleState:
+    def step(self, state: MinimumPrincipleState, deadline: float = np.inf) -> MinimumPrincipleState:
         """One pass, or one refinement when it is due; whatever fails is a status of the state."""
         started = time.monotonic()
         if self._refinement_due(state):

@@ -221,7 +221,7 @@ def test_nonlinear_pendulums_as_by_direct_shooting(limit: float) -> None:
     ocp = swings(limit)
     found = AutonomousSwitching(steps=80).solve(ocp, guess=1.1)
     assert found.status is Status.SOLVED, found.message
-    coarse, fine = (PhaseShooting(intervals=count, substeps=4).solve(ocp, guess=1.1) for count in (20, 40))
+    coarse, fine = (PhaseShooting(intervals=count).solve(ocp, guess=1.1) for count in (20, 40))
     assert coarse.status is fine.status is Status.SOLVED
     direct = (4 * fine.objective - coarse.objective) / 3
     assert found.objective == pytest.approx(direct, abs=2e-6)
