@@ -8,8 +8,9 @@ What a pass of the method of successive approximations finds, on whatever grid, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import casadi as ca
@@ -123,10 +124,11 @@ class Forward:
         end = one_step(flow, x, u, h, scheme)
         _, start_rate, *_ = problem.look(x, u)
         guards, end_rate, *_ = problem.look(end, u)
-        self._step = ca.Function("step", [x, u, h], [end, guards, start_rate, end_rate])
-        self.step = buffered(self._step)
+        step = ca.Function("step", [x, u, h], [end, guards, start_rate, end_rate])
+        self.step = buffered(step)
         self._look = buffered(problem.look)
-        self._chunks: dict[int, Callable[..., list[Array]]] = {}
+        # x is accumulated, so its output holds every node
+        self._chunk = cache(lambda size: buffered(step.mapaccum("steps", size)))
 
     def __call__(self, u: Array) -> Rollout:
         """Integrate from x0 under u (N, n_u).
@@ -162,15 +164,13 @@ class Forward:
                 guards = self._look(x[n], u[min(n, self.steps - 1)])[0][:, 0]
         return Rollout(x=x, u=u, collisions=tuple(collisions))
 
+    def held(self, control: Callable[[float], Array]) -> Array:
+        """The control (N, n_u) of a function of time: its values in the middles of the steps."""
+        return np.array([control((n + 0.5) * self.dt) for n in range(self.steps)]).reshape(self.steps, -1)
+
     def control_after(self, u: Array, n: int) -> Array:
         """Control in step n after a collision there."""
         return np.asarray(u[min(n + 1, self.steps - 1) if self.after == "next" else n])
-
-    def _chunk(self, size: int) -> Callable[..., list[Array]]:
-        if size not in self._chunks:
-            # x is accumulated, so its output holds every node
-            self._chunks[size] = buffered(self._step.mapaccum(f"steps_{size}", size))
-        return self._chunks[size]
 
     @staticmethod
     def _suspects(before: Array, after: Array, start_rate: Array, end_rate: Array) -> Array:
@@ -264,44 +264,28 @@ class Forward:
             self._refuse_tangent(jump, f"{said}, which the minimum principle needs, is violated", t, earlier)
 
 
-def motion_of(
-    forward: Forward,
-    rollout: Rollout,
-    objective: float,
-    costate: Array | None = None,
-    limits: Sequence[tuple[Array, Array]] = (),
-) -> Motion:
+def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
     """The phases of a rollout, with collisions as nodes; intervals without length are left out.
 
-    Parameters
-    ----------
-    costate : (N + 1, n_x), optional
-        At the nodes of the grid.
-    limits : one pair of (n_x,) per collision
-        Costates before and after it; with `costate` only.
+    Its states are x, or (x, lambda), whose limits at a collision are those of the costate.
     """
-    jumps, least, last = rollout.collisions, SHORTEST * forward.problem.horizon, forward.steps
-    values = np.zeros_like(rollout.x) if costate is None else costate
-    known = limits if costate is not None else [(values[0], values[0])] * len(jumps)
-    times = [c.step * forward.dt + c.s for c in jumps]
-    starts = [(0, 0.0, rollout.x[0], values[0])]
-    starts += [(c.step, t, c.x_after, after) for c, t, (_, after) in zip(jumps, times, known, strict=True)]
-    ends = [(c.step, t, c.x_before, before) for c, t, (before, _) in zip(jumps, times, known, strict=True)]
-    ends.append((last - 1, last * forward.dt, rollout.x[-1], values[-1]))
+    n_x, least, last = forward.problem.n_x, SHORTEST * forward.problem.horizon, forward.steps
+    jumps = [(c, c.step * forward.dt + c.s) for c in rollout.collisions]
+    starts = [(0, 0.0, rollout.x[0]), *[(c.step, t, c.x_after) for c, t in jumps]]
+    ends = [*[(c.step, t, c.x_before) for c, t in jumps], (last - 1, last * forward.dt, rollout.x[-1])]
     phases: list[Phase] = []
-    for k, ((first, begin, *left), (final, end, *right)) in enumerate(zip(starts, ends, strict=True)):
+    for (first, begin, left), (final, end, right) in zip(starts, ends, strict=True):
         steps = np.arange(first, final + 1)  # in which the phase is
         t = np.array([begin, *(steps[1:] * forward.dt), end])
-        x, after = (np.vstack([a, of[steps[1:]], b]) for a, of, b in zip(left, (rollout.x, values), right, strict=True))
-        u = rollout.u[steps]
-        if k:
+        z, u = np.vstack([left, rollout.x[steps[1:]], right]), rollout.u[steps]
+        if phases:
             u[0] = forward.control_after(rollout.u, first)
         kept = np.append(True, np.diff(t) > least)
         if not kept[-1] and end - begin > least:  # of two nodes at the same time the one at the collision stays
             kept[-2:], u[-1] = (False, True), u[-2]
-        held = u[kept[1:]]
-        phases.append(Phase(t=t[kept], x=x[kept], u=held, costate=None if costate is None else after[kept]))
-    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in jumps), objective=objective)
+        x, costate = np.split(z[kept], [n_x], axis=1)
+        phases.append(Phase(t=t[kept], x=x, u=u[kept[1:]], costate=costate if costate.size else None))
+    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c, _ in jumps), objective=objective)
 
 
 def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX | list[ca.SX], h: ca.SX, scheme: str) -> ca.SX:

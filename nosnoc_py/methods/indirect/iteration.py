@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,11 +20,43 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, iterated
 
 
-class Iteration(CompleteMethod):
-    """A method that improves a motion step by step; everything a step changes is in the new state it returns.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class IterationState:
+    """Where an iteration over motions stands.
 
-    States are frozen dataclasses with at least `problem`, `records`, `status` and `message`.
+    Attributes
+    ----------
+    problem : HybridProblem
+    iterations : int
+        So far.
+    records : tuple of StepRecord
+        One of every step: objective, slope, collisions.
+    status : Status, optional
+        None while there is something left to do.
+    message : str
+    measure : str
+        What the slope is the norm of.
     """
+
+    problem: HybridProblem
+    iterations: int = 0
+    records: tuple[StepRecord, ...] = ()
+    status: Status | None = None
+    message: str = ""
+    measure: ClassVar[str] = "|H_u|"
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return f"{type(self).__name__}: {self.message or 'before the first step'}"
+        last = self.records[-1]
+        slope = "" if last.slope is None else f", {self.measure} {last.slope:.1e}"
+        times = ", ".join(f"{t:.6g}" for _, t in last.collisions)
+        found = f"objective {last.objective:.8g}{slope}, collisions at {times or 'no time'}"
+        return f"{type(self).__name__}: {self.iterations} iterations, {found}"
+
+
+class Iteration(CompleteMethod):
+    """A method that improves a motion step by step; everything a step changes is in the `IterationState` it returns."""
 
     @abstractmethod
     def init(self, ocp: Any, guess: Any = None) -> Any:

@@ -74,6 +74,9 @@ class MovingGrid:
         self.places, self.weights = 0.5 * (1.0 + points), 0.5 * weights
         self._basis = lagrange_basis(self.places, np.linspace(0.0, 1.0, 2 * steps + 1))
         self._target = problem.minimiser.mapped(nodes)
+        self._residuals = problem.along([problem.minimiser.residual], nodes)
+        self._slopes = problem.along([problem.canonical], steps + 1)
+        self._all_guards = buffered(problem.look.map(steps + 1))
         self._jumps = costate_jumps(problem)
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
@@ -135,10 +138,9 @@ class MovingGrid:
         SweepFailure
             For what cannot be integrated.
         """
-        dt = self._sampled.dt
-        u = np.array([guess((n + 0.5) * dt) for n in range(self._sampled.steps)]).reshape(self._sampled.steps, -1)
-        collisions = self._sampled(self.problem.controls.project(u)).collisions
-        edges = np.array([0.0, *[c.step * dt + c.s for c in collisions], self.problem.horizon])
+        forward = self._sampled
+        collisions = forward(self.problem.controls.project(forward.held(guess))).collisions
+        edges = np.array([0.0, *[c.step * forward.dt + c.s for c in collisions], self.problem.horizon])
         return self._values_of(guess, edges, tuple(c.jump for c in collisions))
 
     def forward(self, control: Array) -> list[PhaseRun]:
@@ -181,10 +183,10 @@ class MovingGrid:
             length = self._length(x, triples, length, jump, left)
         if not 0.0 < length <= left:
             raise SequenceChange("a collision is missed: the phase before it would not end in time")
-        ends, costs = self._ahead(x, triples, length / self.steps)
-        if not np.isfinite(ends).all():
+        ends, costs = self._ahead(np.append(x, np.zeros(x.size)), triples, length / self.steps)
+        states = np.vstack([x, ends[: x.size].T])
+        if not np.isfinite(states).all():
             raise SequenceChange("the state is not finite")
-        states = np.vstack([x, ends.T])
         self._check(states, u, length / self.steps, jump)
         return PhaseRun(length=length, jump=jump, x=states, cost=float(costs.sum()), values=values, u=u)
 
@@ -192,7 +194,7 @@ class MovingGrid:
         """Newton's method for the length of a phase whose guard is zero at the end."""
         start, n_x = np.append(x, np.zeros(x.size)), x.size
         for _ in range(NEWTON_STEPS):
-            end = self._ahead_with_slope(start, triples, length / self.steps)[0][:, -1]
+            end = self._ahead(start, triples, length / self.steps)[0][:, -1]
             _, _, guard, gradient = self.problem.crossings[jump](end[:n_x])
             rate = gradient[0] @ end[n_x:]
             if not np.isfinite(rate) or rate >= 0.0:
@@ -270,17 +272,13 @@ class MovingGrid:
 
     @cached_property
     def _ahead(self) -> Callable[..., list[Array]]:
-        return buffered(self._step.mapaccum("ahead", self.steps))
-
-    @cached_property
-    def _ahead_with_slope(self) -> Callable[..., list[Array]]:
-        """The same with the derivative of the state by the length of the phase."""
+        """(x and its derivative by the length of the phase, u, h) -> both and the cost after every step."""
         p, slope = self.problem, ca.SX.sym("slope", self.problem.n_x)
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
-        end, _ = self._step(p.x, u, h)
-        ahead = ca.jtimes(end, ca.vertcat(p.x, h), ca.vertcat(slope, 1.0 / self.steps))
-        both = ca.Function("with_slope", [ca.vertcat(p.x, slope), u, h], [ca.densify(ca.vertcat(end, ahead))])
-        return buffered(both.mapaccum("ahead_with_slope", self.steps))
+        end, cost = self._step(p.x, u, h)
+        moved = ca.jtimes(end, ca.vertcat(p.x, h), ca.vertcat(slope, 1.0 / self.steps))
+        both = ca.Function("ahead", [ca.vertcat(p.x, slope), u, h], [ca.densify(ca.vertcat(end, moved)), cost])
+        return buffered(both.mapaccum("ahead", self.steps))
 
     @cached_property
     def _back(self) -> Callable[..., list[Array]]:
@@ -290,20 +288,6 @@ class MovingGrid:
         before = ca.gradient(ca.dot(p.costate, end) + cost, p.x)
         function = ca.Function("back", [p.costate, p.x, u, h], [ca.densify(before)])
         return buffered(function.mapaccum("backward", self.steps))
-
-    @cached_property
-    def _slopes(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("slopes", [p.x, p.costate, p.u], [p.canonical]).map(self.steps + 1))
-
-    @cached_property
-    def _residuals(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("residuals", [p.x, p.costate, p.u], [p.minimiser.residual]).map(self.nodes))
-
-    @cached_property
-    def _all_guards(self) -> Callable[..., list[Array]]:
-        return buffered(self.problem.look.map(self.steps + 1))
 
 
 def dips(values: Array, slopes: Array) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from math import ceil
 
@@ -11,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Collision, Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
+from nosnoc_py.methods.indirect.forward import Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
 from nosnoc_py.methods.indirect.motion import Motion
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.status import Status
@@ -32,14 +33,19 @@ class UniformGrid:
         the collision as they are, which does not converge.
     """
 
-    def __init__(self, problem: HybridProblem, steps: int, search: float) -> None:
+    def __init__(self, problem: HybridProblem, steps: int, search: float = 0.05) -> None:
         self.problem, self.steps = problem, steps
         self.reach = ceil(search * steps)
         self.forward = Forward(problem, steps)
         self.dt = self.forward.dt
         self._target = problem.minimiser.mapped(steps)
+        self._look = problem.along([problem.minimiser.residual, problem.running_cost], steps)
         self._jumps = costate_jumps(problem)
-        self._back: dict[int, Callable[..., list[Array]]] = {}
+        h = ca.SX.sym("h")
+        back = ca.densify(problem.costate + h * ca.gradient(problem.hamiltonian, problem.x))
+        step = ca.Function("back", [problem.costate, problem.x, problem.u, h], [back])
+        self._euler = buffered(step)
+        self._back = cache(lambda size: buffered(step.mapaccum("back", size)))
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
         """The control (N, n_u) of a function of time: its values at the starts of the steps."""
@@ -55,7 +61,7 @@ class UniformGrid:
             For what `Forward` cannot integrate.
         """
         rollout = self.forward(control)
-        costate = self.backward(rollout)
+        costate, sides = self.backward(rollout)
         x, after = rollout.x[:-1], costate[1:]
         target = self._target(x, after, control)
         slopes, costs = self._look(x, after, control)
@@ -69,47 +75,38 @@ class UniformGrid:
             slope=float(np.sqrt(self.dt * (slopes**2).sum())),
             times=tuple(c.step * self.dt + c.s for c in rollout.collisions),
             jumps=tuple(c.jump for c in rollout.collisions),
-            motion=lambda: self._motion(rollout, costate, objective),
+            motion=lambda: self._motion(rollout, costate, sides, objective),
         )
 
-    def backward(self, rollout: Rollout) -> Array:
-        """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22); its first row is lambda_0."""
-        costate = np.empty_like(rollout.x)
+    def backward(self, rollout: Rollout) -> tuple[Array, list[tuple[Array, Array]]]:
+        """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22), and before and after jumps.
+
+        Its first row is lambda_0.
+        """
+        costate, last = np.empty_like(rollout.x), self.steps
+        sides: list[tuple[Array, Array]] = []
         costate[-1] = self.problem.terminal(rollout.x[-1])[1][:, 0]
-        last = self.steps
-        for step in sorted({c.step for c in rollout.collisions}, reverse=True):
-            self._smooth(costate, rollout, step + 1, last)
-            here = [c for c in rollout.collisions if c.step == step]
-            costate[step] = self._through(costate[step + 1], rollout, here)[-1]
-            last = step
+        for n, collisions in groupby(reversed(rollout.collisions), key=lambda collision: collision.step):
+            self._smooth(costate, rollout, n + 1, last)
+            value, end, (before, after) = costate[n + 1], self.dt, self.limits(rollout.u, n)
+            for c in collisions:
+                later = self._euler(value, c.x_after, after, end - c.s)[0][:, 0]
+                value = self._jumps[c.jump](later, c.x_before, before, after)[0][:, 0]
+                sides.insert(0, (value, later))
+                end = c.s
+            costate[n] = self._euler(value, rollout.x[n], rollout.u[n], end)[0][:, 0]
+            last = n
         self._smooth(costate, rollout, 0, last)
-        return costate
+        return costate, sides
 
     def _smooth(self, costate: Array, rollout: Rollout, first: int, last: int) -> None:
         """Eq. 21 from node `last` down to `first`."""
         n = last
         for size in pieces(last - first):
-            if size not in self._back:
-                self._back[size] = buffered(self._step_back.mapaccum(f"back_{size}", size))
             rows = slice(n - size, n)
-            found = self._back[size](costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1], self.dt)[0]
+            found = self._back(size)(costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1], self.dt)[0]
             costate[rows] = found.T[::-1]
             n -= size
-
-    def _through(self, costate: Array, rollout: Rollout, collisions: Sequence[Collision]) -> list[Array]:
-        """Eq. 22 through the collisions of one step, last first: lambda after and before each, then at the node."""
-        n = collisions[0].step
-        before, after = self.limits(rollout.u, n)
-        ends = [c.s for c in collisions[1:]] + [self.dt]
-        found: list[Array] = []
-        for collision, end in zip(reversed(collisions), reversed(ends), strict=True):
-            costate = self._euler(costate, collision.x_after, after, end - collision.s)[0][:, 0]
-            found.append(costate)
-            jump = self._jumps[collision.jump]
-            costate = jump(costate, collision.x_before, before, after)[0][:, 0]
-            found.append(costate)
-        found.append(self._euler(costate, rollout.x[n], rollout.u[n], collisions[0].s)[0][:, 0])
-        return found
 
     def limits(self, u: Array, n: int) -> tuple[Array, Array]:
         """The control before and after a collision in step n: beside its steepest change nearby (Eqs. 23-24)."""
@@ -121,35 +118,20 @@ class UniformGrid:
         steepest = first + int(np.argmax(change))
         return u[max(steepest - 1, 0)], u[min(steepest + 2, last)]
 
-    @cached_property
-    def _step_back(self) -> ca.Function:
-        p, h = self.problem, ca.SX.sym("h")
-        back = p.costate + h * ca.gradient(p.hamiltonian, p.x)
-        return ca.Function("back", [p.costate, p.x, p.u, h], [ca.densify(back)])
-
-    @cached_property
-    def _euler(self) -> Callable[..., list[Array]]:
-        return buffered(self._step_back)
-
-    @cached_property
-    def _look(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        outputs = [p.minimiser.residual, p.running_cost]
-        return buffered(ca.Function("look", [p.x, p.costate, p.u], outputs).map(self.steps))
-
-    def _motion(self, rollout: Rollout, costate: Array, objective: float) -> Motion:
+    def _motion(self, rollout: Rollout, costate: Array, sides: list[tuple[Array, Array]], objective: float) -> Motion:
         """The phases of a rollout, with the limits of the costate at collisions."""
-        limits: list[tuple[Array, Array]] = []
-        for step, group in groupby(rollout.collisions, key=lambda collision: collision.step):
-            *found, _ = self._through(costate[step + 1], rollout, list(group))
-            limits += [(before, after) for after, before in zip(found[::2], found[1::2], strict=True)][::-1]
-        return motion_of(self.forward, rollout, objective, costate, limits)
+        jumps = tuple(
+            replace(c, x_before=np.append(c.x_before, before), x_after=np.append(c.x_after, after))
+            for c, (before, after) in zip(rollout.collisions, sides, strict=True)
+        )
+        both = Rollout(x=np.hstack([rollout.x, costate]), u=rollout.u, collisions=jumps)
+        return motion_of(self.forward, both, objective)
 
 
 def costate_jumps(problem: HybridProblem) -> list[Callable[..., list[Array]]]:
     """The function G of Eq. 14, one per jump: (lambda+, x-, u-, u+) -> lambda-, eta.
 
-    lambda-' = lambda+' g_x + eta psi_x (Eq. 10), with eta from the variation of the time of the collision (Eq. 11).
+    It is `HybridProblem.costate_jumps` with eta from the variation of the time of the collision (Eq. 11).
     """
     p = problem
     before, after = ca.SX.sym("u_before", p.n_u), ca.SX.sym("u_after", p.n_u)
@@ -158,9 +140,8 @@ def costate_jumps(problem: HybridProblem) -> list[Callable[..., list[Array]]]:
     functions = []
     for i, reset in enumerate(p.resets):
         flow_after, cost_after = look(reset, after)
-        slope, normal = ca.jacobian(reset, p.x), ca.jacobian(p.guards[i], p.x)
-        gained = ca.dot(p.costate, ca.mtimes(slope, flow_before) - flow_after) + cost_before - cost_after
-        eta = -gained / ca.mtimes(normal, flow_before)
-        jumped = ca.mtimes(slope.T, p.costate) + eta * normal.T
-        functions.append(buffered(ca.Function("costate_jump", [p.costate, p.x, before, after], [jumped, eta])))
+        moved, rate = (ca.jtimes(moving, p.x, flow_before) for moving in (reset, p.guards[i]))
+        eta = -(ca.dot(p.costate, moved - flow_after) + cost_before - cost_after) / rate
+        outputs = [p.costate_jumps[i](p.x, p.costate, eta), eta]
+        functions.append(buffered(ca.Function("costate_jump", [p.costate, p.x, before, after], outputs)))
     return functions

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.methods.indirect.boundary_arcs import ArcSolution
@@ -160,11 +159,11 @@ def _gain(problem: HybridProblem, x: Array, costate: Array, u: Array, others: Ar
     The minimiser that made the control may have missed a branch of a Hamiltonian that is not convex; this asks no
     minimiser.
     """
-    count, rows = others.shape[1], others.reshape(-1, problem.n_u)
-    value = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
-    own = np.array(value.map(len(u))(x.T, costate.T, u.T))[0]
-    found = np.array(value.map(len(rows))(np.repeat(x, count, axis=0).T, np.repeat(costate, count, axis=0).T, rows.T))
-    least = np.nanmin(found[0].reshape(len(u), count), axis=1, initial=np.inf)
+    every = np.concatenate([u[:, None], others], axis=1)
+    points = (np.repeat(nodes, every.shape[1], axis=0) for nodes in (x, costate))
+    value = problem.along([problem.hamiltonian], every[:, :, 0].size)
+    values = value(*points, every.reshape(-1, problem.n_u))[0].reshape(len(u), -1)
+    own, least = values[:, 0], np.nanmin(values, axis=1, initial=np.inf)
     return np.asarray((own - least) / (1.0 + np.abs(own)))
 
 

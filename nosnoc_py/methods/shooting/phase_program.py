@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
@@ -20,26 +19,6 @@ Array = np.ndarray
 
 # Runge-Kutta steps in every interval.
 SUBSTEPS = 2
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Point:
-    """Values of the unknowns: what the program starts from and what it ends at.
-
-    Attributes
-    ----------
-    durations : (phases,)
-        [s].
-    u : (phases, K, n_u)
-    x : (phases, K + 1, n_x)
-        First after the jump before, last before the jump after.
-    p : (n_p,)
-    """
-
-    durations: Array
-    u: Array
-    x: Array
-    p: Array
 
 
 class PhaseProgram:
@@ -72,7 +51,8 @@ class PhaseProgram:
         self._join()
         self._end()
         self.nlp = self._nlp()
-        self._values = ca.Function("values", [self.nlp.x], [self.nlp.f, self.nlp.g])
+        outputs = [self._durations, self._u, self._x, self._start, self._p, self.nlp.f, self.nlp.g]
+        self._parts = ca.Function("parts", [self._w], outputs)
 
     def _declare(self, shortest: float) -> None:
         """The unknowns and their bounds."""
@@ -171,24 +151,8 @@ class PhaseProgram:
             multiplier_f=multiplier,
         )
 
-    def packed(self, point: Point) -> Array:
-        """The unknowns of a point."""
-        n_x, n_u = self.system.x.numel(), self.system.n_u
-        parts = [point.durations, point.u.reshape(-1, n_u), point.x[:, 1:].reshape(-1, n_x)]
-        parts += [point.x[0, 0] if self.ocp.x0 is None else np.empty(0), point.p[self._free_rows]]
-        return np.clip(np.concatenate([part.ravel() for part in parts]), self._lbx, self._ubx)
-
-    def unpacked(self, w: Array) -> Point:
-        """The point of the unknowns."""
-        function = ca.Function("parts", [self._w], [self._durations, self._u, self._x, self._start, self._p])
-        durations, u, ends, start, p = (np.array(part).T for part in function(w))
-        ends = ends.reshape(self.phases, self.intervals, -1)
-        firsts = [start, *[np.array(self.resets[j](ends[i, -1], p)).T for i, j in enumerate(self.jumps)]]
-        x = np.concatenate([np.array(firsts), ends], axis=1)
-        return Point(durations=durations[0], u=u.reshape(self.phases, self.intervals, -1), x=x, p=p[0])
-
-    def rolled_out(self, x0: Array, edges: Array, control: Callable[[float], Array]) -> Point:
-        """The motion of a control, with jumps at the edges (phases + 1,) [s]."""
+    def rolled_out(self, x0: Array, edges: Array, control: Callable[[float], Array]) -> Array:
+        """The unknowns of the motion of a control, with jumps at the edges (phases + 1,) [s], within their bounds."""
         durations, p = np.diff(edges), np.array(self.ocp.p)
         places = (np.arange(self.intervals) + 0.5) / self.intervals
         times = edges[:-1, None] + durations[:, None] * places
@@ -198,27 +162,30 @@ class PhaseProgram:
             x[i, 0] = x0 if start is None else np.array(self.resets[start](x[i - 1, -1], p))[:, 0]
             for k in range(self.intervals):
                 x[i, k + 1] = np.array(self.step(x[i, k], u[i, k], p, durations[i] / self.intervals)[0])[:, 0]
-        return Point(durations=durations, u=u, x=x, p=p)
+        parts = [durations, u, x[:, 1:], x0 if self.ocp.x0 is None else np.empty(0), p[self._free_rows]]
+        return np.clip(np.concatenate([part.ravel() for part in parts]), self._lbx, self._ubx)
 
-    def measure(self, w: Array) -> tuple[float, float]:
-        """The objective, and the largest violation of a row or a bound."""
-        objective, rows = (np.array(value).reshape(-1) for value in self._values(w))
-        n = self.nlp
-        over = np.append(excess(rows, n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
-        return float(objective[0]), float(over.max(initial=0.0))
+    def read(self, w: Array) -> tuple[Motion, Array, float]:
+        """What unknowns stand for: the motion, parameters (n_p,), and the largest violation of a row or a bound.
 
-    def motion(self, point: Point, objective: float) -> Motion:
-        """The phases of a point, dense through the ends of the Runge-Kutta steps."""
-        shape = (self.phases, self.intervals)
-        lengths = np.repeat(point.durations / self.intervals, self.intervals)
-        x, u = (values.reshape(lengths.size, -1).T for values in (point.x[:, :-1], point.u))
-        dense = np.array(self.step.map(lengths.size)(x, u, point.p, lengths[None])[2]).T.reshape(*shape, SUBSTEPS, -1)
-        ends = np.concatenate([[0.0], np.cumsum(point.durations)])
-        t = np.linspace(ends[:-1], ends[1:], self.intervals + 1).T
+        The motion is dense through the ends of the Runge-Kutta steps.
+        """
+        durations, u, ends, start, p, objective, rows = (np.array(part).T for part in self._parts(w))
+        shape, lengths = (self.phases, self.intervals, -1), np.repeat(durations[0] / self.intervals, self.intervals)
+        ends = ends.reshape(shape)
+        firsts = [start, *[np.array(self.resets[j](ends[i, -1], p)).T for i, j in enumerate(self.jumps)]]
+        x = np.concatenate([np.array(firsts), ends], axis=1)
+        left = x[:, :-1].reshape(len(u), -1)
+        dense = np.array(self.step.map(len(u))(left.T, u.T, p, lengths[None])[2]).T
+        edges = np.concatenate([[0.0], np.cumsum(durations)])
+        t = np.linspace(edges[:-1], edges[1:], self.intervals + 1).T
         c = np.arange(1, SUBSTEPS + 1) / SUBSTEPS
-        parts = zip(t, point.x, point.u, dense, strict=True)
+        parts = zip(t, x, u.reshape(shape), dense.reshape(*shape[:2], SUBSTEPS, -1), strict=True)
         phases = tuple(Phase(t=t, x=x, u=u, c=c, x_stages=stages) for t, x, u, stages in parts)
-        return Motion(phases=phases, jumps=self.jumps, objective=objective)
+        n = self.nlp
+        over = np.append(excess(rows[0], n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
+        motion = Motion(phases=phases, jumps=self.jumps, objective=float(objective[0, 0]))
+        return motion, p[0], float(over.max(initial=0.0))
 
 
 def rk4(system: HybridSystem, ocp: OCP) -> ca.Function:

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.control_set import ControlSet
-from nosnoc_py.methods.indirect.iteration import Iteration, recorded
+from nosnoc_py.methods.indirect.forward import SweepFailure
+from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, recorded
 from nosnoc_py.methods.indirect.motion import Motion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, stated
 from nosnoc_py.methods.indirect.switching_start import predicted
@@ -24,10 +25,10 @@ from nosnoc_py.methods.shooting.phase_program import PhaseProgram
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.ocp import OCP
 from nosnoc_py.solution import Trajectory
-from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of_guess
 from nosnoc_py.systems.hybrid import HybridSystem
+from nosnoc_py.transcription.guesses import start_of
 
 Array = np.ndarray
 
@@ -69,29 +70,33 @@ class PhaseShooting(Iteration):
         system = hybrid_system(ocp, NAME)
         if ocp.complementarities:
             raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
-        x0, horizon = _first_state(ocp, guess), float(ocp.horizon)
+        free = ocp.x0 is None and isinstance(guess, Trajectory)
+        x0, horizon = np.array(guess.x[0] if free else start_of(ocp)), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
         problem = _stated(ocp, system, x0, horizon, ocp.p)
         law = control_of_guess(problem.ocp, guess)
-        found = predicted(problem, guess, law, self.sequence, NAME)
-        program = PhaseProgram(ocp, system, self.intervals, found.jumps, self.shortest * ocp.horizon)
-        w = program.packed(program.rolled_out(x0, np.array([0.0, *found.times, horizon]), law))
-        hint = "; give sequence=(...), or another guess" if found.status is Status.COLLISION_LOST else ""
-        return PhaseState.at(program, w, status=found.status, message=found.message + hint)
+        status, message = None, ""
+        try:
+            times, jumps = predicted(problem, guess, law, self.sequence, NAME)
+        except SweepFailure as failure:
+            times, jumps, status, message = np.empty(0), (), failure.status, failure.message
+        program = PhaseProgram(ocp, system, self.intervals, jumps, self.shortest * ocp.horizon)
+        w = program.rolled_out(x0, np.array([0.0, *times, horizon]), law)
+        hint = "; give sequence=(...), or another guess" if status is Status.COLLISION_LOST else ""
+        return PhaseState.at(program, w, status=status, message=message + hint)
 
-    def step(self, state: PhaseState, deadline: float = np.inf) -> PhaseState:
+    def step(self, state: PhaseState, deadline: float = np.inf) -> Any:
         """Solve the program, which is all there is to do."""
         ipopt = Ipopt(state.program.nlp, {"max_iter": self.max_iterations, **self.ipopt})
         started = time.monotonic()
         result = ipopt.solve(state.w, np.empty(0), deadline=deadline)
         found = PhaseState.at(state.program, result.x)
         status, message = self._status(found, result)
-        motion, told = found.motion, {"iterations": result.iterations, "solver_status": result.solver_status}
-        ended = replace(found, status=status, message=message, records=state.records)
-        said = {"infeasibility": found.infeasibility, **told}
-        made: PhaseState = recorded(ended, started, "phases", motion.objective, motion.jumps, motion.times, **said)
-        return made
+        ended, motion = replace(found, status=status, message=message, iterations=result.iterations), found.motion
+        told: dict[str, Any] = {"infeasibility": found.infeasibility, "iterations": result.iterations}
+        told["solver_status"] = result.solver_status
+        return recorded(ended, started, "phases", motion.objective, motion.jumps, motion.times, **told)
 
     def judged(self, state: PhaseState) -> tuple[Status | None, str]:
         """None before the program is solved."""
@@ -99,7 +104,7 @@ class PhaseShooting(Iteration):
 
     def found(self, state: PhaseState) -> tuple[Motion, int, float]:
         """The motion of the last iterate, IPOPT's iterations, and the largest violation of the program."""
-        return state.motion, sum(record.iterations for record in state.records), state.infeasibility
+        return state.motion, state.iterations, state.infeasibility
 
     def _status(self, found: PhaseState, result: NLPResult) -> tuple[Status, str]:
         word, infeasibility = result.solver_status, found.infeasibility
@@ -120,25 +125,21 @@ class PhaseShooting(Iteration):
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PhaseState:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PhaseState(IterationState):
     """Unknowns w of a program, and the motion of the problem with their x(0), horizon and parameters."""
 
     program: PhaseProgram
     w: Array
-    problem: HybridProblem
     motion: Motion
     infeasibility: float
-    records: tuple[StepRecord, ...] = ()
-    status: Status | None = None
-    message: str = ""
 
     @classmethod
     def at(cls, program: PhaseProgram, w: Array, **fields: Any) -> PhaseState:
         """Read the unknowns."""
-        point, (objective, infeasibility) = program.unpacked(w), program.measure(w)
-        problem = _stated(program.ocp, program.system, point.x[0, 0], float(point.durations.sum()), point.p)
-        motion = program.motion(point, objective)
+        motion, p, infeasibility = program.read(w)
+        first, last = motion.phases[0], motion.phases[-1]
+        problem = _stated(program.ocp, program.system, first.x[0], float(last.t[-1]), p)
         return cls(program=program, w=w, problem=problem, motion=motion, infeasibility=infeasibility, **fields)
 
 
@@ -146,14 +147,3 @@ def _stated(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array)
     """The problem with numbers for what is free; constraints are the program's business."""
     controls = ControlSet(lower=ocp.u_bounds[0], upper=ocp.u_bounds[1])
     return stated(ocp, system, x0=x0, horizon=horizon, p=p, controls=controls, method=NAME)
-
-
-def _first_state(ocp: OCP, guess: Any) -> Array:
-    """x0, or where the guess or the middle of the bounds puts it."""
-    if ocp.x0 is not None:
-        return np.array(ocp.x0)
-    if isinstance(guess, Trajectory):
-        return np.array(guess.x[0])
-    low, high = ocp.x_bounds
-    both = np.isfinite(low) & np.isfinite(high)
-    return np.where(both, (np.where(both, low, 0.0) + np.where(both, high, 0.0)) / 2, np.clip(0.0, low, high))

@@ -91,8 +91,8 @@ class SingleShooting(CompleteMethod):
             motion_of(forward, rollout, np.nan if kept is None else kept.objective),
             status=status,
             message=message,
-            log=tuple(run.records),
-            iterations=max(len(run.records) - 1, 0),
+            log=run.state.records,
+            iterations=run.state.iterations,
             wall_seconds=time.monotonic() - started,
             method=repr(self),
         )

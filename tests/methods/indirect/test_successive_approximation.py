@@ -81,7 +81,7 @@ def test_the_costate_is_the_gradient_through_several_collisions_of_one_step(step
             x0[k] += h
             sides.append(UniformGrid(shuttle(tuple(x0)), steps, 0.0).sweep(u).objective)
         measured.append((sides[0] - sides[1]) / 2e-6)
-    np.testing.assert_allclose(grid.backward(rollout)[0], measured, atol=1e-7)
+    np.testing.assert_allclose(grid.backward(rollout)[0][0], measured, atol=1e-7)
     motion = grid.sweep(u).motion()
     np.testing.assert_allclose(motion.times, np.cumsum([0.6 / 3.5, 1 / 3.15, 1 / 2.52]), atol=1e-13)
     problem = grid.problem
