@@ -164,9 +164,9 @@ class Forward:
                 guards = self._look(x[n], u[min(n, self.steps - 1)])[0][:, 0]
         return Rollout(x=x, u=u, collisions=tuple(collisions))
 
-    def held(self, control: Callable[[float], Array]) -> Array:
-        """The control (N, n_u) of a function of time: its values in the middles of the steps."""
-        return np.array([control((n + 0.5) * self.dt) for n in range(self.steps)]).reshape(self.steps, -1)
+    def held(self, control: Callable[[float], Array], place: float = 0.5) -> Array:
+        """The control (N, n_u) of a function of time: its values in the middles of the steps, or at another place."""
+        return np.array([control((n + place) * self.dt) for n in range(self.steps)]).reshape(self.steps, -1)
 
     def control_after(self, u: Array, n: int) -> Array:
         """Control in step n after a collision there."""
@@ -203,32 +203,13 @@ class Forward:
         self._check_left(x, u, h, t, earlier)
         _, after, start_rate, end_rate = (out[:, 0] for out in self.step(x, u, h))
         before = self._look(x, u)[0][:, 0]
-        roots = [
-            self._root(i, x, u, h, *values)
-            for i, values in enumerate(zip(before, after, start_rate, end_rate, strict=True))
-        ]
+
+        def guard(i: int) -> Callable[[float], float]:
+            return lambda s: float(self.step(x, u, s)[1][i, 0])
+
+        known = zip(before, after, start_rate, end_rate, strict=True)
+        roots = [_root(guard(i), h, *ends) for i, ends in enumerate(known)]
         return min(((s, i) for i, s in enumerate(roots) if s is not None), default=None)
-
-    def _root(
-        self, i: int, x: Array, u: Array, h: float, before: float, after: float, start_rate: float, end_rate: float
-    ) -> float | None:
-        """The first time in (0, h] at which guard i is zero and falling (Eq. 17); 0 where it is so at the start."""
-
-        def guard(s: float) -> float:
-            return float(self.step(x, u, s)[1][i, 0])
-
-        from scipy.optimize import brentq  # slow to import, and not needed to define options
-
-        if before <= 0.0 and start_rate < 0.0:
-            return 0.0
-        low, high = 0.0, h
-        if after > 0.0 and start_rate < 0.0 < end_rate:  # it may dip below zero
-            high = _extreme(guard, h)
-        elif before <= 0.0 and after <= 0.0 and end_rate < 0.0:  # it leaves and comes back
-            low = _extreme(lambda s: -guard(s), h)
-        if guard(low) <= 0.0 or guard(high) > 0.0:
-            return None
-        return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
     def _check_left(self, x: Array, u: Array, h: float, t: float, earlier: int) -> None:
         """Refuse a guard that is zero without a rate at t, and falls within h: the contact persists."""
@@ -306,6 +287,24 @@ def pieces(count: int) -> Iterator[int]:
         size = min(LONGEST_CALL, 1 << (count.bit_length() - 1))
         yield size
         count -= size
+
+
+def _root(
+    guard: Callable[[float], float], h: float, before: float, after: float, start_rate: float, end_rate: float
+) -> float | None:
+    """The first time in (0, h] at which a guard is zero and falling (Eq. 17); 0 where it is so at the start."""
+    from scipy.optimize import brentq  # slow to import, and not needed to define options
+
+    if before <= 0.0 and start_rate < 0.0:
+        return 0.0
+    low, high = 0.0, h
+    if after > 0.0 and start_rate < 0.0 < end_rate:  # it may dip below zero
+        high = _extreme(guard, h)
+    elif before <= 0.0 and after <= 0.0 and end_rate < 0.0:  # it leaves and comes back
+        low = _extreme(lambda s: -guard(s), h)
+    if guard(low) <= 0.0 or guard(high) > 0.0:
+        return None
+    return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
 
 def _extreme(function: Callable[[float], float], h: float) -> float:

@@ -123,7 +123,8 @@ class HybridProblem:
 
     def along(self, outputs: Sequence[ca.SX], count: int) -> Callable[..., list[np.ndarray]]:
         """A fast function of x, lambda, u at some points, (count, n) each: expressions there, by columns."""
-        return buffered(ca.Function("along", [self.x, self.costate, self.u], list(outputs)).map(count))
+        dense = [ca.densify(output) for output in outputs]
+        return buffered(ca.Function("along", [self.x, self.costate, self.u], dense).map(count))
 
     @property
     def n_x(self) -> int:

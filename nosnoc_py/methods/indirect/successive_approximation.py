@@ -49,8 +49,7 @@ class UniformGrid:
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
         """The control (N, n_u) of a function of time: its values at the starts of the steps."""
-        times = np.arange(self.steps) * self.dt
-        return self.problem.controls.project(np.array([guess(t) for t in times]).reshape(self.steps, -1))
+        return self.problem.controls.project(self.forward.held(guess, 0.0))
 
     def sweep(self, control: Array) -> Sweep:
         """State forward, costate backward, minimisers and H_u of a control (N, n_u).

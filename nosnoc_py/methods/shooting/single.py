@@ -79,9 +79,7 @@ class SingleShooting(CompleteMethod):
             callback=callback,
             deadline=deadline,
         )
-        times = np.arange(self.steps) * forward.dt
-        law = control_of_guess(problem.ocp, guess)
-        u = problem.controls.project(np.array([law(t) for t in times]).reshape(self.steps, -1))
+        u = problem.controls.project(forward.held(control_of_guess(problem.ocp, guess), 0.0))
         status, message = self._descended(run, u)
         kept = run.last if status.success else run.best
         at_rest = Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
