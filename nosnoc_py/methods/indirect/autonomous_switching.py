@@ -21,7 +21,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.forward import SweepFailure
 from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, nothing_but_the_start, recorded
 from nosnoc_py.methods.indirect.minimiser_forms import is_definite
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Value
 from nosnoc_py.methods.indirect.switching_start import moved_by, predicted, rolled_out
@@ -72,7 +72,7 @@ class SwitchingState(IterationState):
         Of the Hessian, as BFGS knows it.
     length : float
         First step length of the next line search.
-    begun : Motion, optional
+    begun : HybridMotion, optional
         That of the control of the guess, where there is no `value`.
     """
 
@@ -83,7 +83,7 @@ class SwitchingState(IterationState):
     multipliers: Array = field(default_factory=lambda: np.empty(0))
     inverse: Array | None = None
     length: float = 1e-2
-    begun: Motion | None = None
+    begun: HybridMotion | None = None
 
     @property
     def times(self) -> Array:
@@ -100,7 +100,7 @@ class SwitchingState(IterationState):
         """The largest |psi(x-)|."""
         return 0.0 if self.value is None else float(np.abs(self.value.guards).max(initial=0.0))
 
-    def motion(self) -> Motion:
+    def motion(self) -> HybridMotion:
         """The phases, or where there are none, what the control of the guess leads to."""
         if self.phases is not None and self.value is not None:
             return self.phases.motion(self.value)
@@ -233,7 +233,7 @@ class AutonomousSwitching(Iteration):
         shortest = self.shortest * state.problem.horizon
         return invalidity(state.problem, state.motion(), shortest=shortest, tolerance=tolerance)
 
-    def found(self, state: SwitchingState) -> tuple[Motion, int, float]:
+    def found(self, state: SwitchingState) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, steps of descent so far, and the largest |psi(x-)|."""
         return state.motion(), state.iterations, state.infeasibility
 

@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Law:
+class ControlLaw:
     """The control of a regime as an expression in (x, lambda, w), and rows (n_w,) that are zero for the right w.
 
     There is nothing implicit, n_w = 0, where the law can be solved for the control; else w is the control.
@@ -63,7 +63,7 @@ class BoundaryFunctions:
         for name in ("law", "field", "field_of", "control", "start", "end", "switch", "collision"):
             setattr(self, name, cache(getattr(self, name)))  # of this object, and gone with it
 
-    def law(self, regime: Digits) -> Law:
+    def law(self, regime: Digits) -> ControlLaw:
         """The law of a regime."""
         return law_of(self.problem, regime)
 
@@ -134,7 +134,7 @@ class BoundaryFunctions:
         return ca.vertcat(x, costate, w), x, costate, controlled, rows
 
 
-def law_of(problem: HybridProblem, regime: Digits) -> Law:
+def law_of(problem: HybridProblem, regime: Digits) -> ControlLaw:
     """The law of a regime, solved for the control where it is affine in it.
 
     That also keeps derivatives of |u| at u = 0 out of the equations: where the control is zero, it is a number there.
@@ -142,10 +142,10 @@ def law_of(problem: HybridProblem, regime: Digits) -> Law:
     rows, u = problem.minimiser.law(regime), problem.u
     slope = ca.jacobian(rows, u)
     if ca.depends_on(slope, u):
-        return Law(u=u, w=u, rows=rows)
+        return ControlLaw(u=u, w=u, rows=rows)
     offset = ca.substitute(rows, u, ca.SX.zeros(problem.n_u))
     if slope.sparsity().is_diag():
         solved = -ca.densify(offset) / ca.diag(slope)
     else:
         solved = -ca.solve(ca.densify(slope), ca.densify(offset))
-    return Law(u=solved, w=ca.SX(0, 1), rows=ca.SX(0, 1))
+    return ControlLaw(u=solved, w=ca.SX(0, 1), rows=ca.SX(0, 1))

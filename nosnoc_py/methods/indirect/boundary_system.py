@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from nosnoc_py.discretization.butcher import gauss_legendre
 from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions, Equations
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -127,7 +127,7 @@ class BoundarySystem:
     def _side(self, index: int, end: int) -> Array:
         return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
 
-    def guess(self, motion: Motion) -> Array:
+    def guess(self, motion: HybridMotion) -> Array:
         """Unknowns (size,) from a motion with costates: straight lines between its nodes."""
         z = np.zeros(self.size)
         c, n = self.tableau.c, 2 * self.problem.n_x
@@ -191,13 +191,13 @@ class BoundarySystem:
         return scale
 
 
-def _costate_lines(phase: Phase, times: Array) -> Array:
+def _costate_lines(phase: MotionPhase, times: Array) -> Array:
     """(x, lambda) at times of any shape: straight lines between the nodes of a phase."""
     assert phase.costate is not None
     values = np.hstack([phase.x, phase.costate])
     return np.stack([np.interp(times, phase.t, column) for column in values.T], axis=-1)
 
 
-def _control(phase: Phase, times: Array) -> Array:
+def _control(phase: MotionPhase, times: Array) -> Array:
     place = np.searchsorted(phase.t, times, "right") - 1
     return np.asarray(phase.u[np.clip(place, 0, len(phase.u) - 1)])

@@ -3,7 +3,7 @@
 What a method of successive approximations ends at is a good start: a few steps lead to rounding. Not every solution of
 the equations is a motion, let alone an optimal one; see `validity`.
 
-`motion_of` makes a `Motion` of what was found; the controls of other motions are simulated exactly.
+`motion_of` makes a `HybridMotion` of what was found; the controls of other motions are simulated exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scipy.sparse.linalg import splu
 from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution, arcs_of, same_structure, without
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.methods.indirect.boundary_system import BoundarySystem
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.methods.indirect.switching_start import moved_by
 from nosnoc_py.methods.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
@@ -44,7 +44,7 @@ ALLOWANCE = 1e-9  # of the objective, relative
 
 def motion_of(
     functions: BoundaryFunctions, arcs: Sequence[ArcSolution], jumps: Sequence[int], intervals: int
-) -> Motion:
+) -> HybridMotion:
     """Phases of arcs, every element cut into so many parts that about `intervals` make up the horizon.
 
     States and costates at the nodes, and dense output between them, are the collocation polynomials; the control has
@@ -58,7 +58,7 @@ def motion_of(
         t, left, stages, u_left, u = (np.concatenate(part) for part in parts)
         nodes = np.vstack([left, pieces[-1].nodes[-1]])
         phases.append(
-            Phase(
+            MotionPhase(
                 t=np.append(t, pieces[-1].arc.end),
                 x=nodes[:, :n_x],
                 costate=nodes[:, n_x:],
@@ -70,7 +70,7 @@ def motion_of(
                 u_stages=u,
             )
         )
-    return Motion(phases=tuple(phases), jumps=tuple(jumps), objective=objective(functions, arcs))
+    return HybridMotion(phases=tuple(phases), jumps=tuple(jumps), objective=objective(functions, arcs))
 
 
 def objective(functions: BoundaryFunctions, arcs: Sequence[ArcSolution]) -> float:
@@ -84,7 +84,7 @@ def objective(functions: BoundaryFunctions, arcs: Sequence[ArcSolution]) -> floa
     return total
 
 
-def simulated_objective(problem: HybridProblem, motion: Motion, steps: int) -> float | None:
+def simulated_objective(problem: HybridProblem, motion: HybridMotion, steps: int) -> float | None:
     """The objective of the control of a motion, held on equal steps, with exact times of collisions; None if it fails.
 
     The motion of an Euler scheme has an objective that is wrong by O(1/N), in either direction. Its control is
@@ -126,7 +126,7 @@ class Polish:
 
     Attributes
     ----------
-    motion : Motion, optional
+    motion : HybridMotion, optional
         None where no solution was found, or none that is a motion: `reason` says why.
     residual : float
         The largest of the equations, each in units of what its unknowns do to it.
@@ -141,7 +141,7 @@ class Polish:
         The regimes of the minimiser in time, as far as found.
     """
 
-    motion: Motion | None
+    motion: HybridMotion | None
     residual: float
     iterations: int
     reason: str
@@ -163,7 +163,7 @@ class _Root:
 
 def polish(
     problem: HybridProblem,
-    start: Motion,
+    start: HybridMotion,
     *,
     elements: int = 8,
     stages: int = 8,
@@ -177,7 +177,7 @@ def polish(
     Parameters
     ----------
     problem : HybridProblem
-    start : Motion
+    start : HybridMotion
         With costates; its sequence of collisions is kept.
     elements, stages : int
         Elements per arc and stages of Gauss-Legendre collocation: order 2 stages.
@@ -193,7 +193,7 @@ def polish(
     functions, jumps, tried = BoundaryFunctions(problem), start.jumps, 0
     root, found = _Root(z=np.empty(0), residual=np.inf, iterations=0), tuple[ArcSolution, ...]()
 
-    def ended(reason: str | None, status: Status = Status.NOT_AN_OPTIMUM, motion: Motion | None = None) -> Polish:
+    def ended(reason: str | None, status: Status = Status.NOT_AN_OPTIMUM, motion: HybridMotion | None = None) -> Polish:
         """A success where there is no reason against it, else a failure with this status."""
         return Polish(
             motion=None if reason else motion,
@@ -220,7 +220,7 @@ def polish(
         observed = fewer or arcs_of(problem, guess, SLIVER * problem.horizon)
         settled = fewer is None and (same_structure(observed, arcs) or not_minimal(problem, found) is None)
         if settled and (_roughness(system, root, found) <= accuracy or 2 * elements > MOST_ELEMENTS):
-            objection = _objection(problem, found, jumps, start, guess)
+            objection = _objection(problem, found, start, guess)
             return ended(objection, motion=motion_of(functions, found, jumps, intervals))
         arcs, elements = (tuple(arc.arc for arc in found), 2 * elements) if settled else (observed, elements)
     return ended("the regimes of the minimiser do not settle", Status.ITERATION_LIMIT)
@@ -232,10 +232,10 @@ def _roughness(system: BoundarySystem, root: _Root, found: Sequence[ArcSolution]
 
 
 def _objection(
-    problem: HybridProblem, found: Sequence[ArcSolution], jumps: Sequence[int], start: Motion, motion: Motion
+    problem: HybridProblem, found: Sequence[ArcSolution], start: HybridMotion, motion: HybridMotion
 ) -> str | None:
     """Why a solution is not taken."""
-    reason = wrong_approach(problem, found, jumps) or penetrated(problem, found) or not_minimal(problem, found)
+    reason = wrong_approach(problem, found, motion.jumps) or penetrated(problem, found) or not_minimal(problem, found)
     if reason:
         return reason
     bound = simulated_objective(problem, start, SIMULATED_STEPS)

@@ -18,7 +18,7 @@ import numpy as np
 
 from nosnoc_py.discretization.butcher import explicit
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.status import Status
 
@@ -38,7 +38,7 @@ SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sweep:
+class GridSweep:
     """State and costate of a control, and the control that minimises their Hamiltonian.
 
     Attributes
@@ -54,7 +54,7 @@ class Sweep:
         Times of the collisions [s].
     jumps : tuple of int
         Which jumps they were.
-    motion : function () -> Motion
+    motion : function () -> HybridMotion
         Everything, with costates; made when asked for.
     """
 
@@ -64,7 +64,7 @@ class Sweep:
     slope: float
     times: tuple[float, ...]
     jumps: tuple[int, ...]
-    motion: Callable[[], Motion]
+    motion: Callable[[], HybridMotion]
 
 
 class SweepFailure(Exception):
@@ -87,7 +87,7 @@ class Collision:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rollout:
+class StepMotion:
     """States x (N + 1, n_x) at the nodes under a control u (N, n_u), and the collisions in between."""
 
     x: Array
@@ -130,7 +130,7 @@ class Forward:
         # x is accumulated, so its output holds every node
         self._chunk = cache(lambda size: buffered(step.mapaccum("steps", size)))
 
-    def __call__(self, u: Array) -> Rollout:
+    def __call__(self, u: Array) -> StepMotion:
         """Integrate from x0 under u (N, n_u).
 
         Raises
@@ -162,7 +162,7 @@ class Forward:
                     raise SweepFailure(Status.ZENO, f"more than {MOST_COLLISIONS} collisions")
                 n += 1
                 guards = self._look(x[n], u[min(n, self.steps - 1)])[0][:, 0]
-        return Rollout(x=x, u=u, collisions=tuple(collisions))
+        return StepMotion(x=x, u=u, collisions=tuple(collisions))
 
     def held(self, control: Callable[[float], Array], place: float = 0.5) -> Array:
         """The control (N, n_u) of a function of time: its values in the middles of the steps, or at another place."""
@@ -245,7 +245,7 @@ class Forward:
             self._refuse_tangent(jump, f"{said}, which the minimum principle needs, is violated", t, earlier)
 
 
-def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
+def motion_of(forward: Forward, rollout: StepMotion, objective: float) -> HybridMotion:
     """The phases of a rollout, with collisions as nodes; intervals without length are left out.
 
     Its states are x, or (x, lambda), whose limits at a collision are those of the costate.
@@ -254,7 +254,7 @@ def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
     jumps = [(c, c.step * forward.dt + c.s) for c in rollout.collisions]
     starts = [(0, 0.0, rollout.x[0]), *[(c.step, t, c.x_after) for c, t in jumps]]
     ends = [*[(c.step, t, c.x_before) for c, t in jumps], (last - 1, last * forward.dt, rollout.x[-1])]
-    phases: list[Phase] = []
+    phases: list[MotionPhase] = []
     for (first, begin, left), (final, end, right) in zip(starts, ends, strict=True):
         steps = np.arange(first, final + 1)  # in which the phase is
         t = np.array([begin, *(steps[1:] * forward.dt), end])
@@ -265,8 +265,8 @@ def motion_of(forward: Forward, rollout: Rollout, objective: float) -> Motion:
         if not kept[-1] and end - begin > least:  # of two nodes at the same time the one at the collision stays
             kept[-2:], u[-1] = (False, True), u[-2]
         x, costate = np.split(z[kept], [n_x], axis=1)
-        phases.append(Phase(t=t[kept], x=x, u=u[kept[1:]], costate=costate if costate.size else None))
-    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c, _ in jumps), objective=objective)
+        phases.append(MotionPhase(t=t[kept], x=x, u=u[kept[1:]], costate=costate if costate.size else None))
+    return HybridMotion(phases=tuple(phases), jumps=tuple(c.jump for c, _ in jumps), objective=objective)
 
 
 def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX | list[ca.SX], h: ca.SX, scheme: str) -> ca.SX:

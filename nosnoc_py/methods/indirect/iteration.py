@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nosnoc_py.errors import check_run
-from nosnoc_py.methods.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, solution_of
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, strictest
@@ -77,7 +77,7 @@ class Iteration(CompleteMethod):
         """Why a state is the last one, and what to say about it; None while there is something left to do."""
 
     @abstractmethod
-    def found(self, state: Any) -> tuple[Motion, int, float]:
+    def found(self, state: Any) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, iterations so far, and the largest residual of the method's equations."""
 
     def solution(self, state: Any, *, wall_seconds: float | None = None) -> Solution:
@@ -135,7 +135,7 @@ def recorded(
     return replace(state, records=(*state.records, line))
 
 
-def nothing_but_the_start(problem: HybridProblem) -> Motion:
+def nothing_but_the_start(problem: HybridProblem) -> HybridMotion:
     """What is known where no pass was completed."""
-    start = Phase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
-    return Motion(phases=(start,), jumps=(), objective=np.nan)
+    start = MotionPhase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
+    return HybridMotion(phases=(start,), jumps=(), objective=np.nan)

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.methods.indirect.anderson import Memory, advance
-from nosnoc_py.methods.indirect.forward import Sweep, SweepFailure
+from nosnoc_py.methods.indirect.forward import GridSweep, SweepFailure
 from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, nothing_but_the_start, recorded
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.moving_grid import MovingGrid
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
@@ -113,7 +113,7 @@ class MinimumPrinciple(Iteration):
         return self._recorded(passed, started, LABEL, 1)
 
     def _failed(
-        self, state: MinimumPrincipleState, sweep: Sweep | None, status: Status, message: str
+        self, state: MinimumPrincipleState, sweep: GridSweep | None, status: Status, message: str
     ) -> MinimumPrincipleState:
         """A relaxed step from the last pass in place of the one that failed, ever shorter; in the end a status.
 
@@ -160,7 +160,7 @@ class MinimumPrinciple(Iteration):
             return False
         return bool(np.median(slopes[-third:]) > STALLED * np.median(slopes[-2 * third : -third]))
 
-    def found(self, state: MinimumPrincipleState) -> tuple[Motion, int, float]:
+    def found(self, state: MinimumPrincipleState) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, passes and steps of Newton's method so far, and the latter's residual."""
         polished = state.polish
         iterations = state.iterations + (0 if polished is None else polished.iterations)
@@ -197,7 +197,7 @@ class MinimumPrincipleState(IterationState):
     grid : UniformGrid or MovingGrid
     control : ndarray
         Of the next pass.
-    sweep : Sweep, optional
+    sweep : GridSweep, optional
         The last pass.
     memory : Memory
         Earlier iterates, for the acceleration.
@@ -209,7 +209,7 @@ class MinimumPrincipleState(IterationState):
 
     grid: UniformGrid | MovingGrid
     control: Array
-    sweep: Sweep | None = None
+    sweep: GridSweep | None = None
     memory: Memory = field(default_factory=Memory)
     polish: Polish | None = None
     refined_at: int = -1

@@ -26,7 +26,7 @@ SAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Phase:
+class MotionPhase:
     """The motion between two collisions, in K intervals.
 
     Attributes
@@ -69,10 +69,10 @@ class Phase:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Motion:
+class HybridMotion:
     """Phases, the index of the jump between each and the next, and the objective that belongs to them."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[MotionPhase, ...]
     jumps: tuple[int, ...]
     objective: float
 
@@ -82,7 +82,7 @@ class Motion:
         return np.array([phase.t[-1] for phase in self.phases[:-1]])
 
 
-def guard_depths(problem: HybridProblem, motion: Motion) -> Measured:
+def guard_depths(problem: HybridProblem, motion: HybridMotion) -> Measured:
     """How far guards are below zero on the intervals of all phases, at nodes and on the dense output between them."""
     parts = [(phase.t[: len(states)], states) for phase in motion.phases for states in [_sampled(phase)]]
     t, states = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
@@ -105,7 +105,7 @@ def cubics(values: Array, slopes: Array, places: Array) -> Array:
     return np.asarray(values[k] + s * rise + s * (1.0 - s) * bend)
 
 
-def _sampled(phase: Phase) -> Array:
+def _sampled(phase: MotionPhase) -> Array:
     """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
     if not len(phase.u):
         return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
@@ -116,7 +116,7 @@ def _sampled(phase: Phase) -> Array:
     return found
 
 
-def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
+def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]:
     """The collisions as events: velocities are the rates of the guards along the flow."""
     function = buffered(
         ca.Function("rates", [problem.x, problem.u], [problem.look(problem.x, problem.u)[1], problem.impulses])
@@ -141,7 +141,7 @@ def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
 
 def solution_of(
     problem: HybridProblem,
-    motion: Motion,
+    motion: HybridMotion,
     *,
     status: Status,
     infeasibility: float = 0.0,
@@ -181,14 +181,14 @@ def solution_of(
     )
 
 
-def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[str, Series]:
+def _costates(phases: Sequence[MotionPhase], t: Array, names: Sequence[str]) -> dict[str, Series]:
     if any(phase.costate is None for phase in phases):
         return {}
     values = np.vstack([phase.costate for phase in phases if phase.costate is not None])
     return {costate_name(name): Series(t, values[:, i], Role.COSTATE) for i, name in enumerate(names)}
 
 
-def _polynomials(phases: Sequence[Phase], name: str) -> RungeKuttaInterpolant | None:
+def _polynomials(phases: Sequence[MotionPhase], name: str) -> RungeKuttaInterpolant | None:
     """The polynomials that `dense` or `dense_control` of all phases stand for; None where there are none."""
     pieces = [getattr(phase, name) for phase in phases]
     if pieces[0] is None or not any(len(phase.u) for phase in phases):

@@ -12,12 +12,14 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.forward import Forward, GridSweep, StepMotion, SweepFailure, motion_of, pieces
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.status import Status
 
 Array = np.ndarray
+# Costates before and after every collision.
+Sides = list[tuple[Array, Array]]
 
 
 class UniformGrid:
@@ -51,7 +53,7 @@ class UniformGrid:
         """The control (N, n_u) of a function of time: its values at the starts of the steps."""
         return self.problem.controls.project(self.forward.held(guess, 0.0))
 
-    def sweep(self, control: Array) -> Sweep:
+    def sweep(self, control: Array) -> GridSweep:
         """State forward, costate backward, minimisers and H_u of a control (N, n_u).
 
         Raises
@@ -67,7 +69,7 @@ class UniformGrid:
         objective = float(self.problem.terminal(rollout.x[-1])[0][0, 0] + self.dt * costs.sum())
         if not np.isfinite(objective) or not np.isfinite(target).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
-        return Sweep(
+        return GridSweep(
             control=control,
             target=target,
             objective=objective,
@@ -77,13 +79,13 @@ class UniformGrid:
             motion=lambda: self._motion(rollout, costate, sides, objective),
         )
 
-    def backward(self, rollout: Rollout) -> tuple[Array, list[tuple[Array, Array]]]:
+    def backward(self, rollout: StepMotion) -> tuple[Array, Sides]:
         """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22), and before and after jumps.
 
         Its first row is lambda_0.
         """
         costate, last = np.empty_like(rollout.x), self.steps
-        sides: list[tuple[Array, Array]] = []
+        sides: Sides = []
         costate[-1] = self.problem.terminal(rollout.x[-1])[1][:, 0]
         for n, collisions in groupby(reversed(rollout.collisions), key=lambda collision: collision.step):
             self._smooth(costate, rollout, n + 1, last)
@@ -98,7 +100,7 @@ class UniformGrid:
         self._smooth(costate, rollout, 0, last)
         return costate, sides
 
-    def _smooth(self, costate: Array, rollout: Rollout, first: int, last: int) -> None:
+    def _smooth(self, costate: Array, rollout: StepMotion, first: int, last: int) -> None:
         """Eq. 21 from node `last` down to `first`."""
         n = last
         for size in pieces(last - first):
@@ -117,13 +119,13 @@ class UniformGrid:
         steepest = first + int(np.argmax(change))
         return u[max(steepest - 1, 0)], u[min(steepest + 2, last)]
 
-    def _motion(self, rollout: Rollout, costate: Array, sides: list[tuple[Array, Array]], objective: float) -> Motion:
+    def _motion(self, rollout: StepMotion, costate: Array, sides: Sides, objective: float) -> HybridMotion:
         """The phases of a rollout, with the limits of the costate at collisions."""
         jumps = tuple(
             replace(c, x_before=np.append(c.x_before, before), x_after=np.append(c.x_after, after))
             for c, (before, after) in zip(rollout.collisions, sides, strict=True)
         )
-        both = Rollout(x=np.hstack([rollout.x, costate]), u=rollout.u, collisions=jumps)
+        both = StepMotion(x=np.hstack([rollout.x, costate]), u=rollout.u, collisions=jumps)
         return motion_of(self.forward, both, objective)
 
 

@@ -18,7 +18,7 @@ from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.control_set import ControlSet
 from nosnoc_py.methods.indirect.forward import SweepFailure, one_step
-from nosnoc_py.methods.indirect.motion import Motion, Phase, cubics
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, cubics
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.status import Status
 
@@ -247,15 +247,15 @@ class SwitchedPhases:
         last = arc.last + np.concatenate([np.zeros(n), self.rests[i] @ rest])
         return replace(arc, first=first, last=last)
 
-    def motion(self, value: Value) -> Motion:
+    def motion(self, value: Value) -> HybridMotion:
         """The phases with costates, and dense output of states and control."""
         begin, phases = 0.0, []
         for arc in value.arcs:
             phases.append(self._phase(arc, begin))
             begin += arc.duration
-        return Motion(phases=tuple(phases), jumps=self.jumps, objective=value.objective)
+        return HybridMotion(phases=tuple(phases), jumps=self.jumps, objective=value.objective)
 
-    def _phase(self, arc: OptimalArc, begin: float) -> Phase:
+    def _phase(self, arc: OptimalArc, begin: float) -> MotionPhase:
         n, h = self.problem.n_x, arc.duration / self.steps
         z = self._nodes(arc)
         control, rate = (np.array(out).T for out in self._look.map(len(z))(z.T))
@@ -263,7 +263,7 @@ class SwitchedPhases:
         dense = cubics(z, arc.duration * rate, places)
         inner = np.array(self._look.map(len(dense))(dense.T)[0]).T
         u = np.concatenate([control[:-1, None], inner.reshape(self.steps, DENSE.size, -1)], axis=1)
-        return Phase(
+        return MotionPhase(
             t=begin + h * np.arange(self.steps + 1),
             x=z[:, :n],
             u=np.einsum("j,kji->ki", MEAN, u),

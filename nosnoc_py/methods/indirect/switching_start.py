@@ -13,8 +13,8 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Forward, Rollout, SweepFailure, motion_of, one_step
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.forward import Forward, StepMotion, SweepFailure, motion_of, one_step
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -86,7 +86,7 @@ def _collisions(
     return times, tuple(c.jump for c in found)
 
 
-def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> Motion | None:
+def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> HybridMotion | None:
     """The motion of a control that is held on equal steps, with its objective; None if it cannot be integrated."""
     extended = with_cost(problem)
     forward = Forward(extended, steps, "rk4", "same")
@@ -97,7 +97,7 @@ def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: i
     n = problem.n_x
     collisions = tuple(replace(c, x_before=c.x_before[:n], x_after=c.x_after[:n]) for c in rollout.collisions)
     objective = float(problem.terminal(rollout.x[-1, :n])[0][0, 0] + rollout.x[-1, n])
-    return motion_of(forward, Rollout(x=rollout.x[:, :n], u=rollout.u, collisions=collisions), objective)
+    return motion_of(forward, StepMotion(x=rollout.x[:, :n], u=rollout.u, collisions=collisions), objective)
 
 
 def rolled_out(

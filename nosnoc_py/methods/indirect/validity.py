@@ -13,7 +13,7 @@ import numpy as np
 
 from nosnoc_py.methods.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.methods.indirect.forward import TANGENT
-from nosnoc_py.methods.indirect.motion import Motion, depths_at, guard_depths
+from nosnoc_py.methods.indirect.motion import HybridMotion, depths_at, guard_depths
 from nosnoc_py.methods.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -35,7 +35,7 @@ ACTIVE = 1e-6
 
 
 def invalidity(
-    problem: HybridProblem, motion: Motion, *, shortest: float, tolerance: float, constrained: bool = False
+    problem: HybridProblem, motion: HybridMotion, *, shortest: float, tolerance: float, constrained: bool = False
 ) -> str:
     """Why phases are no motion, or cannot be an optimum; empty if nothing speaks against them.
 
@@ -68,7 +68,7 @@ def invalidity(
     return _held(problem, motion) if constrained else ""
 
 
-def _held(problem: HybridProblem, motion: Motion) -> str:
+def _held(problem: HybridProblem, motion: HybridMotion) -> str:
     """Whether a guard is active at a node where there is no collision."""
     for phase, jump in zip(motion.phases, [*motion.jumps, None], strict=True):
         guards = np.array(problem.look.map(len(phase.u))(phase.x[1:].T, phase.u.T)[0])
@@ -134,7 +134,7 @@ def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | No
     return f"the control does not minimise the Hamiltonian over the admissible ones at t = {t[np.argmax(excess)]:.6g}"
 
 
-def branch_missed(problem: HybridProblem, motion: Motion) -> str | None:
+def branch_missed(problem: HybridProblem, motion: HybridMotion) -> str | None:
     """Whether the minimisers along an approximate motion with costates are local ones only, at more than a few nodes.
 
     Beside a collision, nodes of equal steps hold controls that belong to other costates: some may be wrong.

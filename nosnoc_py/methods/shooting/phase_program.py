@@ -9,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.methods.indirect.forward import one_step
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.mpcc.nlp import NLP, block
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -165,7 +165,7 @@ class PhaseProgram:
         parts = [durations, u, x[:, 1:], x0 if self.ocp.x0 is None else np.empty(0), p[self._free_rows]]
         return np.clip(np.concatenate([part.ravel() for part in parts]), self._lbx, self._ubx)
 
-    def read(self, w: Array) -> tuple[Motion, Array, float]:
+    def read(self, w: Array) -> tuple[HybridMotion, Array, float]:
         """What unknowns stand for: the motion, parameters (n_p,), and the largest violation of a row or a bound.
 
         The motion is dense through the ends of the Runge-Kutta steps.
@@ -181,10 +181,10 @@ class PhaseProgram:
         t = np.linspace(edges[:-1], edges[1:], self.intervals + 1).T
         c = np.arange(1, SUBSTEPS + 1) / SUBSTEPS
         parts = zip(t, x, u.reshape(shape), dense.reshape(*shape[:2], SUBSTEPS, -1), strict=True)
-        phases = tuple(Phase(t=t, x=x, u=u, c=c, x_stages=stages) for t, x, u, stages in parts)
+        phases = tuple(MotionPhase(t=t, x=x, u=u, c=c, x_stages=stages) for t, x, u, stages in parts)
         n = self.nlp
         over = np.append(excess(rows[0], n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
-        motion = Motion(phases=phases, jumps=self.jumps, objective=float(objective[0, 0]))
+        motion = HybridMotion(phases=phases, jumps=self.jumps, objective=float(objective[0, 0]))
         return motion, p[0], float(over.max(initial=0.0))
 
 

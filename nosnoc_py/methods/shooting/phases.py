@@ -17,7 +17,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.control_set import ControlSet
 from nosnoc_py.methods.indirect.forward import SweepFailure
 from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, recorded
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, stated
 from nosnoc_py.methods.indirect.switching_start import predicted
 from nosnoc_py.methods.indirect.validity import invalidity
@@ -102,7 +102,7 @@ class PhaseShooting(Iteration):
         """None before the program is solved."""
         return state.status, state.message
 
-    def found(self, state: PhaseState) -> tuple[Motion, int, float]:
+    def found(self, state: PhaseState) -> tuple[HybridMotion, int, float]:
         """The motion of the last iterate, IPOPT's iterations, and the largest violation of the program."""
         return state.motion, state.iterations, state.infeasibility
 
@@ -131,7 +131,7 @@ class PhaseState(IterationState):
 
     program: PhaseProgram
     w: Array
-    motion: Motion
+    motion: HybridMotion
     infeasibility: float
 
     @classmethod

@@ -45,7 +45,7 @@ class EndedError(SweepFailure):
 
 
 @dataclass(kw_only=True)
-class Run:
+class Descent:
     """One descent: what it evaluates, and what it has seen."""
 
     gradient: EventGradient
@@ -119,7 +119,7 @@ class Run:
         return shot.objective, shot.gradient
 
 
-def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
+def gradient_descent(run: Descent, u: Array, scale: Array) -> tuple[Status, str]:
     """u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
     for _ in range(run.max_iterations + 1):
         shot = run.shot(u)
@@ -128,7 +128,7 @@ def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
     return Status.ITERATION_LIMIT, f"the slope is {slope:.3e}"
 
 
-def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
+def lbfgs(run: Descent, u: Array) -> tuple[Status, str]:
     """SciPy's L-BFGS-B."""
     from scipy.optimize import Bounds, minimize
 
@@ -154,7 +154,7 @@ def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
     return no_descent(run, found.nit >= run.max_iterations)
 
 
-def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
+def no_descent(run: Descent, exhausted: bool) -> tuple[Status, str]:
     """How a descent ends that is not solved: out of iterations, or at a kink."""
     if run.best is None:
         return Status.NUMERICAL_ERROR, "the solver ended before its first iterate"
@@ -223,7 +223,7 @@ class _Callback(ca.Callback):
         return [self.fallback]
 
 
-def ipopt(run: Run, u: Array) -> tuple[Status, str]:
+def ipopt(run: Descent, u: Array) -> tuple[Status, str]:
     """IPOPT with an L-BFGS Hessian; a ball is a constraint on u'u."""
     controls, ends = run.problem.controls, list[BaseException]()
     w, p = ca.MX.sym("u", u.size), ca.MX.sym("p", 0)

@@ -15,7 +15,7 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching, SwitchingState
-from nosnoc_py.methods.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, solution_of
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.switching_phases import NoArcError, OptimalArc, SwitchedPhases
 from nosnoc_py.methods.indirect.switching_start import rolled_out
@@ -396,12 +396,12 @@ def test_a_slow_approach_is_one() -> None:
     x, u = ca.SX.sym("x"), ca.SX.sym("u")
     system = HybridSystem(x=x, u=u, flow=u, jumps=[StateJump("spike", guard=1 - x, reset=ca.SX(0))])
     problem = hybrid_problem(ns.OCP(system, horizon=1.5e7, x0=[0.0], stage_cost=u**2), "test")
-    first = Phase(t=np.array([0.0, 1e7]), x=np.array([[0.0], [1.0]]), u=np.array([[1e-7]]))
-    second = Phase(t=np.array([1e7, 1.5e7]), x=np.array([[0.0], [0.5]]), u=np.array([[1e-7]]))
+    first = MotionPhase(t=np.array([0.0, 1e7]), x=np.array([[0.0], [1.0]]), u=np.array([[1e-7]]))
+    second = MotionPhase(t=np.array([1e7, 1.5e7]), x=np.array([[0.0], [0.5]]), u=np.array([[1e-7]]))
     tolerances: dict[str, Any] = {"shortest": 1e4, "tolerance": 1e-6}
-    assert not invalidity(problem, Motion(phases=(first, second), jumps=(0,), objective=0.0), **tolerances)
+    assert not invalidity(problem, HybridMotion(phases=(first, second), jumps=(0,), objective=0.0), **tolerances)
     still = replace(first, u=np.array([[1e-14]]))
-    why = invalidity(problem, Motion(phases=(still, second), jumps=(0,), objective=0.0), **tolerances)
+    why = invalidity(problem, HybridMotion(phases=(still, second), jumps=(0,), objective=0.0), **tolerances)
     assert "no approach" in why
 
 
