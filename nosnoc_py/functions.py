@@ -19,10 +19,10 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
     takes as (n, count) is (count, n) here; a number fills an argument. Outputs have CasADi's shapes. Threads may share
     it: they wait for each other.
     """
-    arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
     if all(function.sparsity_out(i).is_dense() for i in range(function.n_out())):
         dense = function
     else:
+        arguments = [ca.SX.sym(f"a{i}", function.size_in(i)) for i in range(function.n_in())]
         results = function.call(arguments)
         dense = ca.Function(function.name(), arguments, [ca.densify(out) for out in results])
     buffer, run = dense.buffer()

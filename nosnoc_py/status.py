@@ -193,7 +193,7 @@ class Stop:
 
 def iterated(
     state: Any,
-    step: Callable[[Any], Any],
+    step: Callable[[Any, float], Any],
     judged: Callable[[Any], dict[str, Any] | None],
     callback: Callable[[Any], Any] | None,
     deadline: float,
@@ -204,7 +204,7 @@ def iterated(
     Parameters
     ----------
     state : frozen dataclass with a status
-    step : function of a state
+    step : function of a state and the deadline
     judged : function of a state
         The fields that the last state ends with, its status among them; None while there is something left to do.
     callback : function of a state, optional
@@ -219,7 +219,7 @@ def iterated(
         if taken >= least and time.monotonic() > deadline:
             return replace(state, status=Status.TIME_LIMIT)
         try:
-            state, taken = step(state), taken + 1
+            state, taken = step(state, deadline), taken + 1
         except KeyboardInterrupt:
             return replace(state, status=Status.INTERRUPTED)
         if callback is not None and (stop := asked_to_stop(callback, state)) is not None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
-from nosnoc_py.tableaus import lagrange_basis as lagrange_basis
+from nosnoc_py.tableaus import lagrange_basis
 
 Side = Literal["-", "+"]
 

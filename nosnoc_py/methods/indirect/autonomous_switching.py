@@ -1,7 +1,8 @@
 """HMP-MAS: descent over switching times and states of a prescribed sequence of collisions (HMP, Section 6.1).
 
 The method the hybrid minimum principle is compared with: optimal controls between guessed switchings, the gradient of
-the total cost by the guesses, a step of descent. Guards enter as a penalty, or by an augmented Lagrangian.
+the total cost by the guesses, a step of descent. Guards enter by an augmented Lagrangian, because the paper's penalty
+of weight rho leaves |psi| = O(1 / rho).
 
 Also here: the state of the descent, the quasi-Newton update of all descents, and the longest step over times.
 """
@@ -9,7 +10,6 @@ Also here: the state of the descent, the quasi-Newton update of all descents, an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -18,16 +18,16 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.methods.indirect.iteration import Iteration, nothing_but_the_start, recorded
+from nosnoc_py.methods.indirect.forward import SweepFailure
+from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, nothing_but_the_start, recorded
 from nosnoc_py.methods.indirect.minimiser_forms import is_definite
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
-from nosnoc_py.methods.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Switchings, Value
+from nosnoc_py.methods.indirect.switching_phases import SATURATED, NoArcError, SwitchedPhases, Value
 from nosnoc_py.methods.indirect.switching_start import moved_by, predicted, rolled_out
 from nosnoc_py.methods.indirect.validity import SHRUNK, invalidity
 from nosnoc_py.ocp import OCP
 from nosnoc_py.quasi_newton import bfgs
-from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of_guess
 
@@ -39,6 +39,8 @@ ARMIJO, ROUNDING = 1e-4, 1e-14
 HALVINGS = 40
 # Equal steps of the motion that is shown where there is none with switchings.
 START_STEPS = 400
+# Largest |psi(x-)| of a success.
+FEASIBLE = 1e-9
 # A step may use up this part of what is left of a phase.
 BOLDNESS = 0.9
 
@@ -52,47 +54,41 @@ def longest(times: Array, way: Array, horizon: float, shortest: float) -> float:
     return float(np.min(left / -rates[falling], initial=np.inf))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SwitchingState:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SwitchingState(IterationState):
     """Where the descent stands.
 
     Attributes
     ----------
-    problem : HybridProblem
     phases : SwitchedPhases, optional
         The cost as a function of switchings; None where there is no collision to begin with.
-    at : Switchings
+    at : ndarray
+        Switchings, as `SwitchedPhases` takes them.
     value : Value, optional
         Cost, gradient, guards and arcs there.
     multipliers : (M,)
-        eta of the augmented Lagrangian; zero with a penalty.
+        eta of the augmented Lagrangian.
     inverse : (n, n), optional
         Of the Hessian, as BFGS knows it.
     length : float
         First step length of the next line search.
-    iterations : int
-        Steps of descent so far.
-    records : tuple of StepRecord
-        Objective, gradient (`slope`), guards (`infeasibility`) and collisions after every step.
-    status : Status, optional
-        None while there is something left to do.
-    message : str
-    begun : Motion, optional
+    begun : HybridMotion, optional
         That of the control of the guess, where there is no `value`.
     """
 
-    problem: HybridProblem
+    measure = "gradient"
     phases: SwitchedPhases | None = None
-    at: Switchings = field(default_factory=lambda: Switchings(times=np.empty(0), ends=()))
+    at: Array = field(default_factory=lambda: np.empty(0))
     value: Value | None = None
     multipliers: Array = field(default_factory=lambda: np.empty(0))
     inverse: Array | None = None
     length: float = 1e-2
-    iterations: int = 0
-    records: tuple[StepRecord, ...] = ()
-    status: Status | None = None
-    message: str = ""
-    begun: Motion | None = None
+    begun: HybridMotion | None = None
+
+    @property
+    def times(self) -> Array:
+        """Of the collisions [s]."""
+        return self.at[: self.multipliers.size]
 
     @property
     def slope(self) -> float:
@@ -104,20 +100,11 @@ class SwitchingState:
         """The largest |psi(x-)|."""
         return 0.0 if self.value is None else float(np.abs(self.value.guards).max(initial=0.0))
 
-    def motion(self) -> Motion:
+    def motion(self) -> HybridMotion:
         """The phases, or where there are none, what the control of the guess leads to."""
         if self.phases is not None and self.value is not None:
             return self.phases.motion(self.value)
         return nothing_but_the_start(self.problem) if self.begun is None else self.begun
-
-    def __repr__(self) -> str:
-        if self.value is None:
-            return f"SwitchingState: {self.message}"
-        times = ", ".join(f"{t:.6g}" for t in self.at.times)
-        return (
-            f"SwitchingState: {self.iterations} iterations, objective {self.value.objective:.8g}, gradient "
-            f"{self.slope:.1e}, guards {self.infeasibility:.1e}, collisions at {times or 'no time'}"
-        )
 
 
 class AutonomousSwitching(Iteration):
@@ -132,17 +119,13 @@ class AutonomousSwitching(Iteration):
         Jumps (contacts) in their order; default those of a simulation with the control of the guess.
     steps : int
         Runge-Kutta steps (RK4) in every phase.
-    constraint : {"augmented_lagrangian", "penalty"}
-        How psi(x-) = 0 is enforced; "penalty" leaves |psi| = O(1 / weight).
     weight : float
-        rho, in rho psi^2 / 2.
+        rho, in the term rho psi^2 / 2 of the augmented Lagrangian, psi(x-) the guards.
     descent : {"bfgs", "gradient"}
         Both with a line search.
     max_iterations : int
     tolerance : float
-        Success: the gradient by times and states is below it, and the motion is valid.
-    feasibility : float
-        Success: |psi(x-)| is below it.
+        Success: the gradient by times and states is below it, guards are zero, and the motion is valid.
     shortest : float
         Lower bound of the duration of a phase, relative to the horizon.
     time_limit : float, optional
@@ -151,12 +134,10 @@ class AutonomousSwitching(Iteration):
 
     sequence: tuple[str, ...] | None = None
     steps: int = Field(default=40, ge=2)
-    constraint: Literal["augmented_lagrangian", "penalty"] = "augmented_lagrangian"
     weight: float = Field(default=100.0, gt=0)
     descent: Literal["bfgs", "gradient"] = "bfgs"
     max_iterations: int = Field(default=1000, ge=0)
     tolerance: float = Field(default=1e-8, gt=0)
-    feasibility: float = Field(default=1e-9, gt=0)
     shortest: float = Field(default=1e-3, gt=0, lt=1)
 
     def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> SwitchingState:
@@ -174,31 +155,23 @@ class AutonomousSwitching(Iteration):
         def control(t: float) -> Array:
             return problem.controls.project(np.array(law(t)))
 
-        start = predicted(problem, guess, control, self.sequence, NAME)
-        if start.status is not None:
-            motion = moved_by(problem, control, START_STEPS)
-            return SwitchingState(problem=problem, begun=motion, status=start.status, message=start.message)
-        return self._begun(problem, start.jumps, start.times, control)
-
-    def _begun(
-        self, problem: HybridProblem, jumps: tuple[int, ...], times: Array, control: Callable[[float], Array]
-    ) -> SwitchingState:
-        ends, bases = rolled_out(problem, jumps, times, control, self.steps)
-        phases = SwitchedPhases(problem, jumps, self.steps, bases)
-        at = Switchings(times=times, ends=tuple(basis.T @ end for basis, end in zip(bases, ends, strict=True)))
-        state = SwitchingState(problem=problem, phases=phases, at=at, multipliers=np.zeros(len(jumps)))
         try:
-            return replace(state, value=phases.value(at, state.multipliers, self.weight))
-        except NoArcError as none:
+            times, jumps = predicted(problem, guess, control, self.sequence, NAME)
+            ends, bases = rolled_out(problem, jumps, times, control, self.steps)
+            at = np.concatenate([times, *[basis.T @ end for basis, end in zip(bases, ends, strict=True)]])
+            phases, multipliers = SwitchedPhases(problem, jumps, self.steps, bases), np.zeros(len(jumps))
+            value = phases.value(at, multipliers, self.weight)
+        except SweepFailure as failure:
             motion = moved_by(problem, control, START_STEPS)
-            return replace(state, begun=motion, status=Status.LOCALLY_INFEASIBLE, message=str(none))
+            return SwitchingState(problem=problem, begun=motion, status=failure.status, message=failure.message)
+        return SwitchingState(problem=problem, phases=phases, at=at, value=value, multipliers=multipliers)
 
-    def step(self, state: SwitchingState) -> SwitchingState:
+    def step(self, state: SwitchingState, deadline: float = np.inf) -> SwitchingState:
         """One step of descent, or of the multipliers when the descent has done enough."""
         started = time.monotonic()
         assert state.phases is not None
         assert state.value is not None
-        if self.constraint == "augmented_lagrangian" and state.slope <= max(self.tolerance, state.infeasibility):
+        if state.slope <= max(self.tolerance, state.infeasibility):
             multipliers = state.multipliers + self.weight * state.value.guards
             value = state.phases.value(state.at, multipliers, self.weight, state.value.arcs)
             return self._recorded(replace(state, multipliers=multipliers, value=value), started, "multipliers")
@@ -209,16 +182,16 @@ class AutonomousSwitching(Iteration):
         value, phases, shortest = state.value, state.phases, self.shortest * state.problem.horizon
         assert value is not None
         assert phases is not None
-        gradient, flat = value.gradient, state.at.flat
+        gradient = value.gradient
         inverse = state.inverse if self.descent == "bfgs" else None
         way, first = (-gradient, state.length) if inverse is None else (-inverse @ gradient, 1.0)
-        length = min(first, longest(state.at.times, way, state.problem.horizon, shortest))
+        length = min(first, longest(state.times, way, state.problem.horizon, shortest))
         for _ in range(HALVINGS):
-            there = state.at.moved(flat + length * way)
+            there = state.at + length * way
             try:
                 found, why = phases.value(there, state.multipliers, self.weight, value.arcs), ""
             except NoArcError as none:
-                found, why = None, str(none)
+                found, why = None, none.message
             enough = value.total + ARMIJO * length * gradient @ way + ROUNDING * (1 + abs(value.total))
             if found is not None and found.total <= enough:
                 moved = bfgs(state.inverse, length * way, found.gradient - gradient)
@@ -239,7 +212,7 @@ class AutonomousSwitching(Iteration):
         assert state.value is not None
         assert state.phases is not None
         sizes = {"infeasibility": state.infeasibility, "iterations": 1, "slope": state.slope}
-        return recorded(state, started, label, state.value.objective, state.phases.jumps, state.at.times, **sizes)
+        return recorded(state, started, label, state.value.objective, state.phases.jumps, state.times, **sizes)
 
     def judged(self, state: SwitchingState) -> tuple[Status | None, str]:
         """Why a state is the last one, with a reason."""
@@ -247,32 +220,20 @@ class AutonomousSwitching(Iteration):
             return state.status, state.message
         assert state.value is not None
         horizon = state.problem.horizon
-        durations = np.diff([0.0, *state.at.times, horizon])
-        if state.at.times.size and durations.min() <= SHRUNK * self.shortest * horizon:
+        durations = np.diff([0.0, *state.times, horizon])
+        if state.times.size and durations.min() <= SHRUNK * self.shortest * horizon:
             return Status.NOT_AN_OPTIMUM, self._invalid(state)
-        penalty = self.constraint == "penalty"
-        if state.slope <= self.tolerance and (penalty or state.infeasibility <= self.feasibility):
-            return self._ended(state)
+        if state.slope <= self.tolerance and state.infeasibility <= FEASIBLE:
+            reason = self._invalid(state)
+            return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
         return (Status.ITERATION_LIMIT, "") if len(state.records) >= self.max_iterations else (None, "")
-
-    def _ended(self, state: SwitchingState) -> tuple[Status, str]:
-        """What a stationary point is."""
-        if state.infeasibility > self.feasibility:
-            return Status.LOCALLY_INFEASIBLE, (
-                f"the penalty leaves guards of {state.infeasibility:.2g} at the collisions; give a larger weight or "
-                "feasibility, or constraint='augmented_lagrangian'"
-            )
-        reason = self._invalid(state)
-        if reason:
-            return Status.NOT_AN_OPTIMUM, reason
-        return Status.SOLVED, ""
 
     def _invalid(self, state: SwitchingState) -> str:
         tolerance = max(1e-6, 2 * state.infeasibility)
         shortest = self.shortest * state.problem.horizon
         return invalidity(state.problem, state.motion(), shortest=shortest, tolerance=tolerance)
 
-    def found(self, state: SwitchingState) -> tuple[Motion, int, float]:
+    def found(self, state: SwitchingState) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, steps of descent so far, and the largest |psi(x-)|."""
         return state.motion(), state.iterations, state.infeasibility
 

@@ -9,10 +9,9 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.polynomial import legendre
 
-from nosnoc_py.discretization.butcher import ButcherTableau
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
-from nosnoc_py.solution.interpolant import lagrange_basis
+from nosnoc_py.tableaus import Tableau, lagrange_basis
 
 Array = np.ndarray
 Digits = tuple[int, ...]
@@ -36,7 +35,7 @@ class ArcSolution:
     ----------
     arc : Arc
         With the times that were found.
-    tableau : ButcherTableau
+    tableau : Tableau
         Of n_s stages.
     nodes : (E + 1, 2 n_x)
         (x, lambda) at the ends of the elements.
@@ -48,7 +47,7 @@ class ArcSolution:
     """
 
     arc: Arc
-    tableau: ButcherTableau
+    tableau: Tableau
     nodes: Array
     stages: Array
     u: Array
@@ -87,7 +86,7 @@ class ArcSolution:
         return np.einsum("mk,eku->emu", lagrange_basis(self.tableau.c, fractions), self.u)
 
 
-def arcs_of(problem: HybridProblem, motion: Motion, sliver: float) -> tuple[Arc, ...]:
+def arcs_of(problem: HybridProblem, motion: HybridMotion, sliver: float) -> tuple[Arc, ...]:
     """The arcs of a motion with costates; runs of nodes that last less than `sliver` [s] count as their neighbours."""
     return tuple(arc for index, phase in enumerate(motion.phases) for arc in _phase_arcs(problem, index, phase, sliver))
 
@@ -106,7 +105,7 @@ def same_structure(one: Sequence[Arc], other: Sequence[Arc]) -> bool:
     return [(arc.phase, arc.regime) for arc in one] == [(arc.phase, arc.regime) for arc in other]
 
 
-def _phase_arcs(problem: HybridProblem, index: int, phase: Phase, sliver: float) -> list[Arc]:
+def _phase_arcs(problem: HybridProblem, index: int, phase: MotionPhase, sliver: float) -> list[Arc]:
     assert phase.costate is not None
     near = np.vstack([phase.u, phase.u[-1:]])
     digits = problem.minimiser.regimes(phase.x, phase.costate, near)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import Any, TypeVar
+from functools import cache, cached_property
 
 import casadi as ca
 import numpy as np
@@ -15,11 +14,10 @@ from nosnoc_py.methods.indirect.boundary_arcs import Digits
 from nosnoc_py.methods.indirect.problem import HybridProblem
 
 Array = np.ndarray
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Law:
+class ControlLaw:
     """The control of a regime as an expression in (x, lambda, w), and rows (n_w,) that are zero for the right w.
 
     There is nothing implicit, n_w = 0, where the law can be solved for the control; else w is the control.
@@ -37,11 +35,6 @@ class Equations:
     function: ca.Function
     rows: Array
     columns: Array
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return int(self.function.size1_out(0))
 
     @cached_property
     def fast(self) -> Callable[..., list[Array]]:
@@ -62,45 +55,28 @@ def equations(name: str, unknowns: ca.SX, rows: ca.SX) -> Equations:
     )
 
 
-def _once(build: Callable[..., Found]) -> Callable[..., Found]:
-    """A method of an object with a dictionary `known`: what is asked for twice is built once."""
-
-    @wraps(build)
-    def found(self: BoundaryFunctions, *arguments: Any) -> Found:
-        key = (build.__name__, *arguments)
-        if key not in self.known:
-            self.known[key] = build(self, *arguments)
-        made: Found = self.known[key]
-        return made
-
-    return found
-
-
 class BoundaryFunctions:
-    """Equations by regime."""
+    """Equations by regime; what is asked for twice is built once."""
 
     def __init__(self, problem: HybridProblem) -> None:
         self.problem = problem
-        self.known: dict[Any, Any] = {}
+        for name in ("law", "field", "field_of", "control", "start", "end", "switch", "collision"):
+            setattr(self, name, cache(getattr(self, name)))  # of this object, and gone with it
 
-    @_once
-    def law(self, regime: Digits) -> Law:
+    def law(self, regime: Digits) -> ControlLaw:
         """The law of a regime."""
         return law_of(self.problem, regime)
 
-    @_once
     def field(self, regime: Digits) -> Equations:
         """(x, lambda, w) -> (H_lambda, -H_x, rows of the law)."""
         p, law = self.problem, self.law(regime)
         rows = ca.vertcat(ca.substitute(p.canonical, p.u, law.u), law.rows)
         return equations("field", ca.vertcat(p.x, p.costate, law.w), rows)
 
-    @_once
     def field_of(self, regime: Digits, count: int) -> Callable[..., list[Array]]:
         """The same for `count` points (count, n)."""
         return buffered(self.field(regime).function.map(count))
 
-    @_once
     def control(self, regime: Digits, count: int) -> Callable[[Array], Array]:
         """Points (x, lambda, w) (count, n) -> controls (count, n_u)."""
         p, law = self.problem, self.law(regime)
@@ -108,19 +84,11 @@ class BoundaryFunctions:
         evaluate = buffered(function.map(count))
         return lambda points: evaluate(points)[0].T
 
-    @_once
-    def cost(self, count: int) -> Callable[..., list[Array]]:
-        """x (count, n_x), u (count, n_u) -> L (1, count)."""
-        p = self.problem
-        return buffered(ca.Function("cost", [p.x, p.u], [p.running_cost]).map(count))
-
-    @_once
     def start(self, regime: Digits) -> Equations:
         """x = x_0."""
         unknowns, x, _, _, rows = self._side("start", regime)
         return equations("start", unknowns, ca.vertcat(x - self.problem.x0, rows))
 
-    @_once
     def end(self, regime: Digits) -> Equations:
         """lambda = phi_x."""
         p = self.problem
@@ -128,7 +96,6 @@ class BoundaryFunctions:
         slope = ca.substitute(ca.gradient(p.terminal_cost, p.x), p.x, x)
         return equations("end", unknowns, ca.vertcat(costate - slope, rows))
 
-    @_once
     def switch(self, one: Digits, other: Digits) -> Equations:
         """x and lambda go on; the law changes where its boundary is zero."""
         edge = self.problem.minimiser.boundary(one, other)
@@ -137,14 +104,13 @@ class BoundaryFunctions:
         conditions = ca.vertcat(later_x - x, later_costate - costate, edge, rows, later_rows)
         return equations("switch", ca.vertcat(before, after), conditions)
 
-    @_once
     def collision(self, one: Digits, other: Digits, jump: int) -> Equations:
         """psi = 0, the reset, Eq. 10 with eta, and H- = H+ (Eq. 11)."""
         p, eta = self.problem, ca.SX.sym("eta")
         before, x, costate, hamiltonian, rows = self._side("before", one)
         after, later_x, later_costate, later_hamiltonian, later_rows = self._side("after", other)
         reset, guard = ca.substitute([p.resets[jump], p.guards[jump]], [p.x], [x])
-        jumped = ca.mtimes(ca.jacobian(reset, x).T, later_costate) + eta * ca.jacobian(guard, x).T
+        jumped = p.costate_jumps[jump](x, later_costate, eta)
         conditions = [later_x - reset, costate - jumped, guard, hamiltonian - later_hamiltonian, rows, later_rows]
         return equations("collision", ca.vertcat(before, after, eta), ca.vertcat(*conditions))
 
@@ -168,7 +134,7 @@ class BoundaryFunctions:
         return ca.vertcat(x, costate, w), x, costate, controlled, rows
 
 
-def law_of(problem: HybridProblem, regime: Digits) -> Law:
+def law_of(problem: HybridProblem, regime: Digits) -> ControlLaw:
     """The law of a regime, solved for the control where it is affine in it.
 
     That also keeps derivatives of |u| at u = 0 out of the equations: where the control is zero, it is a number there.
@@ -176,10 +142,10 @@ def law_of(problem: HybridProblem, regime: Digits) -> Law:
     rows, u = problem.minimiser.law(regime), problem.u
     slope = ca.jacobian(rows, u)
     if ca.depends_on(slope, u):
-        return Law(u=u, w=u, rows=rows)
+        return ControlLaw(u=u, w=u, rows=rows)
     offset = ca.substitute(rows, u, ca.SX.zeros(problem.n_u))
     if slope.sparsity().is_diag():
         solved = -ca.densify(offset) / ca.diag(slope)
     else:
         solved = -ca.solve(ca.densify(slope), ca.densify(offset))
-    return Law(u=solved, w=ca.SX(0, 1), rows=ca.SX(0, 1))
+    return ControlLaw(u=solved, w=ca.SX(0, 1), rows=ca.SX(0, 1))

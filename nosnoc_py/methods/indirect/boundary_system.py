@@ -11,23 +11,24 @@ and x(0) = x_0, lambda(T) = phi_x, the lengths sum up to T.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 import scipy.sparse as sp
 
-from nosnoc_py.discretization.butcher import gauss_legendre
 from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions, Equations
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
+from nosnoc_py.tableaus import gauss_legendre
 
 Array = np.ndarray
 
 
-# Equations with the places of their unknowns and of their rows.
-Piece = tuple[Equations, Array, Array]
+# Equations with the places of their unknowns.
+Piece = tuple[Equations, Array]
 
 
 class BoundarySystem:
@@ -55,7 +56,7 @@ class BoundarySystem:
     ) -> None:
         self.problem, self.arcs, self.jumps = problem, tuple(arcs), tuple(jumps)
         self.elements, self.tableau, self.functions = elements, gauss_legendre(stages), functions
-        self.size = self.rows = 0
+        self.size, self._sums = 0, cache(self._weighted)
         n_w = [self.functions.law(arc.regime).w.numel() for arc in arcs]
         self.nodes = [self._take(elements + 1, 2 * problem.n_x) for _ in arcs]
         self.stages = [self._take(elements, stages, 2 * problem.n_x + n) for n in n_w]
@@ -63,89 +64,70 @@ class BoundarySystem:
         self.lengths = self._take(len(arcs))
         self.etas = self._take(len(jumps))
         self.pieces = self._links()
-        self._collocation = [self._take_rows(elements, stages + 1, 2 * problem.n_x) for _ in arcs]
-        self._implicit = [self._take_rows(elements, stages, n) for n in n_w]
-        self._total = self._take_rows(1)
-        assert self.rows == self.size
 
     def _take(self, *shape: int) -> Array:
         self.size += prod(shape)
         return np.arange(self.size - prod(shape), self.size).reshape(shape)
 
-    def _take_rows(self, *shape: int) -> Array:
-        self.rows += prod(shape)
-        return np.arange(self.rows - prod(shape), self.rows).reshape(shape)
-
     def __call__(self, z: Array) -> tuple[Array, sp.csc_matrix]:
         """Residual (size,) and Jacobian at z (size,)."""
-        residual, triplets = np.empty(self.rows), []
-        for index in range(len(self.arcs)):
-            triplets += self._arc(index, z, residual)
-        for equations, unknowns, rows in self.pieces:
-            residual[rows], nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
-            triplets.append((rows[equations.rows], unknowns[equations.columns], nonzeros))
-        residual[self._total] = z[self.lengths].sum() - self.problem.horizon
-        triplets.append((np.repeat(self._total, len(self.arcs)), self.lengths, np.ones(len(self.arcs))))
-        rows, columns, values = (np.concatenate(parts) for parts in zip(*triplets, strict=True))
-        return residual, sp.csc_matrix((values, (rows, columns)), shape=(self.rows, self.size))
+        blocks = [block for index in range(len(self.arcs)) for block in self._arc(index, z)]
+        for equations, unknowns in self.pieces:
+            value, nonzeros = (out[:, 0] for out in equations.fast(z[unknowns]))
+            blocks.append((value, self._sparse(value.size, nonzeros, equations.rows, unknowns[equations.columns])))
+        total = np.atleast_1d(z[self.lengths].sum() - self.problem.horizon)
+        blocks.append((total, self._sparse(1, 1.0, 0, self.lengths)))
+        values, slopes = zip(*blocks, strict=True)
+        return np.concatenate(values), sp.vstack(slopes, format="csc")
 
-    def _arc(self, index: int, z: Array, residual: Array) -> list[tuple[Array, Array, Array]]:
-        """Collocation on one arc: fills its residuals, returns its entries of the Jacobian."""
-        regime, stages, nodes = self.arcs[index].regime, self.stages[index], self.nodes[index]
-        n, count = 2 * self.problem.n_x, stages.shape[:2]
-        field = self.functions.field(regime)
-        values, entries = self.functions.field_of(regime, count[0] * count[1])(z[stages].reshape(-1, stages.shape[2]))
-        slopes, laws = values[:n].T, values[n:].T
-        slopes = slopes.reshape(*count, n)
-        h = z[self.lengths[index]] / self.elements
-        weights = np.vstack([self.tableau.a, self.tableau.b])
+    def _sparse(self, count: int, values: Array | float, rows: Array | int, columns: Array) -> sp.csr_matrix:
+        """Entries of so many rows of the Jacobian."""
+        values, rows, columns = (np.broadcast_to(part, columns.shape).ravel() for part in (values, rows, columns))
+        return sp.csr_matrix((values, (rows, columns)), shape=(count, self.size))
+
+    def _arc(self, index: int, z: Array) -> list[tuple[Array, sp.csr_matrix]]:
+        """Collocation on one arc, and the laws of its control where they are implicit."""
+        regime, nodes = self.arcs[index].regime, self.nodes[index]
+        stages, n = self.stages[index], 2 * self.problem.n_x
+        points = stages.reshape(-1, stages.shape[2])
+        count, field = len(points), self.functions.field(regime)
+        values, entries = self.functions.field_of(regime, count)(z[points])
+        places = np.arange(count)[:, None] * len(values) + field.rows
+        rates = values.T.ravel()  # of (x, lambda) and of the law, point by point
+        slopes = self._sparse(rates.size, entries.T, places, points[:, field.columns])
+        weights, laws = self._sums(len(values))
         ends = np.concatenate([stages[:, :, :n], nodes[1:, None]], axis=1)
-        starts = np.broadcast_to(nodes[:-1, None], ends.shape)
-        rows, moved = self._collocation[index], np.einsum("ij,ejy->eiy", weights, slopes)
-        residual[rows] = z[ends] - z[starts] - h * moved
-        residual[self._implicit[index]] = laws.reshape(self._implicit[index].shape)
-        local_rows, local_columns = field.rows, field.columns
-        nonzeros = entries.T.reshape(*count, -1)
-        flow, law = local_rows < n, local_rows >= n
-        # entry (element, row stage i, column stage j, nonzero k) is -h a_ij times the slope's derivative
-        values = -h * weights[None, :, :, None] * nonzeros[:, None, :, flow]
-        length = np.full(rows.size, self.lengths[index])
-        return [
-            (rows.ravel(), ends.ravel(), np.ones(rows.size)),
-            (rows.ravel(), starts.ravel(), -np.ones(rows.size)),
-            (rows.ravel(), length, -moved.ravel() / self.elements),
-            (
-                np.broadcast_to(rows[:, :, None, local_rows[flow]], values.shape).ravel(),
-                np.broadcast_to(stages[:, None, :, local_columns[flow]], values.shape).ravel(),
-                values.ravel(),
-            ),
-            (
-                self._implicit[index][:, :, local_rows[law] - n].ravel(),
-                stages[:, :, local_columns[law]].ravel(),
-                nonzeros[:, :, law].ravel(),
-            ),
-        ]
+        starts, ends = np.broadcast_to(nodes[:-1, None], ends.shape).ravel(), ends.ravel()
+        h, moved = z[self.lengths[index]] / self.elements, weights @ rates
+        unknowns = np.stack([ends, starts, np.full_like(ends, self.lengths[index])])
+        factors = np.stack([np.ones(ends.size), -np.ones(ends.size), -moved / self.elements])
+        jacobian = self._sparse(ends.size, factors, np.arange(ends.size), unknowns) - h * (weights @ slopes)
+        return [(z[ends] - z[starts] - h * moved, jacobian), (laws @ rates, laws @ slopes)]
+
+    def _weighted(self, count: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        """What sums up, of so many rates at every stage, those of (x, lambda) as collocation does, and picks others."""
+        n, every = 2 * self.problem.n_x, sp.identity(count, format="csr")
+        weights = sp.kron(np.vstack([self.tableau.a, self.tableau.b]), every[:n])
+        laws = sp.kron(sp.identity(self.elements * self.tableau.stages), every[n:], format="csr")
+        return sp.kron(sp.identity(self.elements), weights, format="csr"), laws
 
     def _links(self) -> list[Piece]:
         """What holds at the start, between arcs and at the end."""
         f, arcs, last = self.functions, self.arcs, len(self.arcs) - 1
-        pieces = [self._piece(f.start(arcs[0].regime), self._side(0, 0))]
+        pieces: list[Piece] = [(f.start(arcs[0].regime), self._side(0, 0))]
         for k, (one, other) in enumerate(pairwise(arcs)):
             sides = np.concatenate([self._side(k, 1), self._side(k + 1, 0)])
             if one.phase == other.phase:
-                pieces.append(self._piece(f.switch(one.regime, other.regime), sides))
+                pieces.append((f.switch(one.regime, other.regime), sides))
             else:
                 unknowns = np.append(sides, self.etas[one.phase])
-                pieces.append(self._piece(f.collision(one.regime, other.regime, self.jumps[one.phase]), unknowns))
-        return [*pieces, self._piece(f.end(arcs[last].regime), self._side(last, 1))]
+                pieces.append((f.collision(one.regime, other.regime, self.jumps[one.phase]), unknowns))
+        return [*pieces, (f.end(arcs[last].regime), self._side(last, 1))]
 
     def _side(self, index: int, end: int) -> Array:
         return np.concatenate([self.nodes[index][-end], self.ends[index][end]])
 
-    def _piece(self, found: Equations, unknowns: Array) -> Piece:
-        return found, unknowns, self._take_rows(found.count)
-
-    def guess(self, motion: Motion) -> Array:
+    def guess(self, motion: HybridMotion) -> Array:
         """Unknowns (size,) from a motion with costates: straight lines between its nodes."""
         z = np.zeros(self.size)
         c, n = self.tableau.c, 2 * self.problem.n_x
@@ -209,13 +191,13 @@ class BoundarySystem:
         return scale
 
 
-def _costate_lines(phase: Phase, times: Array) -> Array:
+def _costate_lines(phase: MotionPhase, times: Array) -> Array:
     """(x, lambda) at times of any shape: straight lines between the nodes of a phase."""
     assert phase.costate is not None
     values = np.hstack([phase.x, phase.costate])
     return np.stack([np.interp(times, phase.t, column) for column in values.T], axis=-1)
 
 
-def _control(phase: Phase, times: Array) -> Array:
+def _control(phase: MotionPhase, times: Array) -> Array:
     place = np.searchsorted(phase.t, times, "right") - 1
     return np.asarray(phase.u[np.clip(place, 0, len(phase.u) - 1)])

@@ -3,23 +3,24 @@
 What a method of successive approximations ends at is a good start: a few steps lead to rounding. Not every solution of
 the equations is a motion, let alone an optimal one; see `validity`.
 
-`motion_of` makes a `Motion` of what was found; the controls of other motions are simulated exactly.
+`motion_of` makes a `HybridMotion` of what was found; the controls of other motions are simulated exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from math import ceil
 
 import numpy as np
 from scipy.sparse import csc_matrix, diags
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.sparse.linalg import splu
 
 from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution, arcs_of, same_structure, without
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.methods.indirect.boundary_system import BoundarySystem
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.methods.indirect.switching_start import moved_by
 from nosnoc_py.methods.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
@@ -43,34 +44,47 @@ ALLOWANCE = 1e-9  # of the objective, relative
 
 def motion_of(
     functions: BoundaryFunctions, arcs: Sequence[ArcSolution], jumps: Sequence[int], intervals: int
-) -> Motion:
+) -> HybridMotion:
     """Phases of arcs, every element cut into so many parts that about `intervals` make up the horizon.
 
     States and costates at the nodes, and dense output between them, are the collocation polynomials; the control has
     dense output, too. Its means on the intervals are of second order in their lengths: a simulation with means has
     velocities that are exact at the nodes where u enters linearly with constant factors.
     """
-    phases = []
-    for index in range(len(jumps) + 1):
-        parts = [_part(functions, arc, intervals) for arc in arcs if arc.arc.phase == index]
-        phases.append(_joined(parts))
-    return Motion(phases=tuple(phases), jumps=tuple(jumps), objective=objective(functions, arcs))
+    phases, n_x, tableau = [], functions.problem.n_x, arcs[0].tableau
+    for _, group in groupby(arcs, key=lambda arc: arc.arc.phase):
+        pieces = list(group)
+        parts = zip(*[_cut(functions, arc, intervals) for arc in pieces], strict=True)
+        t, left, stages, u_left, u = (np.concatenate(part) for part in parts)
+        nodes = np.vstack([left, pieces[-1].nodes[-1]])
+        phases.append(
+            MotionPhase(
+                t=np.append(t, pieces[-1].arc.end),
+                x=nodes[:, :n_x],
+                costate=nodes[:, n_x:],
+                u=np.einsum("j,kji->ki", tableau.b, u),
+                c=tableau.c,
+                x_stages=stages,
+                u_c=tableau.c,
+                u_left=u_left,
+                u_stages=u,
+            )
+        )
+    return HybridMotion(phases=tuple(phases), jumps=tuple(jumps), objective=objective(functions, arcs))
 
 
 def objective(functions: BoundaryFunctions, arcs: Sequence[ArcSolution]) -> float:
     """phi(x(T)) plus the integral of L by the Gauss quadrature of the collocation."""
     problem, n_x = functions.problem, functions.problem.n_x
-    total = 0.0
+    total = float(problem.terminal(arcs[-1].nodes[-1, :n_x])[0][0, 0])
     for arc in arcs:
-        elements, stages = arc.u.shape[:2]
-        rate = functions.cost(elements * stages)(
-            arc.stages[:, :, :n_x].reshape(-1, n_x), arc.u.reshape(-1, problem.n_u)
-        )
-        total += arc.step * float(rate[0].reshape(elements, stages).sum(axis=0) @ arc.tableau.b)
-    return total + float(problem.terminal(arcs[-1].nodes[-1, :n_x])[0][0, 0])
+        z, u = arc.stages.reshape(-1, 2 * n_x), arc.u.reshape(-1, problem.n_u)
+        rates = problem.along([problem.running_cost], len(z))(z[:, :n_x], z[:, n_x:], u)[0]
+        total += arc.step * float(rates.reshape(-1, arc.tableau.stages).sum(axis=0) @ arc.tableau.b)
+    return total
 
 
-def simulated_objective(problem: HybridProblem, motion: Motion, steps: int) -> float | None:
+def simulated_objective(problem: HybridProblem, motion: HybridMotion, steps: int) -> float | None:
     """The objective of the control of a motion, held on equal steps, with exact times of collisions; None if it fails.
 
     The motion of an Euler scheme has an objective that is wrong by O(1/N), in either direction. Its control is
@@ -93,38 +107,17 @@ def control_at(functions: BoundaryFunctions, arc: ArcSolution, fractions: Array)
     return u.reshape(near.shape)
 
 
-def _part(functions: BoundaryFunctions, arc: ArcSolution, intervals: int) -> Phase:
-    """One arc as a phase of its own, every element cut into so many intervals."""
-    problem, tableau = functions.problem, arc.tableau
-    cuts, n_x = max(1, ceil(intervals * arc.step / problem.horizon - 1e-9)), problem.n_x
-    edges = np.linspace(0.0, 1.0, cuts + 1)
-    places = (edges[:-1, None] + tableau.c / cuts).ravel()
-    stages = arc.at(places).reshape(len(arc.stages) * cuts, -1, 2 * n_x)[:, :, :n_x]
-    left = arc.at(edges[:-1]).reshape(-1, 2 * n_x)
+def _cut(functions: BoundaryFunctions, arc: ArcSolution, intervals: int) -> tuple[Array, ...]:
+    """Left ends of the intervals of an arc and (x, lambda) there, states at their stages, u at both."""
+    problem, c = functions.problem, arc.tableau.c
+    cuts = max(1, ceil(intervals * arc.step / problem.horizon - 1e-9))
+    edges = np.arange(cuts) / cuts
+    places = (edges[:, None] + c / cuts).ravel()
+    left = arc.at(edges).reshape(-1, 2 * problem.n_x)
     left[::cuts] = arc.nodes[:-1]
-    nodes = np.vstack([left, arc.nodes[-1]])
-    u = control_at(functions, arc, places).reshape(len(left), tableau.stages, -1)
-    return Phase(
-        t=np.append(arc.times(edges[:-1]).ravel(), arc.arc.end),
-        x=nodes[:, :n_x],
-        costate=nodes[:, n_x:],
-        u=np.einsum("j,kji->ki", tableau.b, u),
-        c=tableau.c,
-        x_stages=stages,
-        u_c=tableau.c,
-        u_left=control_at(functions, arc, edges[:-1]).reshape(len(left), -1),
-        u_stages=u,
-    )
-
-
-def _joined(parts: Sequence[Phase]) -> Phase:
-    """The arcs of one phase, one after the other."""
-
-    def joined(name: str, first: int = 0) -> Array:
-        return np.concatenate([getattr(parts[0], name)[:first], *[getattr(part, name)[first:] for part in parts]])
-
-    nodes = {name: joined(name, 1) for name in ("t", "x", "costate")}
-    return replace(parts[0], **nodes, **{name: joined(name) for name in ("u", "x_stages", "u_left", "u_stages")})
+    stages = arc.at(places).reshape(len(left), c.size, -1)[:, :, : problem.n_x]
+    u = control_at(functions, arc, places).reshape(len(left), c.size, -1)
+    return arc.times(edges).ravel(), left, stages, control_at(functions, arc, edges).reshape(len(left), -1), u
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,7 +126,7 @@ class Polish:
 
     Attributes
     ----------
-    motion : Motion, optional
+    motion : HybridMotion, optional
         None where no solution was found, or none that is a motion: `reason` says why.
     residual : float
         The largest of the equations, each in units of what its unknowns do to it.
@@ -148,7 +141,7 @@ class Polish:
         The regimes of the minimiser in time, as far as found.
     """
 
-    motion: Motion | None
+    motion: HybridMotion | None
     residual: float
     iterations: int
     reason: str
@@ -170,7 +163,7 @@ class _Root:
 
 def polish(
     problem: HybridProblem,
-    start: Motion,
+    start: HybridMotion,
     *,
     elements: int = 8,
     stages: int = 8,
@@ -184,7 +177,7 @@ def polish(
     Parameters
     ----------
     problem : HybridProblem
-    start : Motion
+    start : HybridMotion
         With costates; its sequence of collisions is kept.
     elements, stages : int
         Elements per arc and stages of Gauss-Legendre collocation: order 2 stages.
@@ -200,7 +193,7 @@ def polish(
     functions, jumps, tried = BoundaryFunctions(problem), start.jumps, 0
     root, found = _Root(z=np.empty(0), residual=np.inf, iterations=0), tuple[ArcSolution, ...]()
 
-    def ended(reason: str | None, status: Status = Status.NOT_AN_OPTIMUM, motion: Motion | None = None) -> Polish:
+    def ended(reason: str | None, status: Status = Status.NOT_AN_OPTIMUM, motion: HybridMotion | None = None) -> Polish:
         """A success where there is no reason against it, else a failure with this status."""
         return Polish(
             motion=None if reason else motion,
@@ -227,7 +220,7 @@ def polish(
         observed = fewer or arcs_of(problem, guess, SLIVER * problem.horizon)
         settled = fewer is None and (same_structure(observed, arcs) or not_minimal(problem, found) is None)
         if settled and (_roughness(system, root, found) <= accuracy or 2 * elements > MOST_ELEMENTS):
-            objection = _objection(problem, found, jumps, start, guess)
+            objection = _objection(problem, found, start, guess)
             return ended(objection, motion=motion_of(functions, found, jumps, intervals))
         arcs, elements = (tuple(arc.arc for arc in found), 2 * elements) if settled else (observed, elements)
     return ended("the regimes of the minimiser do not settle", Status.ITERATION_LIMIT)
@@ -239,10 +232,10 @@ def _roughness(system: BoundarySystem, root: _Root, found: Sequence[ArcSolution]
 
 
 def _objection(
-    problem: HybridProblem, found: Sequence[ArcSolution], jumps: Sequence[int], start: Motion, motion: Motion
+    problem: HybridProblem, found: Sequence[ArcSolution], start: HybridMotion, motion: HybridMotion
 ) -> str | None:
     """Why a solution is not taken."""
-    reason = wrong_approach(problem, found, jumps) or penetrated(problem, found) or not_minimal(problem, found)
+    reason = wrong_approach(problem, found, motion.jumps) or penetrated(problem, found) or not_minimal(problem, found)
     if reason:
         return reason
     bound = simulated_objective(problem, start, SIMULATED_STEPS)
@@ -263,16 +256,17 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _R
         if not np.isfinite(value).all() or not np.isfinite(jacobian.data).all():
             residual = np.inf
             return failed("a function is not finite", Status.NUMERICAL_ERROR)
-        solver = Scaled.of(jacobian, scale)
-        if solver is None:
+        solved = _corrections(jacobian, scale)
+        if solved is None:
             return failed("the equations are singular", Status.NO_DESCENT)
-        residual, step = float(np.abs(value * solver.rows).max()), solver(value)
+        corrected, largest = solved
+        residual, step = float(np.abs(value / largest).max()), corrected(value)
         size = float(np.abs(step).max())
         if size <= ROUNDING and (size <= tolerance or size >= 0.5 * previous):
             return _Root(z=z - scale * step, residual=residual, iterations=iteration + 1)
         if iteration == steps:
             break
-        damping, previous = _damping(system, solver, z, step), size
+        damping, previous = _damping(system, corrected, z, scale, step), size
         if damping is None:
             return failed("Newton's method finds no descent", Status.NO_DESCENT)
         z = z - damping * scale * step
@@ -283,43 +277,32 @@ def newton(system: BoundarySystem, z: Array, tolerance: float, steps: int) -> _R
     return failed(f"no convergence in {steps} steps", Status.ITERATION_LIMIT)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Scaled:
-    """A matrix with columns in units of the unknowns and rows in units of their largest entry, factorised."""
-
-    factors: SuperLU
-    rows: Array
-    scale: Array
-
-    @classmethod
-    def of(cls, jacobian: csc_matrix, scale: Array) -> Scaled | None:
-        """None for a singular matrix."""
-        scaled = jacobian @ diags(scale)
-        largest = abs(scaled).max(axis=1).toarray().ravel()
-        if not largest.all():
-            return None
-        try:
-            factors = splu((diags(1.0 / largest) @ scaled).tocsc())
-        except RuntimeError:
-            return None
-        return cls(factors=factors, rows=1.0 / largest, scale=scale)
-
-    def __call__(self, residual: Array) -> Array:
-        """The correction in units of the unknowns."""
-        return np.asarray(self.factors.solve(residual * self.rows))
+def _corrections(jacobian: csc_matrix, scale: Array) -> tuple[Callable[[Array], Array], Array] | None:
+    """Residuals -> corrections in units of the unknowns, and the largest entries of the rows; None if singular."""
+    scaled = jacobian @ diags(scale)
+    largest = abs(scaled).max(axis=1).toarray().ravel()
+    if not largest.all():
+        return None
+    try:
+        factors = splu((diags(1.0 / largest) @ scaled).tocsc())
+    except RuntimeError:
+        return None
+    return lambda residual: np.asarray(factors.solve(residual / largest)), largest
 
 
-def _damping(system: BoundarySystem, solver: Scaled, z: Array, step: Array) -> float | None:
+def _damping(
+    system: BoundarySystem, corrected: Callable[[Array], Array], z: Array, scale: Array, step: Array
+) -> float | None:
     """The longest part of a step after which the simplified correction is shorter; lengths of arcs stay positive."""
     size = np.linalg.norm(step)
-    lengths, falling = z[system.lengths], (solver.scale * step)[system.lengths]
+    lengths, falling = z[system.lengths], (scale * step)[system.lengths]
     limit = np.min(np.where(falling > 0.0, KEPT * lengths / np.maximum(falling, 1e-300), np.inf))
     damping = min(1.0, float(limit))
     if np.abs(step).max() <= ROUNDING:
         return damping
     while damping >= SMALLEST_DAMPING * min(1.0, limit):
-        value, _ = system(z - damping * solver.scale * step)
-        if np.isfinite(value).all() and np.linalg.norm(solver(value)) <= (1.0 - 0.25 * damping) * size:
+        value, _ = system(z - damping * scale * step)
+        if np.isfinite(value).all() and np.linalg.norm(corrected(value)) <= (1.0 - 0.25 * damping) * size:
             return damping
         damping *= 0.5
     return None

@@ -8,18 +8,19 @@ What a pass of the method of successive approximations finds, on whatever grid, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.butcher import explicit
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.status import Status
+from nosnoc_py.tableaus import explicit
 
 Array = np.ndarray
 
@@ -37,7 +38,7 @@ SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sweep:
+class GridSweep:
     """State and costate of a control, and the control that minimises their Hamiltonian.
 
     Attributes
@@ -53,7 +54,7 @@ class Sweep:
         Times of the collisions [s].
     jumps : tuple of int
         Which jumps they were.
-    motion : function () -> Motion
+    motion : function () -> HybridMotion
         Everything, with costates; made when asked for.
     """
 
@@ -63,7 +64,7 @@ class Sweep:
     slope: float
     times: tuple[float, ...]
     jumps: tuple[int, ...]
-    motion: Callable[[], Motion]
+    motion: Callable[[], HybridMotion]
 
 
 class SweepFailure(Exception):
@@ -86,7 +87,7 @@ class Collision:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rollout:
+class StepMotion:
     """States x (N + 1, n_x) at the nodes under a control u (N, n_u), and the collisions in between."""
 
     x: Array
@@ -123,12 +124,13 @@ class Forward:
         end = one_step(flow, x, u, h, scheme)
         _, start_rate, *_ = problem.look(x, u)
         guards, end_rate, *_ = problem.look(end, u)
-        self._step = ca.Function("step", [x, u, h], [end, guards, start_rate, end_rate])
-        self.step = buffered(self._step)
+        step = ca.Function("step", [x, u, h], [end, guards, start_rate, end_rate])
+        self.step = buffered(step)
         self._look = buffered(problem.look)
-        self._chunks: dict[int, Callable[..., list[Array]]] = {}
+        # x is accumulated, so its output holds every node
+        self._chunk = cache(lambda size: buffered(step.mapaccum("steps", size)))
 
-    def __call__(self, u: Array) -> Rollout:
+    def __call__(self, u: Array) -> StepMotion:
         """Integrate from x0 under u (N, n_u).
 
         Raises
@@ -160,17 +162,15 @@ class Forward:
                     raise SweepFailure(Status.ZENO, f"more than {MOST_COLLISIONS} collisions")
                 n += 1
                 guards = self._look(x[n], u[min(n, self.steps - 1)])[0][:, 0]
-        return Rollout(x=x, u=u, collisions=tuple(collisions))
+        return StepMotion(x=x, u=u, collisions=tuple(collisions))
+
+    def held(self, control: Callable[[float], Array], place: float = 0.5) -> Array:
+        """The control (N, n_u) of a function of time: its values in the middles of the steps, or at another place."""
+        return np.array([control((n + place) * self.dt) for n in range(self.steps)]).reshape(self.steps, -1)
 
     def control_after(self, u: Array, n: int) -> Array:
         """Control in step n after a collision there."""
         return np.asarray(u[min(n + 1, self.steps - 1) if self.after == "next" else n])
-
-    def _chunk(self, size: int) -> Callable[..., list[Array]]:
-        if size not in self._chunks:
-            # x is accumulated, so its output holds every node
-            self._chunks[size] = buffered(self._step.mapaccum(f"steps_{size}", size))
-        return self._chunks[size]
 
     @staticmethod
     def _suspects(before: Array, after: Array, start_rate: Array, end_rate: Array) -> Array:
@@ -203,32 +203,13 @@ class Forward:
         self._check_left(x, u, h, t, earlier)
         _, after, start_rate, end_rate = (out[:, 0] for out in self.step(x, u, h))
         before = self._look(x, u)[0][:, 0]
-        roots = [
-            self._root(i, x, u, h, *values)
-            for i, values in enumerate(zip(before, after, start_rate, end_rate, strict=True))
-        ]
+
+        def guard(i: int) -> Callable[[float], float]:
+            return lambda s: float(self.step(x, u, s)[1][i, 0])
+
+        known = zip(before, after, start_rate, end_rate, strict=True)
+        roots = [_root(guard(i), h, *ends) for i, ends in enumerate(known)]
         return min(((s, i) for i, s in enumerate(roots) if s is not None), default=None)
-
-    def _root(
-        self, i: int, x: Array, u: Array, h: float, before: float, after: float, start_rate: float, end_rate: float
-    ) -> float | None:
-        """The first time in (0, h] at which guard i is zero and falling (Eq. 17); 0 where it is so at the start."""
-
-        def guard(s: float) -> float:
-            return float(self.step(x, u, s)[1][i, 0])
-
-        from scipy.optimize import brentq  # slow to import, and not needed to define options
-
-        if before <= 0.0 and start_rate < 0.0:
-            return 0.0
-        low, high = 0.0, h
-        if after > 0.0 and start_rate < 0.0 < end_rate:  # it may dip below zero
-            high = _extreme(guard, h)
-        elif before <= 0.0 and after <= 0.0 and end_rate < 0.0:  # it leaves and comes back
-            low = _extreme(lambda s: -guard(s), h)
-        if guard(low) <= 0.0 or guard(high) > 0.0:
-            return None
-        return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
     def _check_left(self, x: Array, u: Array, h: float, t: float, earlier: int) -> None:
         """Refuse a guard that is zero without a rate at t, and falls within h: the contact persists."""
@@ -264,44 +245,28 @@ class Forward:
             self._refuse_tangent(jump, f"{said}, which the minimum principle needs, is violated", t, earlier)
 
 
-def motion_of(
-    forward: Forward,
-    rollout: Rollout,
-    objective: float,
-    costate: Array | None = None,
-    limits: Sequence[tuple[Array, Array]] = (),
-) -> Motion:
+def motion_of(forward: Forward, rollout: StepMotion, objective: float) -> HybridMotion:
     """The phases of a rollout, with collisions as nodes; intervals without length are left out.
 
-    Parameters
-    ----------
-    costate : (N + 1, n_x), optional
-        At the nodes of the grid.
-    limits : one pair of (n_x,) per collision
-        Costates before and after it; with `costate` only.
+    Its states are x, or (x, lambda), whose limits at a collision are those of the costate.
     """
-    jumps, least, last = rollout.collisions, SHORTEST * forward.problem.horizon, forward.steps
-    values = np.zeros_like(rollout.x) if costate is None else costate
-    known = limits if costate is not None else [(values[0], values[0])] * len(jumps)
-    times = [c.step * forward.dt + c.s for c in jumps]
-    starts = [(0, 0.0, rollout.x[0], values[0])]
-    starts += [(c.step, t, c.x_after, after) for c, t, (_, after) in zip(jumps, times, known, strict=True)]
-    ends = [(c.step, t, c.x_before, before) for c, t, (before, _) in zip(jumps, times, known, strict=True)]
-    ends.append((last - 1, last * forward.dt, rollout.x[-1], values[-1]))
-    phases: list[Phase] = []
-    for k, ((first, begin, *left), (final, end, *right)) in enumerate(zip(starts, ends, strict=True)):
+    n_x, least, last = forward.problem.n_x, SHORTEST * forward.problem.horizon, forward.steps
+    jumps = [(c, c.step * forward.dt + c.s) for c in rollout.collisions]
+    starts = [(0, 0.0, rollout.x[0]), *[(c.step, t, c.x_after) for c, t in jumps]]
+    ends = [*[(c.step, t, c.x_before) for c, t in jumps], (last - 1, last * forward.dt, rollout.x[-1])]
+    phases: list[MotionPhase] = []
+    for (first, begin, left), (final, end, right) in zip(starts, ends, strict=True):
         steps = np.arange(first, final + 1)  # in which the phase is
         t = np.array([begin, *(steps[1:] * forward.dt), end])
-        x, after = (np.vstack([a, of[steps[1:]], b]) for a, of, b in zip(left, (rollout.x, values), right, strict=True))
-        u = rollout.u[steps]
-        if k:
+        z, u = np.vstack([left, rollout.x[steps[1:]], right]), rollout.u[steps]
+        if phases:
             u[0] = forward.control_after(rollout.u, first)
         kept = np.append(True, np.diff(t) > least)
         if not kept[-1] and end - begin > least:  # of two nodes at the same time the one at the collision stays
             kept[-2:], u[-1] = (False, True), u[-2]
-        held = u[kept[1:]]
-        phases.append(Phase(t=t[kept], x=x[kept], u=held, costate=None if costate is None else after[kept]))
-    return Motion(phases=tuple(phases), jumps=tuple(c.jump for c in jumps), objective=objective)
+        x, costate = np.split(z[kept], [n_x], axis=1)
+        phases.append(MotionPhase(t=t[kept], x=x, u=u[kept[1:]], costate=costate if costate.size else None))
+    return HybridMotion(phases=tuple(phases), jumps=tuple(c.jump for c, _ in jumps), objective=objective)
 
 
 def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX | list[ca.SX], h: ca.SX, scheme: str) -> ca.SX:
@@ -322,6 +287,24 @@ def pieces(count: int) -> Iterator[int]:
         size = min(LONGEST_CALL, 1 << (count.bit_length() - 1))
         yield size
         count -= size
+
+
+def _root(
+    guard: Callable[[float], float], h: float, before: float, after: float, start_rate: float, end_rate: float
+) -> float | None:
+    """The first time in (0, h] at which a guard is zero and falling (Eq. 17); 0 where it is so at the start."""
+    from scipy.optimize import brentq  # slow to import, and not needed to define options
+
+    if before <= 0.0 and start_rate < 0.0:
+        return 0.0
+    low, high = 0.0, h
+    if after > 0.0 and start_rate < 0.0 < end_rate:  # it may dip below zero
+        high = _extreme(guard, h)
+    elif before <= 0.0 and after <= 0.0 and end_rate < 0.0:  # it leaves and comes back
+        low = _extreme(lambda s: -guard(s), h)
+    if guard(low) <= 0.0 or guard(high) > 0.0:
+        return None
+    return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
 
 
 def _extreme(function: Callable[[float], float], h: float) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nosnoc_py.errors import check_run
-from nosnoc_py.methods.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, solution_of
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, strictest
@@ -20,14 +20,46 @@ from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, iterated
 
 
-class Iteration(CompleteMethod):
-    """A method that improves a motion step by step; everything a step changes is in the new state it returns.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class IterationState:
+    """Where an iteration over motions stands.
 
-    States are frozen dataclasses with at least `problem`, `records`, `status` and `message`.
+    Attributes
+    ----------
+    problem : HybridProblem
+    iterations : int
+        So far.
+    records : tuple of StepRecord
+        One of every step: objective, slope, collisions.
+    status : Status, optional
+        None while there is something left to do.
+    message : str
+    measure : str
+        What the slope is the norm of.
     """
 
+    problem: HybridProblem
+    iterations: int = 0
+    records: tuple[StepRecord, ...] = ()
+    status: Status | None = None
+    message: str = ""
+    measure: ClassVar[str] = "|H_u|"
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return f"{type(self).__name__}: {self.message or 'before the first step'}"
+        last = self.records[-1]
+        slope = "" if last.slope is None else f", {self.measure} {last.slope:.1e}"
+        times = ", ".join(f"{t:.6g}" for _, t in last.collisions)
+        found = f"objective {last.objective:.8g}{slope}, collisions at {times or 'no time'}"
+        return f"{type(self).__name__}: {self.iterations} iterations, {found}"
+
+
+class Iteration(CompleteMethod):
+    """A method that improves a motion step by step; everything a step changes is in the `IterationState` it returns."""
+
     @abstractmethod
-    def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> Any:
+    def init(self, ocp: Any, guess: Any = None) -> Any:
         """The state before the first step; `guess` as in `nosnoc_py.solve`, zero by default.
 
         Raises
@@ -37,15 +69,15 @@ class Iteration(CompleteMethod):
         """
 
     @abstractmethod
-    def step(self, state: Any) -> Any:
-        """Take one step; whatever fails is a status of the new state."""
+    def step(self, state: Any, deadline: float = np.inf) -> Any:
+        """Take one step; whatever fails is a status of the new state. `deadline` is a stamp of time.monotonic()."""
 
     @abstractmethod
     def judged(self, state: Any) -> tuple[Status | None, str]:
         """Why a state is the last one, and what to say about it; None while there is something left to do."""
 
     @abstractmethod
-    def found(self, state: Any) -> tuple[Motion, int, float]:
+    def found(self, state: Any) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, iterations so far, and the largest residual of the method's equations."""
 
     def solution(self, state: Any, *, wall_seconds: float | None = None) -> Solution:
@@ -68,9 +100,7 @@ class Iteration(CompleteMethod):
         """None while there is something left to do, else why it ends."""
         return self.judged(state)[0]
 
-    def run(
-        self, ocp: OCP | HybridProblem, guess: Any = None, *, callback: Any = None, time_limit: float | None = None
-    ) -> Any:
+    def run(self, ocp: Any, guess: Any = None, *, callback: Any = None, time_limit: float | None = None) -> Any:
         """init, then step until terminate; the returned state has a status.
 
         The first step is made whatever the limit of time, so that there is something to look at.
@@ -105,7 +135,7 @@ def recorded(
     return replace(state, records=(*state.records, line))
 
 
-def nothing_but_the_start(problem: HybridProblem) -> Motion:
+def nothing_but_the_start(problem: HybridProblem) -> HybridMotion:
     """What is known where no pass was completed."""
-    start = Phase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
-    return Motion(phases=(start,), jumps=(), objective=np.nan)
+    start = MotionPhase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, problem.n_u)))
+    return HybridMotion(phases=(start,), jumps=(), objective=np.nan)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import casadi as ca
 import numpy as np
@@ -41,9 +41,9 @@ class NumericMinimiser:
     ) -> None:
         self.controls = controls
         hessian = ca.densify(ca.jacobian(slope, u))
-        self._function = ca.Function("hamiltonian", [x, costate, u], [hamiltonian, ca.densify(slope), hessian])
-        self._value = ca.Function("hamiltonian_value", [x, costate, u], [hamiltonian])
-        self._cache: dict[int, tuple[ca.Function, ca.Function]] = {}
+        function = ca.Function("hamiltonian", [x, costate, u], [hamiltonian, ca.densify(slope), hessian])
+        value = ca.Function("hamiltonian_value", [x, costate, u], [hamiltonian])
+        self._mapped = cache(lambda count: (function.map(count), value.map(count)))
 
     def __call__(self, x: Array, costate: Array, u: Array) -> Array:
         """Minimisers (N, n_u) from starts (N, n_u); rows that do not converge keep their best point.
@@ -51,9 +51,7 @@ class NumericMinimiser:
         All are NaN where a derivative is no number.
         """
         count, n_u = u.shape
-        if count not in self._cache:
-            self._cache[count] = self._function.map(count), self._value.map(count)
-        function, value = self._cache[count]
+        function, value = self._mapped(count)
         u = self.controls.project(np.array(u))
         for _ in range(NEWTON_STEPS):
             here, slope, curved = (np.array(out) for out in function(x.T, costate.T, u.T))
@@ -137,6 +135,8 @@ class Minimiser:
         An expression in x, costate and u that is zero where the control follows that law.
     boundary : (digits, digits) -> SX
         In x, costate and u: zero where one law, which u follows, gives way to the other.
+    newton : NumericMinimiser, optional
+        What finds the minimisers where there is no closed form.
     """
 
     kind: str
@@ -148,26 +148,13 @@ class Minimiser:
     regime: ca.SX
     law: Callable[[Digits], ca.SX]
     boundary: Callable[[Digits, Digits], ca.SX]
-    smooth: tuple[ca.SX, ca.SX, ControlSet] | None = None
-
-    @cached_property
-    def _closed(self) -> ca.Function:
-        return ca.Function("minimiser", [self.x, self.costate], [self.control])
-
-    @cached_property
-    def _regime(self) -> ca.Function:
-        return ca.Function("regime", [self.x, self.costate], [self.regime])
-
-    @cached_property
-    def _newton(self) -> NumericMinimiser:
-        assert self.smooth is not None
-        return NumericMinimiser(self.x, self.costate, self.u, *self.smooth)
+    newton: NumericMinimiser | None = None
 
     def mapped(self, count: int) -> Callable[[Array, Array, Array], Array]:
         """A fast function of x (count, n_x), costate (count, n_x) and a start (count, n_u): the minimisers."""
-        if self.control is None:
-            return self._newton
-        evaluate = buffered(self._closed.map(count))
+        if self.newton is not None:
+            return self.newton
+        evaluate = buffered(ca.Function("minimiser", [self.x, self.costate], [self.control]).map(count))
         return lambda x, costate, u: evaluate(x, costate)[0].T
 
     def regimes(self, x: Array, costate: Array, near: Array | None = None) -> Array:
@@ -175,10 +162,11 @@ class Minimiser:
 
         `near` (count, n_u) are controls near the minimisers, zero by default; only "numeric" looks at them.
         """
-        if self.smooth is not None and (bounds := self.smooth[2]).is_bounded:
-            u = self._newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)
+        if self.newton is not None and (bounds := self.newton.controls).is_bounded:
+            u = self.newton(x, costate, np.zeros((len(x), bounds.lower.size)) if near is None else near)
             if bounds.is_ball:
                 length = np.linalg.norm(u, axis=1, keepdims=True)
                 return np.where(length >= bounds.radius * (1 - ON_SPHERE), 1, 0)
             return np.asarray(np.where(u <= bounds.lower, 0, np.where(u >= bounds.upper, 2, 1)))
-        return np.rint(np.array(self._regime.map(len(x))(x.T, costate.T))).T.astype(int)
+        regime = ca.Function("regime", [self.x, self.costate], [self.regime]).map(len(x))
+        return np.rint(np.array(regime(x.T, costate.T))).T.astype(int)

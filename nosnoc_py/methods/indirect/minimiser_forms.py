@@ -21,7 +21,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.indirect.control_set import ControlSet, probes, same_function
-from nosnoc_py.methods.indirect.minimiser import Digits, Minimiser
+from nosnoc_py.methods.indirect.minimiser import Digits, Minimiser, NumericMinimiser
 
 Array = np.ndarray
 
@@ -53,8 +53,8 @@ class _Hamiltonian:
         return ca.substitute(self.cost, self.u, ca.SX(ca.DM(u)))
 
     def off_projection(self, slope: ca.SX) -> ca.SX:
-        """u - P(u - H_u), from H_u."""
-        return self.u - projected(self.u - slope, self.controls)
+        """H_u, or u - P(u - H_u) where there are bounds."""
+        return self.u - projected(self.u - slope, self.controls) if self.controls.is_bounded else slope
 
 
 def minimiser(
@@ -127,11 +127,11 @@ def _numeric(h: _Hamiltonian) -> Minimiser:
     return h.minimiser(
         "numeric",
         control=None,
-        residual=h.off_projection(slope) if controls.is_bounded else slope,
+        residual=h.off_projection(slope),
         regime=ca.SX(0),
         law=law,
         boundary=_first_change(edge),
-        smooth=(h.total, slope, controls),
+        newton=NumericMinimiser(h.x, h.costate, u, h.total, slope, controls),
     )
 
 

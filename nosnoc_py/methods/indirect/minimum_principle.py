@@ -10,15 +10,14 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.methods.indirect.anderson import Memory, advance
-from nosnoc_py.methods.indirect.forward import Sweep, SweepFailure
-from nosnoc_py.methods.indirect.iteration import Iteration, nothing_but_the_start, recorded
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.forward import GridSweep, SweepFailure
+from nosnoc_py.methods.indirect.iteration import Iteration, IterationState, nothing_but_the_start, recorded
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.moving_grid import MovingGrid
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
 from nosnoc_py.methods.indirect.validity import branch_missed
 from nosnoc_py.ocp import OCP
-from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of_guess
 
@@ -30,6 +29,9 @@ Array = np.ndarray
 LABEL = "minimum principle"
 # Shorter and shorter steps in place of one that fails, before giving up.
 MOST_RETRIES = 6
+# Relaxed steps with one sequence of collisions before the first accelerated one: far from a fixed point, extrapolation
+# easily leads to controls that collide otherwise.
+DELAY = 20
 # Iterations between two refinements.
 REFINE_AFTER = 80
 # |H_u| that falls less than this in a third of the iterations has stopped falling.
@@ -49,8 +51,6 @@ class MinimumPrinciple(Iteration):
         N equal steps of forward Euler (grid "uniform"), of first order.
     relaxation : float
         alpha in (0, 1]: u <- (1 - alpha) u + alpha u_* (Eq. 16). Too large a step loses the collision.
-    search : float
-        tau: the jump of the control is looked for within tau T of a collision (Eq. 23; uniform grid only).
     grid : {"uniform", "moving"}
         "uniform" is Algorithm 1. "moving" holds one control per phase between collisions, which are located exactly:
         no search, higher order, and fast with `acceleration`.
@@ -58,44 +58,36 @@ class MinimumPrinciple(Iteration):
         Legendre nodes of the control per phase of the moving grid.
     acceleration : int
         Depth of Anderson's acceleration of the iteration; 0 is the plain one.
-    acceleration_delay : int
-        Relaxed steps with one sequence of collisions before the first accelerated one: far from a fixed point,
-        extrapolation easily leads to controls that collide otherwise.
     tolerance : float
         Success: the L2 norm of H_u (Eq. 30) is below it; with bounds, that of the distance to the minimiser.
     max_iterations : int
     refine : bool
         Solve the multi-point boundary value problem by Newton's method from an iterate (machine precision), with
         checks of its validity; tried every 80 iterations.
-    require_collision : bool
-        End with "collision lost" where an iterate has none. False for problems in which the control sees the goal
-        without a collision.
     time_limit : float, optional
         Seconds.
     """
 
     steps: int = Field(default=480, ge=2)
     relaxation: float = Field(default=0.01, gt=0, le=1)
-    search: float = Field(default=0.05, ge=0, lt=1)
     grid: Literal["uniform", "moving"] = "uniform"
     control_nodes: int = Field(default=6, ge=1)
     acceleration: int = Field(default=0, ge=0)
-    acceleration_delay: int = Field(default=20, ge=0)
     tolerance: float = Field(default=1e-6, gt=0)
     max_iterations: int = Field(default=3000, ge=0)
     refine: bool = False
-    require_collision: bool = True
 
     def init(self, ocp: OCP | HybridProblem, guess: Any = None) -> MinimumPrincipleState:
         """The state before the first pass."""
         problem = ocp if isinstance(ocp, HybridProblem) else hybrid_problem(ocp, "MinimumPrinciple")
         moving = self.grid == "moving"
-        grid = MovingGrid(problem, self.control_nodes) if moving else UniformGrid(problem, self.steps, self.search)
+        grid = MovingGrid(problem, self.control_nodes) if moving else UniformGrid(problem, self.steps)
         control = grid.initial(control_of_guess(problem.ocp, guess))
-        memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
-        return MinimumPrincipleState(problem=problem, grid=grid, control=control, memory=memory)
+        return MinimumPrincipleState(
+            problem=problem, grid=grid, control=control, memory=Memory(depth=self.acceleration, delay=DELAY)
+        )
 
-    def step(self, state: MinimumPrincipleState) -> MinimumPrincipleState:
+    def step(self, state: MinimumPrincipleState, deadline: float = np.inf) -> MinimumPrincipleState:
         """One pass, or one refinement when it is due; whatever fails is a status of the state."""
         started = time.monotonic()
         if self._refinement_due(state):
@@ -111,17 +103,17 @@ class MinimumPrinciple(Iteration):
             sweep = state.grid.sweep(state.control)
         except SweepFailure as failure:
             return self._failed(state, None, failure.status, failure.message)
-        if self.require_collision and not sweep.jumps:
+        if not sweep.jumps:
             when = "the initial control leads" if state.sweep is None else "the last update leads"
             return self._failed(state, sweep, Status.COLLISION_LOST, f"{when} to no collision")
         control, memory = advance(state.memory, sweep.control, sweep.target, self.relaxation, key=sweep.jumps)
-        if isinstance(state.grid, UniformGrid):
+        if self.grid == "uniform":
             control = state.problem.controls.project(control)
         passed = replace(state, sweep=sweep, control=control, memory=memory, iterations=state.iterations + 1, retries=0)
         return self._recorded(passed, started, LABEL, 1)
 
     def _failed(
-        self, state: MinimumPrincipleState, sweep: Sweep | None, status: Status, message: str
+        self, state: MinimumPrincipleState, sweep: GridSweep | None, status: Status, message: str
     ) -> MinimumPrincipleState:
         """A relaxed step from the last pass in place of the one that failed, ever shorter; in the end a status.
 
@@ -131,7 +123,7 @@ class MinimumPrinciple(Iteration):
         if last is None or (plain and self.grid == "uniform") or state.retries == MOST_RETRIES:
             return replace(state, sweep=last or sweep, status=status, message=message)
         part = self.relaxation * 0.5 ** (state.retries + plain)
-        memory = Memory(depth=self.acceleration, delay=self.acceleration_delay)
+        memory = Memory(depth=self.acceleration, delay=DELAY)
         control = last.control + part * (last.target - last.control)
         return replace(state, control=control, memory=memory, retries=state.retries + 1)
 
@@ -168,7 +160,7 @@ class MinimumPrinciple(Iteration):
             return False
         return bool(np.median(slopes[-third:]) > STALLED * np.median(slopes[-2 * third : -third]))
 
-    def found(self, state: MinimumPrincipleState) -> tuple[Motion, int, float]:
+    def found(self, state: MinimumPrincipleState) -> tuple[HybridMotion, int, float]:
         """The motion that a state stands for, passes and steps of Newton's method so far, and the latter's residual."""
         polished = state.polish
         iterations = state.iterations + (0 if polished is None else polished.iterations)
@@ -196,51 +188,29 @@ class MinimumPrinciple(Iteration):
         return recorded(state, started, label, sweep.objective, sweep.jumps, sweep.times, **more, slope=sweep.slope)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MinimumPrincipleState:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MinimumPrincipleState(IterationState):
     """Where the iteration stands.
 
     Attributes
     ----------
-    problem : HybridProblem
     grid : UniformGrid or MovingGrid
     control : ndarray
         Of the next pass.
-    sweep : Sweep, optional
+    sweep : GridSweep, optional
         The last pass.
-    iterations : int
-        Passes so far.
     memory : Memory
         Earlier iterates, for the acceleration.
-    records : tuple of StepRecord
-        Objective, norm of H_u (`slope`) and collisions of every iterate.
     polish : Polish, optional
         The last refinement.
-    status : Status, optional
-        None while there is something left to do.
     retries : int
         Shorter steps since the last pass that succeeded.
-    message : str
     """
 
-    problem: HybridProblem
     grid: UniformGrid | MovingGrid
     control: Array
-    sweep: Sweep | None = None
-    iterations: int = 0
-    records: tuple[StepRecord, ...] = ()
+    sweep: GridSweep | None = None
     memory: Memory = field(default_factory=Memory)
     polish: Polish | None = None
     refined_at: int = -1
     retries: int = 0
-    status: Status | None = None
-    message: str = ""
-
-    def __repr__(self) -> str:
-        if self.sweep is None:
-            return "MinimumPrincipleState: before the first pass"
-        times = ", ".join(f"{t:.6g}" for t in self.sweep.times)
-        return (
-            f"MinimumPrincipleState: {self.iterations} iterations, objective {self.sweep.objective:.8g}, "
-            f"|H_u| {self.sweep.slope:.1e}, collisions at {times or 'no time'}"
-        )

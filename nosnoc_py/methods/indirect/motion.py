@@ -15,9 +15,10 @@ from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution
-from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, lagrange_basis
+from nosnoc_py.solution.interpolant import RungeKuttaInterpolant
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
+from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
 
@@ -26,7 +27,7 @@ SAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Phase:
+class MotionPhase:
     """The motion between two collisions, in K intervals.
 
     Attributes
@@ -56,18 +57,23 @@ class Phase:
     u_stages: Array | None = None
 
     @property
-    def dense(self) -> tuple[Array, Array]:
-        """Nodes in the intervals, and states there: at the right ends where there is nothing else."""
+    def dense(self) -> tuple[Array, Array, Array]:
+        """Nodes in the intervals, states at the left ends and there; the nodes are right ends where there are none."""
         if self.c is None or self.x_stages is None:
-            return np.ones(1), self.x[1:, None]
-        return self.c, self.x_stages
+            return np.ones(1), self.x[:-1], self.x[1:, None]
+        return self.c, self.x[:-1], self.x_stages
+
+    @property
+    def dense_control(self) -> tuple[Array, Array | None, Array | None] | None:
+        """The same of the control; None where it is constant on the intervals."""
+        return None if self.u_c is None else (self.u_c, self.u_left, self.u_stages)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Motion:
+class HybridMotion:
     """Phases, the index of the jump between each and the next, and the objective that belongs to them."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[MotionPhase, ...]
     jumps: tuple[int, ...]
     objective: float
 
@@ -77,7 +83,7 @@ class Motion:
         return np.array([phase.t[-1] for phase in self.phases[:-1]])
 
 
-def guard_depths(problem: HybridProblem, motion: Motion) -> Measured:
+def guard_depths(problem: HybridProblem, motion: HybridMotion) -> Measured:
     """How far guards are below zero on the intervals of all phases, at nodes and on the dense output between them."""
     parts = [(phase.t[: len(states)], states) for phase in motion.phases for states in [_sampled(phase)]]
     t, states = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
@@ -100,18 +106,18 @@ def cubics(values: Array, slopes: Array, places: Array) -> Array:
     return np.asarray(values[k] + s * rise + s * (1.0 - s) * bend)
 
 
-def _sampled(phase: Phase) -> Array:
+def _sampled(phase: MotionPhase) -> Array:
     """States (K, SAMPLES + 1, n_x) on the intervals of a phase; its node alone where there are none."""
     if not len(phase.u):
         return np.repeat(phase.x[None, :1], SAMPLES + 1, axis=1)
-    c, stages = phase.dense
+    c, left, stages = phase.dense
     basis = lagrange_basis(np.append(0.0, c), np.linspace(0.0, 1.0, SAMPLES + 1))
-    found = np.einsum("mj,kjx->kmx", basis, np.concatenate([phase.x[:-1, None], stages], axis=1))
+    found = np.einsum("mj,kjx->kmx", basis, np.concatenate([left[:, None], stages], axis=1))
     found[:, -1] = phase.x[1:]
     return found
 
 
-def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
+def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]:
     """The collisions as events: velocities are the rates of the guards along the flow."""
     function = buffered(
         ca.Function("rates", [problem.x, problem.u], [problem.look(problem.x, problem.u)[1], problem.impulses])
@@ -136,7 +142,7 @@ def events_of(problem: HybridProblem, motion: Motion) -> tuple[Event, ...]:
 
 def solution_of(
     problem: HybridProblem,
-    motion: Motion,
+    motion: HybridMotion,
     *,
     status: Status,
     infeasibility: float = 0.0,
@@ -158,8 +164,8 @@ def solution_of(
         u_grid=np.concatenate([phases[0].t[:1], *[phase.t[1:] for phase in phases]]),
         u=u,
         control_names=ocp.system.control_names,
-        interpolant=_interpolant(phases),
-        control_interpolant=_control_interpolant(phases),
+        interpolant=_polynomials(phases, "dense"),
+        control_interpolant=_polynomials(phases, "dense_control"),
         events=events_of(problem, motion),
         series=_costates(phases, t, names),
         parameters=dict(zip(ocp.system.parameter_names, ocp.p, strict=True)),
@@ -176,33 +182,22 @@ def solution_of(
     )
 
 
-def _costates(phases: Sequence[Phase], t: Array, names: Sequence[str]) -> dict[str, Series]:
+def _costates(phases: Sequence[MotionPhase], t: Array, names: Sequence[str]) -> dict[str, Series]:
     if any(phase.costate is None for phase in phases):
         return {}
     values = np.vstack([phase.costate for phase in phases if phase.costate is not None])
     return {costate_name(name): Series(t, values[:, i], Role.COSTATE) for i, name in enumerate(names)}
 
 
-def _control_interpolant(phases: Sequence[Phase]) -> Any:
-    """The control as polynomials on the intervals, or None where it is constant on them."""
-    if phases[0].u_c is None:
+def _polynomials(phases: Sequence[MotionPhase], name: str) -> RungeKuttaInterpolant | None:
+    """The polynomials that `dense` or `dense_control` of all phases stand for; None where there are none."""
+    pieces = [getattr(phase, name) for phase in phases]
+    if pieces[0] is None or not any(len(phase.u) for phase in phases):
         return None
-    return _polynomials(phases, phases[0].u_c, [(phase.u_left, phase.u_stages) for phase in phases])
-
-
-def _interpolant(phases: Sequence[Phase]) -> Any:
-    """Polynomials between the nodes; all phases have the same kind."""
-    if sum(len(phase.u) for phase in phases) == 0:
-        return None
-    return _polynomials(phases, phases[0].dense[0], [(phase.x[:-1], phase.dense[1]) for phase in phases])
-
-
-def _polynomials(phases: Sequence[Phase], c: Array, values: Sequence[tuple[Any, Any]]) -> RungeKuttaInterpolant:
-    """Polynomials with nodes c and values at the left ends and these nodes of the intervals of every phase."""
     return RungeKuttaInterpolant(
         t_left=np.concatenate([phase.t[:-1] for phase in phases]),
         h=np.concatenate([np.diff(phase.t) for phase in phases]),
-        c=c,
-        x_left=np.vstack([left for left, _ in values]),
-        x_stages=np.vstack([stages for _, stages in values]),
+        c=pieces[0][0],
+        x_left=np.vstack([left for _, left, _ in pieces]),
+        x_stages=np.vstack([stages for _, _, stages in pieces]),
     )

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Forward, Sweep, SweepFailure, one_step
-from nosnoc_py.methods.indirect.motion import Motion, Phase, cubics
+from nosnoc_py.methods.indirect.forward import Forward, GridSweep, SweepFailure, one_step
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, cubics
 from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.methods.indirect.successive_approximation import costate_jumps
-from nosnoc_py.solution.interpolant import lagrange_basis
 from nosnoc_py.status import Status
+from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
 
@@ -36,7 +36,7 @@ THIRDS = np.array([1.0, 2.0, 3.0]) / 3.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PhaseRun:
+class GridPhase:
     """One phase forward: K steps of `length` / K from x (K + 1, n_x), its costs, and its control at the stages."""
 
     length: float
@@ -74,6 +74,9 @@ class MovingGrid:
         self.places, self.weights = 0.5 * (1.0 + points), 0.5 * weights
         self._basis = lagrange_basis(self.places, np.linspace(0.0, 1.0, 2 * steps + 1))
         self._target = problem.minimiser.mapped(nodes)
+        self._residuals = problem.along([problem.minimiser.residual], nodes)
+        self._slopes = problem.along([problem.canonical], steps + 1)
+        self._all_guards = buffered(problem.look.map(steps + 1))
         self._jumps = costate_jumps(problem)
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
@@ -83,11 +86,11 @@ class MovingGrid:
         except SweepFailure:
             return self._values_of(guess, np.array([0.0, self.problem.horizon]), ())
 
-    def sweep(self, control: Array) -> Sweep:
+    def sweep(self, control: Array) -> GridSweep:
         """State forward, costate backward, minimisers and H_u of a control.
 
         Where it does not lead through the expected collisions any more, those it leads through as a function of time
-        take their place, and the control of the `Sweep` is the one on these phases.
+        take their place, and the control of the `GridSweep` is the one on these phases.
 
         Raises
         ------
@@ -105,7 +108,7 @@ class MovingGrid:
         if not np.isfinite(objective) or not np.isfinite(targets).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
         times = np.cumsum([run.length for run in runs])[:-1]
-        return Sweep(
+        return GridSweep(
             control=np.array([self._row(run, run.values) for run in runs]),
             target=np.array([self._row(run, target) for run, target in zip(runs, targets, strict=True)]),
             objective=objective,
@@ -135,13 +138,12 @@ class MovingGrid:
         SweepFailure
             For what cannot be integrated.
         """
-        dt = self._sampled.dt
-        u = np.array([guess((n + 0.5) * dt) for n in range(self._sampled.steps)]).reshape(self._sampled.steps, -1)
-        collisions = self._sampled(self.problem.controls.project(u)).collisions
-        edges = np.array([0.0, *[c.step * dt + c.s for c in collisions], self.problem.horizon])
+        forward = self._sampled
+        collisions = forward(self.problem.controls.project(forward.held(guess))).collisions
+        edges = np.array([0.0, *[c.step * forward.dt + c.s for c in collisions], self.problem.horizon])
         return self._values_of(guess, edges, tuple(c.jump for c in collisions))
 
-    def forward(self, control: Array) -> list[PhaseRun]:
+    def forward(self, control: Array) -> list[GridPhase]:
         """All phases, with the times of their ends.
 
         Raises
@@ -149,7 +151,7 @@ class MovingGrid:
         SequenceChange
             Where a collision is missed, or there is another before it.
         """
-        runs: list[PhaseRun] = []
+        runs: list[GridPhase] = []
         x, left = self.problem.x0, self.problem.horizon
         for row in control:
             values = self.problem.controls.project(row[2:].reshape(self.nodes, -1))
@@ -160,7 +162,7 @@ class MovingGrid:
             x = run.x[-1] if jump < 0 else self.problem.crossings[jump](run.x[-1])[0][:, 0]
         return runs
 
-    def backward(self, runs: list[PhaseRun]) -> list[Array]:
+    def backward(self, runs: list[GridPhase]) -> list[Array]:
         """Costates (K + 1, n_x) at the nodes of every phase."""
         costates: list[Array] = []
         costate = self.problem.terminal(runs[-1].x[-1])[1][:, 0]
@@ -174,25 +176,25 @@ class MovingGrid:
             costate = back[-1]
         return costates[::-1]
 
-    def _run(self, x: Array, values: Array, length: float, jump: int, left: float) -> PhaseRun:
+    def _run(self, x: Array, values: Array, length: float, jump: int, left: float) -> GridPhase:
         u = self.problem.controls.project(self._basis @ values)
         triples = _triples(u)
         if jump >= 0:
             length = self._length(x, triples, length, jump, left)
         if not 0.0 < length <= left:
             raise SequenceChange("a collision is missed: the phase before it would not end in time")
-        ends, costs = self._ahead(x, triples, length / self.steps)
-        if not np.isfinite(ends).all():
+        ends, costs = self._ahead(np.append(x, np.zeros(x.size)), triples, length / self.steps)
+        states = np.vstack([x, ends[: x.size].T])
+        if not np.isfinite(states).all():
             raise SequenceChange("the state is not finite")
-        states = np.vstack([x, ends.T])
         self._check(states, u, length / self.steps, jump)
-        return PhaseRun(length=length, jump=jump, x=states, cost=float(costs.sum()), values=values, u=u)
+        return GridPhase(length=length, jump=jump, x=states, cost=float(costs.sum()), values=values, u=u)
 
     def _length(self, x: Array, triples: Array, length: float, jump: int, left: float) -> float:
         """Newton's method for the length of a phase whose guard is zero at the end."""
         start, n_x = np.append(x, np.zeros(x.size)), x.size
         for _ in range(NEWTON_STEPS):
-            end = self._ahead_with_slope(start, triples, length / self.steps)[0][:, -1]
+            end = self._ahead(start, triples, length / self.steps)[0][:, -1]
             _, _, guard, gradient = self.problem.crossings[jump](end[:n_x])
             rate = gradient[0] @ end[n_x:]
             if not np.isfinite(rate) or rate >= 0.0:
@@ -224,22 +226,22 @@ class MovingGrid:
         return np.array(rows)
 
     @staticmethod
-    def _row(run: PhaseRun, values: Array) -> Array:
+    def _row(run: GridPhase, values: Array) -> Array:
         return np.array([run.length, run.jump, *values.ravel()])
 
-    def _hermite(self, run: PhaseRun, costate: Array, places: Array) -> Array:
+    def _hermite(self, run: GridPhase, costate: Array, places: Array) -> Array:
         """(x, lambda) at places (m,) in [0, 1] of a phase: cubic polynomials with the right slopes, of order 4."""
         slopes = run.length * self._slopes(run.x, costate, run.u[::2])[0].T
         return cubics(np.hstack([run.x, costate]), slopes, places)
 
-    def _nodes_of(self, run: PhaseRun, costate: Array) -> tuple[Array, float]:
+    def _nodes_of(self, run: GridPhase, costate: Array) -> tuple[Array, float]:
         """Minimisers (nodes, n_u) at the nodes of the control, and the mean square of `Minimiser.residual`."""
         found = self._hermite(run, costate, self.places)
         x, costate = found[:, : self.problem.n_x], found[:, self.problem.n_x :]
         residual = self._residuals(x, costate, run.values)[0]
         return self._target(x, costate, run.values), float((residual**2).sum(axis=0) @ self.weights)
 
-    def _motion(self, runs: list[PhaseRun], costates: list[Array], objective: float) -> Motion:
+    def _motion(self, runs: list[GridPhase], costates: list[Array], objective: float) -> HybridMotion:
         phases, start, n_x = [], 0.0, self.problem.n_x
         inner = ((np.arange(self.steps)[:, None] + THIRDS) / self.steps).ravel()
         for run, costate in zip(runs, costates, strict=True):
@@ -250,9 +252,9 @@ class MovingGrid:
             t = np.linspace(start, end, self.steps + 1)
             dense = {"u_c": np.array([0.5, 1.0]), "u_left": run.u[:-1:2]}
             dense["u_stages"] = np.stack([run.u[1::2], run.u[2::2]], axis=1)
-            phases.append(Phase(t=t, x=run.x, u=mean, costate=costate, c=THIRDS, x_stages=stages, **dense))
+            phases.append(MotionPhase(t=t, x=run.x, u=mean, costate=costate, c=THIRDS, x_stages=stages, **dense))
             start = end
-        return Motion(phases=tuple(phases), jumps=tuple(run.jump for run in runs[:-1]), objective=objective)
+        return HybridMotion(phases=tuple(phases), jumps=tuple(run.jump for run in runs[:-1]), objective=objective)
 
     @cached_property
     def _sampled(self) -> Forward:
@@ -270,17 +272,13 @@ class MovingGrid:
 
     @cached_property
     def _ahead(self) -> Callable[..., list[Array]]:
-        return buffered(self._step.mapaccum("ahead", self.steps))
-
-    @cached_property
-    def _ahead_with_slope(self) -> Callable[..., list[Array]]:
-        """The same with the derivative of the state by the length of the phase."""
+        """(x and its derivative by the length of the phase, u, h) -> both and the cost after every step."""
         p, slope = self.problem, ca.SX.sym("slope", self.problem.n_x)
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
-        end, _ = self._step(p.x, u, h)
-        ahead = ca.jtimes(end, ca.vertcat(p.x, h), ca.vertcat(slope, 1.0 / self.steps))
-        both = ca.Function("with_slope", [ca.vertcat(p.x, slope), u, h], [ca.densify(ca.vertcat(end, ahead))])
-        return buffered(both.mapaccum("ahead_with_slope", self.steps))
+        end, cost = self._step(p.x, u, h)
+        moved = ca.jtimes(end, ca.vertcat(p.x, h), ca.vertcat(slope, 1.0 / self.steps))
+        both = ca.Function("ahead", [ca.vertcat(p.x, slope), u, h], [ca.densify(ca.vertcat(end, moved)), cost])
+        return buffered(both.mapaccum("ahead", self.steps))
 
     @cached_property
     def _back(self) -> Callable[..., list[Array]]:
@@ -290,20 +288,6 @@ class MovingGrid:
         before = ca.gradient(ca.dot(p.costate, end) + cost, p.x)
         function = ca.Function("back", [p.costate, p.x, u, h], [ca.densify(before)])
         return buffered(function.mapaccum("backward", self.steps))
-
-    @cached_property
-    def _slopes(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("slopes", [p.x, p.costate, p.u], [p.canonical]).map(self.steps + 1))
-
-    @cached_property
-    def _residuals(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        return buffered(ca.Function("residuals", [p.x, p.costate, p.u], [p.minimiser.residual]).map(self.nodes))
-
-    @cached_property
-    def _all_guards(self) -> Callable[..., list[Array]]:
-        return buffered(self.problem.look.map(self.steps + 1))
 
 
 def dips(values: Array, slopes: Array) -> Array:

@@ -107,11 +107,24 @@ class HybridProblem:
         return tuple(buffered(ca.Function("crossing", [self.x], list(part))) for part in parts)
 
     @cached_property
+    def costate_jumps(self) -> tuple[ca.Function, ...]:
+        """For every jump (x-, lambda+, eta) -> lambda- = g_x' lambda+ + eta psi_x' (Eq. 10)."""
+        eta = ca.SX.sym("eta")
+        pairs = zip(self.resets, ca.vertsplit(self.guards), strict=True)
+        slopes = [ca.gradient(ca.dot(self.costate, g) + eta * psi, self.x) for g, psi in pairs]
+        return tuple(ca.Function("jump", [self.x, self.costate, eta], [ca.densify(slope)]) for slope in slopes)
+
+    @cached_property
     def terminal(self) -> Callable[..., list[np.ndarray]]:
         """x -> phi, phi_x, phi_xx."""
         slope = ca.gradient(self.terminal_cost, self.x)
         outputs = [self.terminal_cost, slope, ca.jacobian(slope, self.x)]
         return buffered(ca.Function("terminal", [self.x], outputs))
+
+    def along(self, outputs: Sequence[ca.SX], count: int) -> Callable[..., list[np.ndarray]]:
+        """A fast function of x, lambda, u at some points, (count, n) each: expressions there, by columns."""
+        dense = [ca.densify(output) for output in outputs]
+        return buffered(ca.Function("along", [self.x, self.costate, self.u], dense).map(count))
 
     @property
     def n_x(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from math import ceil
 
@@ -11,13 +12,15 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Collision, Forward, Rollout, Sweep, SweepFailure, motion_of, pieces
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.forward import Forward, GridSweep, StepMotion, SweepFailure, motion_of, pieces
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.motion.variations import saltation
 from nosnoc_py.status import Status
 
 Array = np.ndarray
+# Costates before and after every collision.
+Sides = list[tuple[Array, Array]]
 
 
 class UniformGrid:
@@ -33,21 +36,25 @@ class UniformGrid:
         the collision as they are, which does not converge.
     """
 
-    def __init__(self, problem: HybridProblem, steps: int, search: float) -> None:
+    def __init__(self, problem: HybridProblem, steps: int, search: float = 0.05) -> None:
         self.problem, self.steps = problem, steps
         self.reach = ceil(search * steps)
         self.forward = Forward(problem, steps)
         self.dt = self.forward.dt
         self._target = problem.minimiser.mapped(steps)
+        self._look = problem.along([problem.minimiser.residual, problem.running_cost], steps)
         self._jumps = costate_jumps(problem)
-        self._back: dict[int, Callable[..., list[Array]]] = {}
+        h = ca.SX.sym("h")
+        back = ca.densify(problem.costate + h * ca.gradient(problem.hamiltonian, problem.x))
+        step = ca.Function("back", [problem.costate, problem.x, problem.u, h], [back])
+        self._euler = buffered(step)
+        self._back = cache(lambda size: buffered(step.mapaccum("back", size)))
 
     def initial(self, guess: Callable[[float], Array]) -> Array:
         """The control (N, n_u) of a function of time: its values at the starts of the steps."""
-        times = np.arange(self.steps) * self.dt
-        return self.problem.controls.project(np.array([guess(t) for t in times]).reshape(self.steps, -1))
+        return self.problem.controls.project(self.forward.held(guess, 0.0))
 
-    def sweep(self, control: Array) -> Sweep:
+    def sweep(self, control: Array) -> GridSweep:
         """State forward, costate backward, minimisers and H_u of a control (N, n_u).
 
         Raises
@@ -56,61 +63,52 @@ class UniformGrid:
             For what `Forward` cannot integrate.
         """
         rollout = self.forward(control)
-        costate = self.backward(rollout)
+        costate, sides = self.backward(rollout)
         x, after = rollout.x[:-1], costate[1:]
         target = self._target(x, after, control)
         slopes, costs = self._look(x, after, control)
         objective = float(self.problem.terminal(rollout.x[-1])[0][0, 0] + self.dt * costs.sum())
         if not np.isfinite(objective) or not np.isfinite(target).all():
             raise SweepFailure(Status.NUMERICAL_ERROR, "the objective or the costate is not finite")
-        return Sweep(
+        return GridSweep(
             control=control,
             target=target,
             objective=objective,
             slope=float(np.sqrt(self.dt * (slopes**2).sum())),
             times=tuple(c.step * self.dt + c.s for c in rollout.collisions),
             jumps=tuple(c.jump for c in rollout.collisions),
-            motion=lambda: self._motion(rollout, costate, objective),
+            motion=lambda: self._motion(rollout, costate, sides, objective),
         )
 
-    def backward(self, rollout: Rollout) -> Array:
-        """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22); its first row is lambda_0."""
-        costate = np.empty_like(rollout.x)
-        costate[-1] = self.problem.terminal(rollout.x[-1])[1][:, 0]
-        last = self.steps
-        for step in sorted({c.step for c in rollout.collisions}, reverse=True):
-            self._smooth(costate, rollout, step + 1, last)
-            here = [c for c in rollout.collisions if c.step == step]
-            costate[step] = self._through(costate[step + 1], rollout, here)[-1]
-            last = step
-        self._smooth(costate, rollout, 0, last)
-        return costate
+    def backward(self, rollout: StepMotion) -> tuple[Array, Sides]:
+        """The costate (N + 1, n_x) at the nodes, from phi_x at the end (Eqs. 9, 21, 22), and before and after jumps.
 
-    def _smooth(self, costate: Array, rollout: Rollout, first: int, last: int) -> None:
+        Its first row is lambda_0.
+        """
+        costate, last = np.empty_like(rollout.x), self.steps
+        sides: Sides = []
+        costate[-1] = self.problem.terminal(rollout.x[-1])[1][:, 0]
+        for n, collisions in groupby(reversed(rollout.collisions), key=lambda collision: collision.step):
+            self._smooth(costate, rollout, n + 1, last)
+            value, end, (before, after) = costate[n + 1], self.dt, self.limits(rollout.u, n)
+            for c in collisions:
+                later = self._euler(value, c.x_after, after, end - c.s)[0][:, 0]
+                value = self._jumps[c.jump](later, c.x_before, before, after)
+                sides.insert(0, (value, later))
+                end = c.s
+            costate[n] = self._euler(value, rollout.x[n], rollout.u[n], end)[0][:, 0]
+            last = n
+        self._smooth(costate, rollout, 0, last)
+        return costate, sides
+
+    def _smooth(self, costate: Array, rollout: StepMotion, first: int, last: int) -> None:
         """Eq. 21 from node `last` down to `first`."""
         n = last
         for size in pieces(last - first):
-            if size not in self._back:
-                self._back[size] = buffered(self._step_back.mapaccum(f"back_{size}", size))
             rows = slice(n - size, n)
-            found = self._back[size](costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1], self.dt)[0]
+            found = self._back(size)(costate[n], rollout.x[rows][::-1], rollout.u[rows][::-1], self.dt)[0]
             costate[rows] = found.T[::-1]
             n -= size
-
-    def _through(self, costate: Array, rollout: Rollout, collisions: Sequence[Collision]) -> list[Array]:
-        """Eq. 22 through the collisions of one step, last first: lambda after and before each, then at the node."""
-        n = collisions[0].step
-        before, after = self.limits(rollout.u, n)
-        ends = [c.s for c in collisions[1:]] + [self.dt]
-        found: list[Array] = []
-        for collision, end in zip(reversed(collisions), reversed(ends), strict=True):
-            costate = self._euler(costate, collision.x_after, after, end - collision.s)[0][:, 0]
-            found.append(costate)
-            jump = self._jumps[collision.jump]
-            costate = jump(costate, collision.x_before, before, after)
-            found.append(costate)
-        found.append(self._euler(costate, rollout.x[n], rollout.u[n], collisions[0].s)[0][:, 0])
-        return found
 
     def limits(self, u: Array, n: int) -> tuple[Array, Array]:
         """The control before and after a collision in step n: beside its steepest change nearby (Eqs. 23-24)."""
@@ -122,29 +120,14 @@ class UniformGrid:
         steepest = first + int(np.argmax(change))
         return u[max(steepest - 1, 0)], u[min(steepest + 2, last)]
 
-    @cached_property
-    def _step_back(self) -> ca.Function:
-        p, h = self.problem, ca.SX.sym("h")
-        back = p.costate + h * ca.gradient(p.hamiltonian, p.x)
-        return ca.Function("back", [p.costate, p.x, p.u, h], [ca.densify(back)])
-
-    @cached_property
-    def _euler(self) -> Callable[..., list[Array]]:
-        return buffered(self._step_back)
-
-    @cached_property
-    def _look(self) -> Callable[..., list[Array]]:
-        p = self.problem
-        outputs = [p.minimiser.residual, p.running_cost]
-        return buffered(ca.Function("look", [p.x, p.costate, p.u], outputs).map(self.steps))
-
-    def _motion(self, rollout: Rollout, costate: Array, objective: float) -> Motion:
+    def _motion(self, rollout: StepMotion, costate: Array, sides: Sides, objective: float) -> HybridMotion:
         """The phases of a rollout, with the limits of the costate at collisions."""
-        limits: list[tuple[Array, Array]] = []
-        for step, group in groupby(rollout.collisions, key=lambda collision: collision.step):
-            *found, _ = self._through(costate[step + 1], rollout, list(group))
-            limits += [(before, after) for after, before in zip(found[::2], found[1::2], strict=True)][::-1]
-        return motion_of(self.forward, rollout, objective, costate, limits)
+        jumps = tuple(
+            replace(c, x_before=np.append(c.x_before, before), x_after=np.append(c.x_after, after))
+            for c, (before, after) in zip(rollout.collisions, sides, strict=True)
+        )
+        both = StepMotion(x=np.hstack([rollout.x, costate]), u=rollout.u, collisions=jumps)
+        return motion_of(self.forward, both, objective)
 
 
 def costate_jumps(problem: HybridProblem) -> list[Callable[..., Array]]:

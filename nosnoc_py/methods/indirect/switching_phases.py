@@ -8,7 +8,7 @@ is P_i'x(s-) = y_i, P_i a basis of what it reaches, and the rest follows from th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import casadi as ca
@@ -17,9 +17,10 @@ import numpy as np
 from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.control_set import ControlSet
-from nosnoc_py.methods.indirect.forward import one_step
-from nosnoc_py.methods.indirect.motion import Motion, Phase, cubics
+from nosnoc_py.methods.indirect.forward import SweepFailure, one_step
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, cubics
 from nosnoc_py.methods.indirect.problem import HybridProblem
+from nosnoc_py.status import Status
 
 Array = np.ndarray
 
@@ -38,26 +39,7 @@ SATURATED = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Switchings:
-    """The unknowns of HMP-MAS: times s (M,) [s], and what is prescribed of the states before them, y_i (r_i,)."""
-
-    times: Array
-    ends: tuple[Array, ...]
-
-    @property
-    def flat(self) -> Array:
-        """All of them in one vector."""
-        return np.concatenate([self.times, *self.ends])
-
-    def moved(self, flat: Array) -> Switchings:
-        """The same with other values."""
-        cuts = np.cumsum([self.times.size, *[end.size for end in self.ends]])[:-1]
-        times, *ends = np.split(flat, cuts)
-        return Switchings(times=times, ends=tuple(ends))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Arc:
+class OptimalArc:
     """The optimal motion of one phase.
 
     Attributes
@@ -88,12 +70,12 @@ class Value:
     total : float
         The objective with the terms of the constraints.
     gradient : ndarray
-        Of the total, by `Switchings.flat`.
+        Of the total, by the switchings.
     objective : float
         phi + integral of L.
     guards : (M,)
         psi(x-), which should be zero.
-    arcs : tuple of Arc
+    arcs : tuple of OptimalArc
         With the costates of the whole problem.
     """
 
@@ -101,15 +83,20 @@ class Value:
     gradient: Array
     objective: float
     guards: Array
-    arcs: tuple[Arc, ...]
+    arcs: tuple[OptimalArc, ...]
 
 
-class NoArcError(Exception):
+class NoArcError(SweepFailure):
     """A phase has no optimal control between its ends, or Newton's method does not find it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Status.LOCALLY_INFEASIBLE, message)
 
 
 class SwitchedPhases:
     """The total cost as a function of switchings, for a sequence of jumps; built once.
+
+    Switchings are times s_i (M,) [s], then what is prescribed of the states before them, y_i (r_i,), in one vector.
 
     Parameters
     ----------
@@ -125,13 +112,17 @@ class SwitchedPhases:
     def __init__(self, problem: HybridProblem, jumps: Sequence[int], steps: int, bases: Sequence[Array]) -> None:
         self.problem, self.jumps, self.steps = problem, tuple(jumps), steps
         self.bases = tuple(bases)
+        self.cuts = np.cumsum([len(self.jumps), *[basis.shape[1] for basis in bases]])[:-1]
         self.rests = tuple(null_space(basis.T) for basis in bases)
         x, costate = problem.x, problem.costate
         assert problem.minimiser.control is not None
         self._control = problem.minimiser.control  # has derivatives wherever phases may be, see AutonomousSwitching
         eta, rho = ca.SX.sym("eta"), ca.SX.sym("rho")
-        # per collision, not per jump: there are few
-        self._at = [buffered(_switching(problem, jump, costate, eta, rho)) for jump in self.jumps]
+        self._at = list[Callable[..., list[Array]]]()  # x-, lambda+, eta, rho -> psi, the derivative of the total by x-
+        for jump in self.jumps:  # per collision, not per jump: there are few
+            psi = problem.guards[jump]
+            outputs = [psi, problem.costate_jumps[jump](x, costate, eta + rho * psi)]
+            self._at.append(buffered(ca.Function("switching", [x, costate, eta, rho], outputs)))
         energy = ca.substitute(problem.hamiltonian, problem.u, self._control)
         self._energy = buffered(ca.Function("energy", [x, costate], [energy]))
 
@@ -154,7 +145,7 @@ class SwitchedPhases:
         step = ca.Function("step", [z, s, h], [end, moved])
         return buffered(step.mapaccum("phase", self.steps, 2))
 
-    def value(self, at: Switchings, eta: Array, rho: float, start: Sequence[Arc] | None = None) -> Value:
+    def value(self, at: Array, eta: Array, rho: float, start: Sequence[OptimalArc] | None = None) -> Value:
         """Total cost and gradient; `eta` (M,) and `rho` weigh psi(x-): eta psi + rho psi^2 / 2.
 
         Raises
@@ -181,19 +172,20 @@ class SwitchedPhases:
         gradient = np.concatenate([gradient_s, *gradient_y])
         return Value(total=total, gradient=gradient, objective=objective, guards=guards, arcs=tuple(arcs))
 
-    def _arcs(self, at: Switchings, start: Sequence[Arc] | None) -> list[Arc]:
+    def _arcs(self, at: Array, start: Sequence[OptimalArc] | None) -> list[OptimalArc]:
         """All phases, first to last, each with the costate of its own problem."""
         n = self.problem.n_x
-        edges = np.concatenate([[0.0], at.times, [self.problem.horizon]])
-        x, arcs = np.asarray(self.problem.x0), list[Arc]()
+        times, *ends = np.split(at, self.cuts)
+        edges = np.concatenate([[0.0], times, [self.problem.horizon]])
+        x, arcs = np.asarray(self.problem.x0), list[OptimalArc]()
         for i, duration in enumerate(np.diff(edges)):
             costate = np.zeros(n) if start is None else start[i].first[n:]
-            arcs.append(self._solve(i, x, float(duration), at.ends[i] if i < len(at.ends) else None, costate))
+            arcs.append(self._solve(i, x, float(duration), ends[i] if i < len(ends) else None, costate))
             if i < len(self.jumps):
                 x = self.problem.crossings[self.jumps[i]](arcs[-1].last[:n])[0][:, 0]
         return arcs
 
-    def _solve(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> Arc:
+    def _solve(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> OptimalArc:
         """Newton's method for the first costate of phase i, with halved steps where it has to."""
         residual, arc = self._shot(i, x, duration, end, costate)
         for _ in range(NEWTON_STEPS):
@@ -213,23 +205,23 @@ class SwitchedPhases:
             costate, residual, arc = tried.first[self.problem.n_x :], found, tried
         raise self._none(i, arc)
 
-    def _none(self, i: int, arc: Arc) -> NoArcError:
+    def _none(self, i: int, arc: OptimalArc) -> NoArcError:
         """Where the control is at its bound all the way, it does not matter how long the costate is."""
         none = f"phase {i} of {arc.duration:.4g} s has no optimal control that ends where it should"
         return NoArcError(f"{none}: {SATURATED}" if self.saturated(arc) else none)
 
-    def saturated(self, arc: Arc) -> bool:
+    def saturated(self, arc: OptimalArc) -> bool:
         """Whether the control is at its bound at all nodes of an arc, so that its end cannot be chosen."""
         z = self._nodes(arc)
         return at_bound(self.problem.controls, np.array(self._look.map(len(z))(z.T)[0]).T)
 
-    def _nodes(self, arc: Arc) -> Array:
+    def _nodes(self, arc: OptimalArc) -> Array:
         """(x, lambda) at all nodes of an arc."""
         n = self.problem.n_x
         nodes = self._integrate(np.append(arc.first, 0.0), np.eye(n, 2 * n, n), arc.duration / self.steps)[0]
         return np.vstack([arc.first, nodes[:-1].T])
 
-    def _shot(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> tuple[Array, Arc]:
+    def _shot(self, i: int, x: Array, duration: float, end: Array | None, costate: Array) -> tuple[Array, OptimalArc]:
         """The residual of the end condition for one first costate."""
         n = self.problem.n_x
         nodes, slopes = self._integrate(np.concatenate([x, costate, [0.0]]), np.eye(n, 2 * n, n), duration / self.steps)
@@ -242,9 +234,9 @@ class SwitchedPhases:
             residual = np.concatenate([basis.T @ last[:n] - end, rest.T @ last[n:-1]])
             matrix = np.vstack([basis.T @ by[:n], rest.T @ by[n:]])
         first = np.concatenate([x, costate])
-        return residual, Arc(duration=duration, first=first, last=last[:-1], matrix=matrix, cost=float(last[-1]))
+        return residual, OptimalArc(duration=duration, first=first, last=last[:-1], matrix=matrix, cost=float(last[-1]))
 
-    def _completed(self, arc: Arc, i: int, rest: Array) -> Arc:
+    def _completed(self, arc: OptimalArc, i: int, rest: Array) -> OptimalArc:
         """The arc with the costate of what the control does not reach: it moves neither the state nor the control."""
         n, basis = self.problem.n_x, self.bases[i]
         try:
@@ -253,17 +245,17 @@ class SwitchedPhases:
             raise self._none(i, arc) from None
         first = arc.first + np.concatenate([np.zeros(n), added])
         last = arc.last + np.concatenate([np.zeros(n), self.rests[i] @ rest])
-        return Arc(duration=arc.duration, first=first, last=last, matrix=arc.matrix, cost=arc.cost)
+        return replace(arc, first=first, last=last)
 
-    def motion(self, value: Value) -> Motion:
+    def motion(self, value: Value) -> HybridMotion:
         """The phases with costates, and dense output of states and control."""
         begin, phases = 0.0, []
         for arc in value.arcs:
             phases.append(self._phase(arc, begin))
             begin += arc.duration
-        return Motion(phases=tuple(phases), jumps=self.jumps, objective=value.objective)
+        return HybridMotion(phases=tuple(phases), jumps=self.jumps, objective=value.objective)
 
-    def _phase(self, arc: Arc, begin: float) -> Phase:
+    def _phase(self, arc: OptimalArc, begin: float) -> MotionPhase:
         n, h = self.problem.n_x, arc.duration / self.steps
         z = self._nodes(arc)
         control, rate = (np.array(out).T for out in self._look.map(len(z))(z.T))
@@ -271,7 +263,7 @@ class SwitchedPhases:
         dense = cubics(z, arc.duration * rate, places)
         inner = np.array(self._look.map(len(dense))(dense.T)[0]).T
         u = np.concatenate([control[:-1, None], inner.reshape(self.steps, DENSE.size, -1)], axis=1)
-        return Phase(
+        return MotionPhase(
             t=begin + h * np.arange(self.steps + 1),
             x=z[:, :n],
             u=np.einsum("j,kji->ki", MEAN, u),
@@ -289,13 +281,6 @@ class SwitchedPhases:
         z = ca.vertcat(p.x, p.costate)
         rates = self._flow(ca.vertcat(z, 0), ca.SX(0, 1))[:-1]
         return ca.Function("look", [z], [self._control, rates])
-
-
-def _switching(problem: HybridProblem, jump: int, costate: ca.SX, eta: ca.SX, rho: ca.SX) -> ca.Function:
-    """(x-, lambda+, eta, rho) -> psi, g_x'lambda+ + (eta + rho psi) psi_x."""
-    psi = problem.guards[jump]
-    follows = ca.dot(costate, problem.resets[jump]) + eta * psi + rho / 2 * psi**2
-    return ca.Function("switching", [problem.x, costate, eta, rho], [psi, ca.gradient(follows, problem.x)])
 
 
 def at_bound(controls: ControlSet, u: Array) -> bool:

@@ -5,7 +5,7 @@ under a control, and which part of them a control can choose.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -13,8 +13,8 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Forward, Rollout, SweepFailure, motion_of, one_step
-from nosnoc_py.methods.indirect.motion import Motion
+from nosnoc_py.methods.indirect.forward import Forward, StepMotion, SweepFailure, motion_of, one_step
+from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -27,24 +27,14 @@ UNREACHED = 1e-12
 PREDICTION = 400
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Collisions:
-    """Times (M,) [s] and jumps of a sequence, or why there is none."""
-
-    times: Array
-    jumps: tuple[int, ...]
-    status: Status | None = None
-    message: str = ""
-
-
 def predicted(
     problem: HybridProblem,
     guess: Any,
     control: Callable[[float], Array],
     sequence: Sequence[str] | None,
     method: str,
-) -> Collisions:
-    """The collisions to start from: those of the guess, or a sequence of names.
+) -> tuple[Array, tuple[int, ...]]:
+    """Times (M,) [s] and jumps of the collisions to start from: those of the guess, or a sequence of names.
 
     Those of the guess are its own events, or those of a simulation with `control`. Where it does not begin with the
     sequence that is asked for, the times are spread evenly.
@@ -53,14 +43,21 @@ def predicted(
     ------
     OptionError
         If there is no jump of some name; `method` is who says so.
+    SweepFailure
+        If there is no collision, or the control cannot be simulated.
     """
     named = None if sequence is None else tuple(_index(problem, name, method) for name in sequence)
-    found = _collisions(problem, guess, control, method)
+    try:
+        times, jumps = _collisions(problem, guess, control, method)
+    except SweepFailure:
+        if named is None:
+            raise
+        times, jumps = np.empty(0), ()
     if named is None:
-        return found
-    if found.jumps[: len(named)] == named:
-        return Collisions(times=found.times[: len(named)], jumps=named)
-    return Collisions(times=np.linspace(0.0, problem.horizon, len(named) + 2)[1:-1], jumps=named)
+        return times, jumps
+    if jumps[: len(named)] != named:
+        times = np.linspace(0.0, problem.horizon, len(named) + 2)[1:-1]
+    return times[: len(named)], named
 
 
 def _index(problem: HybridProblem, name: str, method: str) -> int:
@@ -69,43 +66,38 @@ def _index(problem: HybridProblem, name: str, method: str) -> int:
     return problem.names.index(name)
 
 
-def _collisions(problem: HybridProblem, guess: Any, control: Callable[[float], Array], method: str) -> Collisions:
+def _collisions(
+    problem: HybridProblem, guess: Any, control: Callable[[float], Array], method: str
+) -> tuple[Array, tuple[int, ...]]:
     """What a guess leads to."""
     if isinstance(guess, Trajectory) and guess.impacts:
         events = [event for event in guess.impacts if guess.t0 < event.time < guess.t0 + problem.horizon]
-        jumps = tuple(_index(problem, event.name, method) for event in events)
-        return Collisions(times=np.array([event.time - guess.t0 for event in events]), jumps=jumps)
+        return np.array([e.time - guess.t0 for e in events]), tuple(_index(problem, e.name, method) for e in events)
     forward = Forward(problem, PREDICTION, "rk4", "same")
-    middles = (np.arange(PREDICTION) + 0.5) * forward.dt
-    try:
-        found = forward(np.array([control(t) for t in middles]).reshape(PREDICTION, -1)).collisions
-    except SweepFailure as failure:
-        return Collisions(times=np.empty(0), jumps=(), status=failure.status, message=failure.message)
+    found = forward(forward.held(control)).collisions
     if not found:
-        message = "the control of the guess leads to no collision"
-        return Collisions(times=np.empty(0), jumps=(), status=Status.COLLISION_LOST, message=message)
+        raise SweepFailure(Status.COLLISION_LOST, "the control of the guess leads to no collision")
     times = np.array([c.step * forward.dt + c.s for c in found])
     if times[0] <= 0.0:
         message = (
             f"{problem.names[found[0].jump]!r} is hit at t = 0, before a control can act; start after this collision"
         )
-        return Collisions(times=np.empty(0), jumps=(), status=Status.NOT_AN_OPTIMUM, message=message)
-    return Collisions(times=times, jumps=tuple(c.jump for c in found))
+        raise SweepFailure(Status.NOT_AN_OPTIMUM, message)
+    return times, tuple(c.jump for c in found)
 
 
-def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> Motion | None:
+def moved_by(problem: HybridProblem, control: Callable[[float], Array], steps: int) -> HybridMotion | None:
     """The motion of a control that is held on equal steps, with its objective; None if it cannot be integrated."""
     extended = with_cost(problem)
     forward = Forward(extended, steps, "rk4", "same")
-    u = np.array([control((n + 0.5) * forward.dt) for n in range(steps)]).reshape(steps, -1)
     try:
-        rollout = forward(u)
+        rollout = forward(forward.held(control))
     except SweepFailure:
         return None
     n = problem.n_x
     collisions = tuple(replace(c, x_before=c.x_before[:n], x_after=c.x_after[:n]) for c in rollout.collisions)
     objective = float(problem.terminal(rollout.x[-1, :n])[0][0, 0] + rollout.x[-1, n])
-    return motion_of(forward, Rollout(x=rollout.x[:, :n], u=u, collisions=collisions), objective)
+    return motion_of(forward, StepMotion(x=rollout.x[:, :n], u=rollout.u, collisions=collisions), objective)
 
 
 def rolled_out(

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.methods.indirect.boundary_arcs import ArcSolution
 from nosnoc_py.methods.indirect.forward import TANGENT
-from nosnoc_py.methods.indirect.motion import Motion, depths_at, guard_depths
+from nosnoc_py.methods.indirect.motion import HybridMotion, depths_at, guard_depths
 from nosnoc_py.methods.indirect.problem import HybridProblem
 
 Array = np.ndarray
@@ -36,7 +35,7 @@ ACTIVE = 1e-6
 
 
 def invalidity(
-    problem: HybridProblem, motion: Motion, *, shortest: float, tolerance: float, constrained: bool = False
+    problem: HybridProblem, motion: HybridMotion, *, shortest: float, tolerance: float, constrained: bool = False
 ) -> str:
     """Why phases are no motion, or cannot be an optimum; empty if nothing speaks against them.
 
@@ -69,7 +68,7 @@ def invalidity(
     return _held(problem, motion) if constrained else ""
 
 
-def _held(problem: HybridProblem, motion: Motion) -> str:
+def _held(problem: HybridProblem, motion: HybridMotion) -> str:
     """Whether a guard is active at a node where there is no collision."""
     for phase, jump in zip(motion.phases, [*motion.jumps, None], strict=True):
         guards = np.array(problem.look.map(len(phase.u))(phase.x[1:].T, phase.u.T)[0])
@@ -135,7 +134,7 @@ def not_minimal(problem: HybridProblem, arcs: Sequence[ArcSolution]) -> str | No
     return f"the control does not minimise the Hamiltonian over the admissible ones at t = {t[np.argmax(excess)]:.6g}"
 
 
-def branch_missed(problem: HybridProblem, motion: Motion) -> str | None:
+def branch_missed(problem: HybridProblem, motion: HybridMotion) -> str | None:
     """Whether the minimisers along an approximate motion with costates are local ones only, at more than a few nodes.
 
     Beside a collision, nodes of equal steps hold controls that belong to other costates: some may be wrong.
@@ -160,11 +159,11 @@ def _gain(problem: HybridProblem, x: Array, costate: Array, u: Array, others: Ar
     The minimiser that made the control may have missed a branch of a Hamiltonian that is not convex; this asks no
     minimiser.
     """
-    count, rows = others.shape[1], others.reshape(-1, problem.n_u)
-    value = ca.Function("H", [problem.x, problem.costate, problem.u], [problem.hamiltonian])
-    own = np.array(value.map(len(u))(x.T, costate.T, u.T))[0]
-    found = np.array(value.map(len(rows))(np.repeat(x, count, axis=0).T, np.repeat(costate, count, axis=0).T, rows.T))
-    least = np.nanmin(found[0].reshape(len(u), count), axis=1, initial=np.inf)
+    every = np.concatenate([u[:, None], others], axis=1)
+    points = (np.repeat(nodes, every.shape[1], axis=0) for nodes in (x, costate))
+    value = problem.along([problem.hamiltonian], every[:, :, 0].size)
+    values = value(*points, every.reshape(-1, problem.n_u))[0].reshape(len(u), -1)
+    own, least = values[:, 0], np.nanmin(values, axis=1, initial=np.inf)
     return np.asarray((own - least) / (1.0 + np.abs(own)))
 
 

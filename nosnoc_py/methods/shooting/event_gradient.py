@@ -14,7 +14,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Collision, Forward, Rollout, one_step
+from nosnoc_py.methods.indirect.forward import Collision, Forward, StepMotion, one_step
 from nosnoc_py.methods.indirect.problem import with_cost
 from nosnoc_py.motion.variations import saltation
 
@@ -30,12 +30,12 @@ class Shot:
     objective : float
     gradient : (N, n_u)
         dJ/du_n.
-    rollout : Rollout
+    rollout : StepMotion
     """
 
     objective: float
     gradient: Array
-    rollout: Rollout
+    rollout: StepMotion
 
 
 class EventGradient:
@@ -97,7 +97,7 @@ class EventGradient:
         """The interval whose control acts in step n after a collision."""
         return np.minimum(n + 1, self.forward.steps - 1) if self.forward.after == "next" else n
 
-    def _through(self, rollout: Rollout, n: int, collisions: Sequence[Collision]) -> tuple[float, Array]:
+    def _through(self, rollout: StepMotion, n: int, collisions: Sequence[Collision]) -> tuple[float, Array]:
         """The cost of step n, and the derivative (n_x + 1, n_x + 1 + 2 n_u) of state and cost.
 
         That is by state and cost before, u_n and the control behind the collisions. It goes from piece to piece: the

@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from nosnoc_py.discretization.options import Scheme
 from nosnoc_py.errors import OptionError, check_type, unknown_name
+from nosnoc_py.methods.shooting.phases import PhaseShooting
+from nosnoc_py.methods.shooting.single import SingleShooting
 from nosnoc_py.mpcc.strategy import Callback
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.solution import Solution
-
-if TYPE_CHECKING:
-    from nosnoc_py.methods.shooting.phases import PhaseShooting
-    from nosnoc_py.methods.shooting.single import SingleShooting
-
-# Module and class of every form: options with a method `solve(ocp, *, guess, callback, time_limit)`.
-FORMS = {
-    "smoothed": ("nosnoc_py.methods.shooting.options", "SmoothedShooting"),
-    "single": ("nosnoc_py.methods.shooting.single", "SingleShooting"),
-    "phases": ("nosnoc_py.methods.shooting.phases", "PhaseShooting"),
-}
-
-
-def DirectShooting(
-    form: Literal["smoothed", "single", "phases"] = "smoothed", **options: Any
-) -> SmoothedShooting | SingleShooting | PhaseShooting:
-    """Options of direct shooting: the baselines that methods for nonsmooth problems are compared with.
-
-    Parameters
-    ----------
-    form : {"smoothed", "single", "phases"}
-        "smoothed": multiple shooting on smoothed contact, friction and step functions, for any `CLS`, `PSS` or
-        `Heaviside` system. "single": the controls are the only unknowns of an event-driven simulation; "phases":
-        multiple shooting with a given sequence of events and free event times. These two are for systems whose jumps
-        are known functions of the state.
-    **options
-        Those of the form: of `SmoothedShooting`, `SingleShooting` or `PhaseShooting`.
-
-    Raises
-    ------
-    OptionError
-        For an unknown form, or an option that it does not have.
-    """
-    if not isinstance(form, str) or form not in FORMS:
-        raise OptionError(f"DirectShooting: {unknown_name(form, FORMS, 'form')}")
-    module, name = FORMS[form]
-    made: SmoothedShooting | SingleShooting | PhaseShooting = getattr(import_module(module), name)(**options)
-    return made
 
 
 class SmoothedShooting(CompleteMethod):
@@ -103,3 +66,41 @@ class SmoothedShooting(CompleteMethod):
 
         check_type(ocp, OCP, "ocp")
         return solve(self, ocp, guess, callback, started, deadline)
+
+
+# Options of every form, which solve by themselves.
+KINDS: dict[str, type[SmoothedShooting] | type[SingleShooting] | type[PhaseShooting]] = {
+    "smoothed": SmoothedShooting,
+    "single": SingleShooting,
+    "phases": PhaseShooting,
+}
+# Module and class of every form.
+FORMS = {form: (kind.__module__, kind.__name__) for form, kind in KINDS.items()}
+
+
+def DirectShooting(
+    form: Literal["smoothed", "single", "phases"] = "smoothed", **options: Any
+) -> SmoothedShooting | SingleShooting | PhaseShooting:
+    """Make the options of direct shooting: the baselines that methods for nonsmooth problems are compared with.
+
+    This is a function: what it returns is a `SmoothedShooting`, `SingleShooting` or `PhaseShooting`, which can be made
+    directly as well; their texts say which options there are.
+
+    Parameters
+    ----------
+    form : {"smoothed", "single", "phases"}
+        "smoothed": multiple shooting on smoothed contact, friction and step functions, for any `CLS`, `PSS` or
+        `Heaviside` system. "single": the controls are the only unknowns of an event-driven simulation; "phases":
+        multiple shooting with a given sequence of events and free event times. These two are for systems whose jumps
+        are known functions of the state.
+    **options
+        Those of the form.
+
+    Raises
+    ------
+    OptionError
+        For an unknown form, or an option that it does not have.
+    """
+    if not isinstance(form, str) or form not in KINDS:
+        raise OptionError(f"DirectShooting: {unknown_name(form, KINDS, 'form')}")
+    return KINDS[form](**options)

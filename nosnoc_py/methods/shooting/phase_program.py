@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.methods.indirect.forward import one_step
-from nosnoc_py.methods.indirect.motion import Motion, Phase
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.mpcc.nlp import NLP, block
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.systems.hybrid import HybridSystem
@@ -17,38 +17,8 @@ from nosnoc_py.systems.hybrid import HybridSystem
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Grid:
-    """K intervals of S Runge-Kutta steps in every phase, and the jumps between the phases."""
-
-    intervals: int
-    substeps: int
-    jumps: tuple[int, ...]
-
-    @property
-    def phases(self) -> int:
-        """One more than collisions."""
-        return len(self.jumps) + 1
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Point:
-    """Values of the unknowns: what the program starts from and what it ends at.
-
-    Attributes
-    ----------
-    durations : (phases,)
-        [s].
-    u : (phases, K, n_u)
-    x : (phases, K + 1, n_x)
-        First after the jump before, last before the jump after.
-    p : (n_p,)
-    """
-
-    durations: Array
-    u: Array
-    x: Array
-    p: Array
+# Runge-Kutta steps in every interval.
+SUBSTEPS = 2
 
 
 class PhaseProgram:
@@ -63,27 +33,31 @@ class PhaseProgram:
     ocp : OCP
     system : HybridSystem
         That of the OCP, or made of it.
-    grid : Grid
+    intervals : int
+        K.
+    jumps : tuple of int
+        Those between the phases.
     shortest : float
         Lower bound of the durations [s].
     """
 
-    def __init__(self, ocp: OCP, system: HybridSystem, grid: Grid, shortest: float) -> None:
-        self.ocp, self.system, self.grid = ocp, system, grid
+    def __init__(self, ocp: OCP, system: HybridSystem, intervals: int, jumps: tuple[int, ...], shortest: float) -> None:
+        self.ocp, self.system, self.intervals, self.jumps = ocp, system, intervals, jumps
+        self.phases = len(jumps) + 1
         self._rows: list[tuple[ca.SX, Array, Array]] = []
-        self.step = rk4(system, ocp, grid.substeps)
+        self.step = rk4(system, ocp)
         self.resets = [ca.Function("reset", [system.x, system.p], [jump.reset]) for jump in system.jumps]
         self._declare(shortest)
         self._join()
         self._end()
         self.nlp = self._nlp()
-        self._values = ca.Function("values", [self.nlp.x], [self.nlp.f, self.nlp.g])
+        outputs = [self._durations, self._u, self._x, self._start, self._p, self.nlp.f, self.nlp.g]
+        self._parts = ca.Function("parts", [self._w], outputs)
 
     def _declare(self, shortest: float) -> None:
         """The unknowns and their bounds."""
-        ocp, grid, n_x, n_u = self.ocp, self.grid, self.system.x.numel(), self.system.n_u
-        count = grid.phases * grid.intervals
-        self._durations = ca.SX.sym("durations", grid.phases)
+        ocp, n_x, n_u, count = self.ocp, self.system.x.numel(), self.system.n_u, self.phases * self.intervals
+        self._durations = ca.SX.sym("durations", self.phases)
         self._u, self._x = ca.SX.sym("u", n_u, count), ca.SX.sym("x", n_x, count)
         self._x0 = ca.SX.sym("x0", n_x if ocp.x0 is None else 0)
         self._p_free = ca.SX.sym("p", len(ocp.free_parameters))
@@ -96,29 +70,28 @@ class PhaseProgram:
         x_low, x_high = ocp.x_bounds
         free = np.array(list(ocp.free_parameters.values())).reshape(-1, 2)
         start = [(x_low, x_high)] if ocp.x0 is None else []
-        bounds = [(np.full(grid.phases, shortest), np.full(grid.phases, np.inf))]
+        bounds = [(np.full(self.phases, shortest), np.full(self.phases, np.inf))]
         bounds += [(np.tile(low, count), np.tile(high, count)) for low, high in (ocp.u_bounds, ocp.x_bounds)]
         bounds += [*start, (free[:, 0], free[:, 1])]
         self._lbx, self._ubx = (np.concatenate([pair[side] for pair in bounds]) for side in (0, 1))
 
     def _join(self) -> None:
         """Integrator, jumps, guards and path constraints, along the phases."""
-        s, grid = self.system, self.grid
+        s, intervals = self.system, self.intervals
         guards = ca.vertcat(*[jump.guard for jump in s.jumps])
         rates = ca.jtimes(guards, s.x, s.flow)
         look = ca.Function("look", [s.x, s.u, s.p], [guards, rates])
         x, cost = self._start, ca.SX(0)
         if self.ocp.x0 is None:
             self._add(look(x, self._u[:, 0], self._p)[0], 0.0, np.inf)
-        for i in range(grid.phases):
-            for k in range(grid.intervals):
-                n = i * grid.intervals + k
+        for i, last in enumerate([*self.jumps, None]):
+            for n in range(i * intervals, (i + 1) * intervals):
                 u, end = self._u[:, n], self._x[:, n]
-                found, spent, stages = self.step(x, u, self._p, self._durations[i] / grid.intervals)
+                found, spent, stages = self.step(x, u, self._p, self._durations[i] / intervals)
                 self._add(end - found, 0.0, 0.0)
                 self._constrain(x, end, stages, u)
                 cost += spent
-                jump = grid.jumps[i] if k == grid.intervals - 1 and i < len(grid.jumps) else None
+                jump = last if n == (i + 1) * intervals - 1 else None
                 values, falling = look(end, u, self._p)
                 others = [j for j in range(len(s.jumps)) if j != jump]
                 self._add(values[others, 0], 0.0, np.inf)
@@ -178,59 +151,49 @@ class PhaseProgram:
             multiplier_f=multiplier,
         )
 
-    def packed(self, point: Point) -> Array:
-        """The unknowns of a point."""
-        n_x, n_u = self.system.x.numel(), self.system.n_u
-        parts = [point.durations, point.u.reshape(-1, n_u), point.x[:, 1:].reshape(-1, n_x)]
-        parts += [point.x[0, 0] if self.ocp.x0 is None else np.empty(0), point.p[self._free_rows]]
+    def rolled_out(self, x0: Array, edges: Array, control: Callable[[float], Array]) -> Array:
+        """The unknowns of the motion of a control, with jumps at the edges (phases + 1,) [s], within their bounds."""
+        durations, p = np.diff(edges), np.array(self.ocp.p)
+        places = (np.arange(self.intervals) + 0.5) / self.intervals
+        times = edges[:-1, None] + durations[:, None] * places
+        u = np.array([control(t) for t in times.ravel()]).reshape(*times.shape, -1)
+        x = np.empty((self.phases, self.intervals + 1, x0.size))
+        for i, start in enumerate([None, *self.jumps]):
+            x[i, 0] = x0 if start is None else np.array(self.resets[start](x[i - 1, -1], p))[:, 0]
+            for k in range(self.intervals):
+                x[i, k + 1] = np.array(self.step(x[i, k], u[i, k], p, durations[i] / self.intervals)[0])[:, 0]
+        parts = [durations, u, x[:, 1:], x0 if self.ocp.x0 is None else np.empty(0), p[self._free_rows]]
         return np.clip(np.concatenate([part.ravel() for part in parts]), self._lbx, self._ubx)
 
-    def unpacked(self, w: Array) -> Point:
-        """The point of the unknowns."""
-        grid = self.grid
-        function = ca.Function("parts", [self._w], [self._durations, self._u, self._x, self._start, self._p])
-        durations, u, ends, start, p = (np.array(part) for part in function(w))
-        ends = ends.T.reshape(grid.phases, grid.intervals, -1)
-        firsts = [start.reshape(-1)]
-        firsts += [np.array(self.resets[j](ends[i, -1], p)).reshape(-1) for i, j in enumerate(grid.jumps)]
-        x = np.concatenate([np.array(firsts)[:, None], ends], axis=1)
-        return Point(durations=durations[:, 0], u=u.T.reshape(grid.phases, grid.intervals, -1), x=x, p=p.reshape(-1))
+    def read(self, w: Array) -> tuple[HybridMotion, Array, float]:
+        """What unknowns stand for: the motion, parameters (n_p,), and the largest violation of a row or a bound.
 
-    def measure(self, w: Array) -> tuple[float, float]:
-        """The objective, and the largest violation of a row or a bound."""
-        objective, rows = (np.array(value).reshape(-1) for value in self._values(w))
+        The motion is dense through the ends of the Runge-Kutta steps.
+        """
+        durations, u, ends, start, p, objective, rows = (np.array(part).T for part in self._parts(w))
+        shape, lengths = (self.phases, self.intervals, -1), np.repeat(durations[0] / self.intervals, self.intervals)
+        ends = ends.reshape(shape)
+        firsts = [start, *[np.array(self.resets[j](ends[i, -1], p)).T for i, j in enumerate(self.jumps)]]
+        x = np.concatenate([np.array(firsts), ends], axis=1)
+        left = x[:, :-1].reshape(len(u), -1)
+        dense = np.array(self.step.map(len(u))(left.T, u.T, p, lengths[None])[2]).T
+        edges = np.concatenate([[0.0], np.cumsum(durations)])
+        t = np.linspace(edges[:-1], edges[1:], self.intervals + 1).T
+        c = np.arange(1, SUBSTEPS + 1) / SUBSTEPS
+        parts = zip(t, x, u.reshape(shape), dense.reshape(*shape[:2], SUBSTEPS, -1), strict=True)
+        phases = tuple(MotionPhase(t=t, x=x, u=u, c=c, x_stages=stages) for t, x, u, stages in parts)
         n = self.nlp
-        over = np.append(excess(rows, n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
-        return float(objective[0]), float(over.max(initial=0.0))
-
-    def motion(self, point: Point, objective: float) -> Motion:
-        """The phases of a point, dense through the ends of the Runge-Kutta steps."""
-        grid, s = self.grid, self.system
-        count = grid.phases * grid.intervals
-        lengths = np.repeat(point.durations / grid.intervals, grid.intervals)
-        x = point.x[:, :-1].reshape(count, -1)
-        stages = self.step.map(count)(x.T, point.u.reshape(count, -1).T, point.p, lengths[None])[2]
-        dense = np.array(stages).T.reshape(grid.phases, grid.intervals, grid.substeps, s.x.numel())
-        ends = np.concatenate([[0.0], np.cumsum(point.durations)])
-        phases = [
-            Phase(
-                t=np.linspace(ends[i], ends[i + 1], grid.intervals + 1),
-                x=point.x[i],
-                u=point.u[i],
-                c=np.arange(1, grid.substeps + 1) / grid.substeps,
-                x_stages=dense[i],
-            )
-            for i in range(grid.phases)
-        ]
-        return Motion(phases=tuple(phases), jumps=grid.jumps, objective=objective)
+        over = np.append(excess(rows[0], n.lbg, n.ubg), excess(w, n.lbx, n.ubx))
+        motion = HybridMotion(phases=phases, jumps=self.jumps, objective=float(objective[0, 0]))
+        return motion, p[0], float(over.max(initial=0.0))
 
 
-def rk4(system: HybridSystem, ocp: OCP, substeps: int) -> ca.Function:
+def rk4(system: HybridSystem, ocp: OCP) -> ca.Function:
     """(x, u, p, h) -> the state after h, the running cost, the states after each of the Runge-Kutta steps."""
     x, u, p, h = system.x, system.u, system.p, ca.SX.sym("h")
     flow = ca.Function("flow", [x, u, p], [ca.vertcat(system.flow, ocp.stage_cost)])
     n_x, both, stages = x.numel(), ca.vertcat(x, 0), []
-    for _ in range(substeps):
-        both = one_step(lambda state, control: flow(state[:n_x], control, p), both, u, h / substeps, "rk4")
+    for _ in range(SUBSTEPS):
+        both = one_step(lambda state, control: flow(state[:n_x], control, p), both, u, h / SUBSTEPS, "rk4")
         stages.append(both[:n_x])
     return ca.Function("interval", [x, u, p, h], [both[:n_x], both[n_x], ca.horzcat(*stages)])

@@ -15,12 +15,12 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.methods.indirect.forward import Forward, Rollout, SweepFailure, motion_of
+from nosnoc_py.methods.indirect.forward import Forward, StepMotion, SweepFailure, motion_of
 from nosnoc_py.methods.indirect.minimiser_forms import is_definite
 from nosnoc_py.methods.indirect.motion import solution_of
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.shooting.event_gradient import EventGradient
-from nosnoc_py.methods.shooting.single_descents import Run, gradient_descent, ipopt, lbfgs
+from nosnoc_py.methods.shooting.single_descents import Descent, gradient_descent, ipopt, lbfgs
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.solution import Solution
@@ -71,7 +71,7 @@ class SingleShooting(CompleteMethod):
         problem = hybrid_problem(ocp, NAME)
         self._check(problem)
         forward = Forward(problem, self.steps, self.scheme, "next" if self.scheme == "euler" else "same")
-        run = Run(
+        run = Descent(
             gradient=EventGradient(forward),
             label=self.descent,
             tolerance=self.tolerance,
@@ -79,20 +79,18 @@ class SingleShooting(CompleteMethod):
             callback=callback,
             deadline=deadline,
         )
-        times = np.arange(self.steps) * forward.dt
-        law = control_of_guess(problem.ocp, guess)
-        u = problem.controls.project(np.array([law(t) for t in times]).reshape(self.steps, -1))
+        u = problem.controls.project(forward.held(control_of_guess(problem.ocp, guess), 0.0))
         status, message = self._descended(run, u)
         kept = run.last if status.success else run.best
-        at_rest = Rollout(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
+        at_rest = StepMotion(x=np.tile(problem.x0, (len(u) + 1, 1)), u=u, collisions=())
         rollout = at_rest if kept is None else kept.rollout
         return solution_of(
             problem,
             motion_of(forward, rollout, np.nan if kept is None else kept.objective),
             status=status,
             message=message,
-            log=tuple(run.records),
-            iterations=max(len(run.records) - 1, 0),
+            log=run.state.records,
+            iterations=run.state.iterations,
             wall_seconds=time.monotonic() - started,
             method=repr(self),
         )
@@ -109,7 +107,7 @@ class SingleShooting(CompleteMethod):
                 "'ipopt'."
             )
 
-    def _descended(self, run: Run, u: Array) -> tuple[Status, str]:
+    def _descended(self, run: Descent, u: Array) -> tuple[Status, str]:
         """Run the descent; how it ended."""
         try:
             if self.descent == "gradient":

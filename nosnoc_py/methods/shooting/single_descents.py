@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.methods.indirect.forward import SweepFailure
-from nosnoc_py.methods.indirect.problem import HybridProblem
+from nosnoc_py.methods.indirect.iteration import IterationState, recorded
 from nosnoc_py.methods.shooting.event_gradient import EventGradient, Shot
-from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Status, asked_to_stop
 
 Array = np.ndarray
@@ -27,15 +26,18 @@ PROHIBITIVE = 1e6
 AT_NODE = 1e-3
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ShootingState:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ShootingState(IterationState):
     """What a callback sees after every iteration; `records` has a line for each, `slope` is the L2 norm of H_u."""
 
-    records: tuple[StepRecord, ...]
-    control: Array
-    objective: float
-    slope: float
-    times: tuple[float, ...]
+    control: Array = field(default_factory=lambda: np.empty(0))
+    objective: float = np.nan
+    slope: float = np.nan
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Of the collisions [s]."""
+        return tuple(at for record in self.records[-1:] for _, at in record.collisions)
 
 
 class EndedError(SweepFailure):
@@ -43,7 +45,7 @@ class EndedError(SweepFailure):
 
 
 @dataclass(kw_only=True)
-class Run:
+class Descent:
     """One descent: what it evaluates, and what it has seen."""
 
     gradient: EventGradient
@@ -52,21 +54,14 @@ class Run:
     max_iterations: int
     callback: Callable[[Any], Any] | None
     deadline: float
-    records: list[StepRecord] = field(default_factory=list)
     last: Shot | None = None
     best: Shot | None = None
     clock: float = field(default_factory=time.monotonic)
     latest: Shot | None = None
 
-    @property
-    def problem(self) -> HybridProblem:
-        """What is solved."""
-        return self.gradient.forward.problem
-
-    @property
-    def dt(self) -> float:
-        """Length of the control intervals [s]."""
-        return self.gradient.forward.dt
+    def __post_init__(self) -> None:
+        self.problem, self.dt = self.gradient.forward.problem, self.gradient.forward.dt
+        self.state = ShootingState(problem=self.problem)
 
     def shot(self, u: Array) -> Shot:
         """What a control (N, n_u) leads to; solvers ask for value, gradient and iterate one after the other.
@@ -90,31 +85,21 @@ class Run:
         """
         if not np.isfinite([shot.objective, *shot.gradient.ravel()]).all():
             raise EndedError(Status.NUMERICAL_ERROR, "the objective or its gradient is not finite")
-        if not shot.rollout.collisions:
+        if not (collisions := shot.rollout.collisions):
             raise EndedError(Status.COLLISION_LOST, "the control leads to no collision")
         self.last = shot
         self.best = shot if self.best is None or shot.objective < self.best.objective else self.best
         slope = self.slope(shot)
-        now = time.monotonic()
-        record = StepRecord(
-            step=len(self.records),
-            label=self.label,
-            objective=shot.objective,
-            iterations=1,
-            wall_seconds=now - self.clock,
-            slope=slope,
-            collisions=tuple((self.problem.names[c.jump], c.step * self.dt + c.s) for c in shot.rollout.collisions),
-        )
-        self.records.append(record)
-        self.clock = now
-        times, control = tuple(at for _, at in record.collisions), shot.rollout.u
-        lines = tuple(self.records)
-        state = ShootingState(records=lines, control=control, objective=shot.objective, slope=slope, times=times)
-        if self.callback is not None and (stopped := asked_to_stop(self.callback, state)) is not None:
+        count = len(self.state.records)
+        state = replace(self.state, iterations=count, control=shot.rollout.u, objective=shot.objective, slope=slope)
+        jumps, times = [c.jump for c in collisions], [c.step * self.dt + c.s for c in collisions]
+        self.state = recorded(state, self.clock, self.label, shot.objective, jumps, times, iterations=1, slope=slope)
+        self.clock = time.monotonic()
+        if self.callback is not None and (stopped := asked_to_stop(self.callback, self.state)) is not None:
             raise EndedError(stopped)
         if slope <= self.tolerance:
             raise EndedError(Status.SOLVED)
-        if now > self.deadline:
+        if self.clock > self.deadline:
             raise EndedError(Status.TIME_LIMIT)
         return slope
 
@@ -134,7 +119,7 @@ class Run:
         return shot.objective, shot.gradient
 
 
-def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
+def gradient_descent(run: Descent, u: Array, scale: Array) -> tuple[Status, str]:
     """u <- P(u - dJ/du scale) (HMP, Section 6.2); `scale` is (n_u, n_u)."""
     for _ in range(run.max_iterations + 1):
         shot = run.shot(u)
@@ -143,7 +128,7 @@ def gradient_descent(run: Run, u: Array, scale: Array) -> tuple[Status, str]:
     return Status.ITERATION_LIMIT, f"the slope is {slope:.3e}"
 
 
-def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
+def lbfgs(run: Descent, u: Array) -> tuple[Status, str]:
     """SciPy's L-BFGS-B."""
     from scipy.optimize import Bounds, minimize
 
@@ -169,7 +154,7 @@ def lbfgs(run: Run, u: Array) -> tuple[Status, str]:
     return no_descent(run, found.nit >= run.max_iterations)
 
 
-def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
+def no_descent(run: Descent, exhausted: bool) -> tuple[Status, str]:
     """How a descent ends that is not solved: out of iterations, or at a kink."""
     if run.best is None:
         return Status.NUMERICAL_ERROR, "the solver ended before its first iterate"
@@ -188,107 +173,79 @@ def no_descent(run: Run, exhausted: bool) -> tuple[Status, str]:
 BELOW = 1e-8
 
 
-@dataclass(kw_only=True)
-class _Evaluation:
-    """The run as IPOPT may see it: nothing is raised into IPOPT, which would print it and go on."""
-
-    run: Run
-    shape: tuple[int, int]
-    end: BaseException | None = None
-
-    def guarded(self, evaluate: Callable[[Array], Any], flat: Any, fallback: Any) -> Any:
-        """What `evaluate` makes of the control (N, n_u); once something was raised, `fallback`."""
-        if self.end is not None:
-            return fallback
-        try:
-            return evaluate(np.array(flat).reshape(self.shape))
-        except KeyboardInterrupt:
-            self.end = EndedError(Status.INTERRUPTED)
-        except Exception as error:
-            self.end = error
-        return fallback
-
-    def accept(self, u: Array) -> None:
-        """An iterate of IPOPT, which may be a little outside of the set."""
-        self.run.accept(self.run.shot(self.run.problem.controls.project(u)))
-
-
 class _Callback(ca.Callback):
-    """A function of its first argument as CasADi calls it; arguments are columns, the result is a row.
+    """A function of a control as CasADi calls it; nothing is raised into IPOPT, which would print it and go on.
 
     Parameters
     ----------
     name : str
-    evaluate : function of a column
+    evaluate : function of a control (N, n_u)
+    shape : (N, n_u)
     sizes : sequence of int
-        Of the arguments.
-    width : int
-        Of the result.
-    jacobian : _Callback, optional
-        In the form CasADi asks for: a function of the argument and the result.
+        Of the arguments, which are columns; the first is the control.
+    fallback : DM
+        The result once something was raised, of the size of all results.
+    ends : list of BaseException
+        What was raised, shared by the functions of one descent.
     """
 
     def __init__(
         self,
         name: str,
-        evaluate: Callable[[Any], Any],
+        evaluate: Callable[[Array], Any],
+        shape: tuple[int, ...],
         sizes: Sequence[int],
-        width: int = 1,
-        jacobian: _Callback | None = None,
+        fallback: ca.DM,
+        ends: list[BaseException],
     ) -> None:
         ca.Callback.__init__(self)
-        self.evaluate, self.sizes, self.width, self.jacobian = evaluate, tuple(sizes), width, jacobian
+        self.evaluate, self.shape, self.sizes = evaluate, shape, tuple(sizes)
+        self.fallback, self.ends = fallback, ends
         self.construct(name, {})
 
     def get_n_in(self) -> int:
         return len(self.sizes)
 
-    def get_n_out(self) -> int:
-        return 1
-
     def get_sparsity_in(self, i: int) -> ca.Sparsity:
         return ca.Sparsity.dense(self.sizes[i], 1)
 
     def get_sparsity_out(self, i: int) -> ca.Sparsity:
-        return ca.Sparsity.dense(1, self.width)
+        return self.fallback.sparsity()
 
     def eval(self, arguments: Any) -> list[ca.DM]:
-        return [ca.DM(self.evaluate(arguments[0]))]
+        try:
+            if not self.ends:
+                return [ca.DM(self.evaluate(np.array(arguments[0]).reshape(self.shape)))]
+        except KeyboardInterrupt:
+            self.ends.append(EndedError(Status.INTERRUPTED))
+        except Exception as error:
+            self.ends.append(error)
+        return [self.fallback]
 
-    def has_jacobian(self) -> bool:
-        return self.jacobian is not None
 
-    def get_jacobian(self, name: str, inames: Any, onames: Any, opts: Any) -> ca.Callback | None:
-        return self.jacobian
-
-
-def ipopt(run: Run, u: Array) -> tuple[Status, str]:
+def ipopt(run: Descent, u: Array) -> tuple[Status, str]:
     """IPOPT with an L-BFGS Hessian; a ball is a constraint on u'u."""
-    controls = run.problem.controls
-    w = ca.MX.sym("u", u.size)
+    controls, ends = run.problem.controls, list[BaseException]()
+    w, p = ca.MX.sym("u", u.size), ca.MX.sym("p", 0)
     length = ca.sum1(ca.reshape(w, u.shape[1], u.shape[0]) ** 2).T if controls.is_ball else ca.MX(0, 1)
-    evaluation = _Evaluation(run=run, shape=(u.shape[0], u.shape[1]))
 
-    def value(flat: Any) -> Any:
-        return evaluation.guarded(lambda u: run.trial(u)[0], flat, np.nan)
+    def watch(u: Array) -> int:
+        """Shown every iterate by IPOPT, which may be a little outside of the set; stops it when the run has ended."""
+        run.accept(run.shot(controls.project(u)))
+        return 0
 
-    def slope(flat: Any) -> Any:
-        return evaluation.guarded(lambda u: run.trial(u)[1].reshape(1, -1), flat, np.full((1, u.size), np.nan))
-
-    def watch(flat: Any) -> int:
-        """Shown every iterate by IPOPT; stops it when the run has ended."""
-        evaluation.guarded(evaluation.accept, flat, None)
-        return int(evaluation.end is not None)
-
-    gradient = _Callback("gradient", slope, (u.size, 1), u.size)
-    objective = _Callback("objective", value, (u.size,), jacobian=gradient)
     sizes = {"x": u.size, "f": 1, "g": length.numel(), "lam_x": u.size, "lam_g": length.numel(), "lam_p": 0}
-    shown = _Callback("watch", watch, [sizes[ca.nlpsol_out(i)] for i in range(ca.nlpsol_n_out())])
+    shown = [sizes[ca.nlpsol_out(i)] for i in range(ca.nlpsol_n_out())]
+    value = _Callback("value", lambda u: run.trial(u)[0], u.shape, [u.size], ca.DM.nan(1), ends)
+    slope = _Callback("slope", lambda u: run.trial(u)[1].ravel(), u.shape, [u.size], ca.DM.nan(u.size), ends)
+    watched = _Callback("watch", watch, u.shape, shown, ca.DM(1), ends)
     settings = {
         "print_time": False,
         "error_on_fail": False,
         "show_eval_warnings": False,
-        "iteration_callback": shown,
+        "no_nlp_grad": True,
+        "grad_f": ca.Function("grad_f", [w, p], [value(w), slope(w)]),
+        "iteration_callback": watched,
         "ipopt": {
             "print_level": 0,
             "sb": "yes",
@@ -297,10 +254,10 @@ def ipopt(run: Run, u: Array) -> tuple[Status, str]:
             "tol": BELOW * run.tolerance * run.dt,
         },
     }
-    solver = ca.nlpsol("single", "ipopt", {"x": w, "f": objective(w), "g": length}, settings)
+    solver = ca.nlpsol("single", "ipopt", {"x": w, "p": p, "f": value(w), "g": length}, settings)
     run.shot(u)  # a start that cannot be integrated is no start
     bounds = {"lbx": np.tile(controls.lower, len(u)), "ubx": np.tile(controls.upper, len(u))}
     solver(x0=u.ravel(), lbg=-np.inf, ubg=controls.radius**2, **bounds)
-    if evaluation.end is not None:
-        raise evaluation.end
+    if ends:
+        raise ends[0]
     return no_descent(run, solver.stats()["return_status"] == "Maximum_Iterations_Exceeded")

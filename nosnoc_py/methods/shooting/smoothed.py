@@ -90,8 +90,7 @@ def solve(
 ) -> Solution:
     """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are stamps of time.monotonic()."""
     problem = Problem.of(ocp, options)
-    begun = problem.init(guess)
-    state = iterated(begun, lambda state: problem.step(state, deadline), problem.ended, callback, deadline)
+    state = iterated(problem.init(guess), problem.step, problem.ended, callback, deadline)
     return problem.solution(state, time.monotonic() - started)
 
 

@@ -15,7 +15,7 @@ from nosnoc_py.methods.indirect.boundary_arcs import Arc, ArcSolution
 from nosnoc_py.methods.indirect.boundary_functions import BoundaryFunctions
 from nosnoc_py.methods.indirect.boundary_system import BoundarySystem
 from nosnoc_py.methods.indirect.boundary_value import motion_of, newton, polish
-from nosnoc_py.methods.indirect.motion import Motion, Phase, solution_of
+from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, solution_of
 from nosnoc_py.methods.indirect.problem import hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
 from nosnoc_py.methods.indirect.validity import not_minimal, penetrated, times_out_of_order, wrong_approach
@@ -53,8 +53,8 @@ def motion_at(point, problem, nodes=60, objective=0.0):
         v_1 = point.multiplier(t) if end <= s else np.zeros((nodes, 2))
         q_1 = -np.gradient(v_1, t, axis=0)
         costate = np.hstack([q_1, np.tile(pull, (nodes, 1)), v_1, (1.0 - t)[:, None] * pull])
-        phases.append(Phase(t=t, x=x, u=point.control(inner)[:-1], costate=costate))
-    return Motion(phases=tuple(phases), jumps=(0,), objective=objective)
+        phases.append(MotionPhase(t=t, x=x, u=point.control(inner)[:-1], costate=costate))
+    return HybridMotion(phases=tuple(phases), jumps=(0,), objective=objective)
 
 
 # Two discs: exact optima ---------------------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def test_an_objective_above_that_of_the_start_is_rejected(control, rejected):
     t, x0 = np.linspace(0.0, 1.0, 31), problem.x0
     pull = 2.0 * x0[2:4]
     costate = np.hstack([np.zeros((31, 2)), np.tile(pull, (31, 1)), np.zeros((31, 2)), (1.0 - t)[:, None] * pull])
-    phase = Phase(t=t, x=np.tile(x0, (31, 1)), u=np.tile(control, (30, 1)), costate=costate)
-    found = polish(problem, Motion(phases=(phase,), jumps=(), objective=2.0))
+    phase = MotionPhase(t=t, x=np.tile(x0, (31, 1)), u=np.tile(control, (30, 1)), costate=costate)
+    found = polish(problem, HybridMotion(phases=(phase,), jumps=(), objective=2.0))
     if rejected:
         assert found.motion is None
         # constant force: the discs meet after 0.6 m, and disc 2 goes on with the speed of disc 1
@@ -268,8 +268,8 @@ def test_the_infeasibility_of_a_solution_is_that_between_its_nodes_too():
     state = lambda t: np.stack([(t - 0.4) ** 2 - 0.01, 2.0 * (t - 0.4)], axis=-1)  # noqa: E731
     c = np.array([0.5, 1.0])
     stages = state(nodes[:-1, None] + c)
-    phase = Phase(t=nodes, x=state(nodes), u=np.zeros((2, 1)), c=c, x_stages=stages)
-    motion = Motion(phases=(phase,), jumps=(), objective=0.0)
+    phase = MotionPhase(t=nodes, x=state(nodes), u=np.zeros((2, 1)), c=c, x_stages=stages)
+    motion = HybridMotion(phases=(phase,), jumps=(), objective=0.0)
     assert state(nodes)[:, 0].min() > 0.1
     assert solution_of(particle(), motion, status=Status.SOLVED).infeasibility == pytest.approx(0.01, abs=1e-14)
     lines = replace(motion, phases=(replace(phase, c=None, x_stages=None),))
@@ -321,8 +321,8 @@ def test_rejected_points_are_no_optima():
     point = min(stationary_points("general"), key=lambda one: one.approach)
     problem = discs("general")
     assert polish(problem, motion_at(point, problem)).status is Status.NOT_AN_OPTIMUM
-    empty = Phase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, 2)), costate=np.zeros((1, 8)))
-    found = polish(problem, Motion(phases=(empty,), jumps=(), objective=0.0))
+    empty = MotionPhase(t=np.zeros(1), x=problem.x0[None], u=np.empty((0, 2)), costate=np.zeros((1, 8)))
+    found = polish(problem, HybridMotion(phases=(empty,), jumps=(), objective=0.0))
     assert (found.motion, found.status) == (None, Status.NOT_AN_OPTIMUM)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from models import stick_slip, tilted_block
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.indirect import boundary_value, minimum_principle
 from nosnoc_py.methods.indirect.minimum_principle import LABEL, MinimumPrinciple
+from nosnoc_py.methods.indirect.successive_approximation import UniformGrid
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -173,7 +175,7 @@ def test_a_collision_lost_on_the_way_keeps_the_last_iterate() -> None:
 def test_a_step_that_loses_the_collision_is_taken_back(experiment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Acceleration from the start leaps too far; without shorter steps that is the end."""
     tolerance = 1e-6 if experiment == "general" else 1e-4
-    method = MinimumPrinciple(grid="moving", acceleration=5, acceleration_delay=20, tolerance=tolerance)
+    method = MinimumPrinciple(grid="moving", acceleration=5, tolerance=tolerance)
     ocp = two_discs.build(experiment)
     found = method.solve(ocp, guess=start(experiment))
     assert found.status is Status.SOLVED
@@ -195,13 +197,12 @@ def test_algorithm_1_takes_no_step_back(monkeypatch: pytest.MonkeyPatch) -> None
         assert method.solve(two_discs.build("general")).status is Status.COLLISION_LOST
 
 
-def test_acceleration_begins_after_its_delay() -> None:
+def test_acceleration_begins_after_its_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     for delay, same in ((10, 11), (30, 31)):
         ocp, histories = two_discs.build("concentric"), []
         for depth in (0, 5):
-            method = MinimumPrinciple(
-                grid="moving", acceleration=depth, acceleration_delay=delay, max_iterations=delay + 6, tolerance=1e-12
-            )
+            monkeypatch.setattr(minimum_principle, "DELAY", delay)
+            method = MinimumPrinciple(grid="moving", acceleration=depth, max_iterations=delay + 6, tolerance=1e-12)
             found = method.solve(ocp, guess=start("concentric"))
             histories.append([record.slope for record in found.log])
         plain, fast = (np.array(history) for history in histories)
@@ -228,10 +229,11 @@ def test_accelerated_iterates_on_equal_steps_stay_within_bounds() -> None:
     assert max(largest) == 3.0
 
 
-def test_a_limit_of_iterations_says_that_they_oscillate() -> None:
+def test_a_limit_of_iterations_says_that_they_oscillate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without search (Eqs. 23-24) |H_u| never falls below some 0.01; with it, more iterations help."""
-    method = MinimumPrinciple(steps=120, search=0.0, max_iterations=2000)
-    found = solved("general", method)
+    with monkeypatch.context() as patch:
+        patch.setattr(minimum_principle, "UniformGrid", partial(UniformGrid, search=0.0))
+        found = solved("general", MinimumPrinciple(steps=120, max_iterations=2000))
     assert found.status is Status.ITERATION_LIMIT
     assert "oscillates" in found.message
     assert "grid='moving'" in found.message
@@ -283,14 +285,6 @@ def test_a_neuron_is_left_away_from_its_threshold(method: MinimumPrinciple) -> N
     size = 150 / 101
     assert found.objective == pytest.approx(size**2 + 100 * (size - 1.5) ** 2, abs=1e-12)
     assert found.events[0].time == pytest.approx(1 / size, abs=1e-12)
-
-
-def test_zero_is_a_stationary_point_and_no_success() -> None:
-    """Without the demand for a collision the trap is visible: H_u = 0 at u = 0."""
-    found = MinimumPrinciple(steps=60, require_collision=False).solve(two_discs.build("general"))
-    assert found.status is Status.SOLVED
-    assert found.objective == pytest.approx(2.0)
-    assert found.objective > 6 * optimum("general").objective
 
 
 def test_simultaneous_and_tangent_collisions_are_statuses() -> None:

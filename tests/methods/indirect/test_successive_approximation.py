@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.methods.indirect.forward import Sweep
+from nosnoc_py.methods.indirect.forward import GridSweep
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid, costate_jumps
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -81,7 +81,7 @@ def test_the_costate_is_the_gradient_through_several_collisions_of_one_step(step
             x0[k] += h
             sides.append(UniformGrid(shuttle(tuple(x0)), steps, 0.0).sweep(u).objective)
         measured.append((sides[0] - sides[1]) / 2e-6)
-    np.testing.assert_allclose(grid.backward(rollout)[0], measured, atol=1e-7)
+    np.testing.assert_allclose(grid.backward(rollout)[0][0], measured, atol=1e-7)
     motion = grid.sweep(u).motion()
     np.testing.assert_allclose(motion.times, np.cumsum([0.6 / 3.5, 1 / 3.15, 1 / 2.52]), atol=1e-13)
     problem = grid.problem
@@ -121,7 +121,7 @@ def problem_of(experiment: str) -> HybridProblem:
     return hybrid_problem(two_discs.build(experiment), "Test")
 
 
-def iterates(grid: UniformGrid, experiment: str, alpha: float, count: int) -> Iterator[Sweep]:
+def iterates(grid: UniformGrid, experiment: str, alpha: float, count: int) -> Iterator[GridSweep]:
     start = np.array(two_discs.EXPERIMENTS[experiment].control)
     control = grid.initial(lambda t: start)
     for _ in range(count):
@@ -130,7 +130,7 @@ def iterates(grid: UniformGrid, experiment: str, alpha: float, count: int) -> It
         yield sweep
 
 
-def last(grid: UniformGrid, experiment: str, count: int = 2400) -> Sweep:
+def last(grid: UniformGrid, experiment: str, count: int = 2400) -> GridSweep:
     *_, sweep = iterates(grid, experiment, 0.01, count)
     return sweep
 

@@ -16,7 +16,7 @@ from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.shooting.event_gradient import EventGradient
 from nosnoc_py.methods.shooting.single import SingleShooting
-from nosnoc_py.methods.shooting.single_descents import Run, no_descent
+from nosnoc_py.methods.shooting.single_descents import Descent, no_descent
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
@@ -264,8 +264,8 @@ def test_solved_where_bounds_are_active(descent: Any) -> None:
     assert np.abs(gradient(rows_of(found, 20)).gradient * 20).max() > 0.1
 
 
-def run_of(problem: HybridProblem, steps: int) -> Run:
-    return Run(
+def run_of(problem: HybridProblem, steps: int) -> Descent:
+    return Descent(
         gradient=EventGradient(Forward(problem, steps, "rk4", "same")),
         label="test",
         tolerance=1e-8,
