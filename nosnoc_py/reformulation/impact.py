@@ -28,7 +28,6 @@ class ContactOptions:
         Appendix A.2 or Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
         See `friction`; "auto" takes the box in the plane and the polar cone in space.
-    polyhedral_directions : int
     gap_rate : bool
         In persistent contact demand gap = 0 and n'v = 0, with q' = v + n tau (Gear-Gupta-Leimkuhler): keeps the order
         where gaps are curved.
@@ -46,7 +45,6 @@ class ContactOptions:
 
     impulse_form: ImpulseForm = "sum"
     friction_cone: FrictionCone = "auto"
-    polyhedral_directions: int = 8
     gap_rate: bool = False
     isolate_forces: bool = True
     rest_velocity: float = 0.0
@@ -109,8 +107,7 @@ def friction_laws(
             velocity_scale=float(system.nominal["v"].max()),
             force_scale=float(scale[i]),
         )
-        cone = cone_of(contact, options.friction_cone)
-        laws.append(CONES[cone](slip, options.polyhedral_directions) if cone == "polyhedral" else CONES[cone](slip))
+        laws.append(CONES[cone_of(contact, options.friction_cone)](slip))
     return tuple(laws)
 
 

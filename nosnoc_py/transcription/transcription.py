@@ -19,7 +19,7 @@ from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
-from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
+from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
@@ -39,8 +39,6 @@ from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.costates import costates
 from nosnoc_py.transcription.guesses import initial_guess, keeps_its_iterate
 from nosnoc_py.transcription.physical_time import physical_fields
-
-Method = FESD | TimeFreezing
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,7 +61,7 @@ class Transcription:
     """
 
     ocp: OCP
-    method: Method
+    method: FiniteElementMethod
     dcs: DCS
     grid: Grid
     tableau: ButcherTableau
@@ -75,7 +73,7 @@ class Transcription:
     @property
     def fesd(self) -> FESD:
         """The options of the finite elements."""
-        return fesd_of(self.method)
+        return self.method.elements
 
     @property
     def fesdj(self) -> FESDJ:
@@ -387,11 +385,6 @@ class Transcription:
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
-
-
-def fesd_of(method: Method) -> FESD:
-    """The options of the finite elements of a method."""
-    return method.fesd if isinstance(method, TimeFreezing) else method
 
 
 def block_name(c: Constraint) -> str:

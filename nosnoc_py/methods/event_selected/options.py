@@ -8,10 +8,12 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.discretization.butcher import ButcherTableau
 from nosnoc_py.methods.event_selected.tableaus import tableau_of
-from nosnoc_py.options import Options
+from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.event_selected import EventSelectedSystem
 
 
-class EventSelected(Options):
+class EventSelected(SimulationMethod):
     """Steps of an explicit Runge-Kutta scheme with frozen mode bits; guards are crossed one after the other (ESS).
 
     Near a guard, in its band h >= -eps, the step is one that ends on it. Within a step the bits do not change; at its
@@ -58,6 +60,8 @@ class EventSelected(Options):
         As in `simulate`.
     """
 
+    takes = (EventSelectedSystem,)
+
     eps: float | Literal["auto"] = "auto"
     projection: Literal["rk-newton", "euler"] = "rk-newton"
     step: float = Field(default=1e-3, gt=0)
@@ -83,3 +87,9 @@ class EventSelected(Options):
     def tableau(self) -> ButcherTableau:
         """The tableau of the scheme."""
         return tableau_of(self.scheme)
+
+    def simulate(self, system: EventSelectedSystem, task: Task) -> Trajectory:
+        """Guard by guard; see `nosnoc_py.simulate`."""
+        from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
+
+        return run(system, self, task)
