@@ -48,7 +48,8 @@ class Method(Options):
         """None if the method fits a system, else the message that names what fits instead."""
         if isinstance(system, self.takes):
             return None
-        return f"method: {type(self).__name__} does not fit a {type(system).__name__}; use {system.methods}."
+        fitting = getattr(system, "methods", "it with a system such as an ns.CLS")
+        return f"method: {type(self).__name__} does not fit a {type(system).__name__}; use {fitting}."
 
 
 def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from nosnoc_py.options import Method
-from nosnoc_py.reformulation.friction import FrictionCone
+from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters
+from nosnoc_py.reformulation.impact import ContactOptions
+from nosnoc_py.reformulation.time_freezing import misfit
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -114,7 +116,7 @@ class FESD(FiniteElementMethod):
         return (n,) * self.control_stages if isinstance(n, int) else n
 
 
-class FESDJ(FESD):
+class FESDJ(FESD, ContactOptions):
     """Finite elements with switch and jump detection (FESD-J), for contact mechanics.
 
     Parameters
@@ -172,17 +174,10 @@ class FESDJ(FESD):
     takes = (CLS,)
 
     scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
-    impulse_form: Literal["sum", "product"] = "sum"
-    friction_cone: FrictionCone = "auto"
-    gap_rate: bool | None = None
-    isolate_forces: bool = True
-    rest_velocity: float | None = Field(default=None, ge=0)
-    lift_acceleration: bool | None = None
     initial_impulse: bool = True
-    epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)
 
 
-class TimeFreezing(FiniteElementMethod):
+class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
     """Time-freezing with FESD, for contact mechanics without jumps of the state.
 
     Impacts become motions of an auxiliary system during which the clock stands still; the solution is returned in
@@ -215,13 +210,13 @@ class TimeFreezing(FiniteElementMethod):
 
     takes = (CLS,)
 
-    a_n: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     fesd: FESD = Field(default_factory=lambda: FESD(finite_elements=4))
     speed_of_time: tuple[float, float] = (0.5, 20.0)
-    epsilon_t: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    elastic: Literal["constant_force", "spring_damper"] = "constant_force"
-    stiffness: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     stabilize: bool | None = None
+
+    def accepts(self, system: Any) -> str | None:
+        """None if the method fits a system and its contacts, else the message that names what fits instead."""
+        return super().accepts(system) or misfit(system)
 
     @property
     def elements(self) -> FESD:

@@ -107,7 +107,7 @@ class SimulatorState(StepState):
         if not self.parts:
             return None
         found = Readout.join([self.problem.read(part.w, part.values) for part in self.parts])
-        return found if self.problem.frozen is None else found.later(self.t - sum(self.lengths))
+        return found.later(self.t - sum(self.lengths), self.x.size)
 
     @property
     def sensitivity(self) -> StepDerivative | None:
@@ -179,7 +179,7 @@ class Simulator:
     @cached_property
     def _predict(self) -> Callable[[np.ndarray], Trajectory | None]:
         """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
-        if self.problem.frozen is None:
+        if not self.problem.discretization.time_freezing:
             return lambda values: None
         options = self.problem.fesd
         fits = next((scheme for scheme in SCHEMES if scheme == options.scheme), SCHEMES[0])
@@ -296,7 +296,7 @@ class Simulator:
 
     def _gaining(self, r: Readout, p: np.ndarray) -> str:
         """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
-        if not isinstance(self.system, CLS) or self.problem.frozen is not None:
+        if not isinstance(self.system, CLS) or self.problem.dcs.jump is None:
             return ""
         rows = impact_rows(self.problem.dcs, r, p)
         return gaining_contacts(self.system, r.x_minus[rows], r.x_left[rows], p)
@@ -306,9 +306,7 @@ class Simulator:
         r = self.problem.read(found.w, found.p)
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self._slices["u"]]
-        if self._checks.violations(before, r, u, state.p):
-            return True
-        return self.problem.frozen is not None and self._contradicts(r, found)
+        return bool(self._checks.violations(before, r, u, state.p)) or self._contradicts(r, found)
 
     def _contradicts(self, r: Readout, found: SolverState) -> bool:
         """Whether a step of time-freezing has fewer impacts than the same step with jumps.
@@ -318,7 +316,7 @@ class Simulator:
         predicted = self._predict(found.p)
         if predicted is None:
             return False
-        u = np.append(found.p[self._slices["u"]], self.problem.speeds(found.w))
+        u = self._inputs(found.p, found.w)
         grid = np.array([0.0, self.length])
         own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
         fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > REST_VELOCITY]
@@ -334,12 +332,14 @@ class Simulator:
     def _advanced(
         self, state: SimulatorState, parts: tuple[Part, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
-        u = values[self._slices["u"]]
-        if self.problem.frozen is not None:
-            u, x = np.append(u, self.problem.speeds(parts[-1].w)), x[:-1]
+        u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         # Times do not add up rounding over many steps.
         t = round(state.t / self.length + 1) * self.length if self._is_on_grid(state.t) else state.t + self.length
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
+
+    def _inputs(self, values: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Controls of a step, which are parameters, and the speed of time, where that is an unknown."""
+        return np.append(values[self._slices["u"]], self.problem.inputs(w))
 
     def _lost_gap(self, state: SimulatorState) -> str:
         """The contact whose gap is no number where the motion leads in a step: no equations of a step hold there."""
@@ -525,7 +525,7 @@ def _trajectory(
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
     """Times [s] of impacts that admit other outcomes."""
     system = problem.ocp.system
-    if not isinstance(system, CLS) or problem.frozen is not None:
+    if problem.dcs.jump is None:
         return []
     rows = impact_rows(problem.dcs, r, p)
     looks = [system.mechanics.touching(x, p) for x in r.x_minus[rows]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -23,13 +23,13 @@ from nosnoc_py.options import fitting
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.impact import ContactOptions
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription.guesses import FREE, start_of
+from nosnoc_py.transcription.numerical_time import FrozenTranscription
 from nosnoc_py.transcription.transcription import Transcription, block_name
 
 OCP_GAMMA = 0.9
@@ -60,7 +60,7 @@ def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
 def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulation: bool) -> Transcription:
     """An OCP has controls as variables; a simulation step has them, and x0, as parameters."""
     options = method.elements
-    frozen = _frozen(ocp, method)
+    frozen = freeze(ocp.system, method) if isinstance(method, TimeFreezing) else None
     dcs = dcs_of(ocp, method, frozen, simulation=simulation)
     scheme = tableau(options.scheme, options.rk_stages)
     builder = ProgramBuilder()
@@ -74,7 +74,7 @@ def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulati
         dcs=dcs,
         tableau=scheme,
         options=options,
-        bounds=_state_bounds(ocp, frozen),
+        bounds=_state_bounds(ocp, dcs.x.numel()),
         p=symbols.p,
         default_gamma=gamma,
     )
@@ -85,17 +85,9 @@ def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulati
     mpcc = builder.build(
         aggregation=options.cross_complementarity, enforce_switched=options.step_equilibration == "direct"
     )
-    return Transcription(
-        ocp=ocp,
-        method=method,
-        dcs=dcs,
-        grid=grid,
-        tableau=scheme,
-        mpcc=mpcc,
-        elements=elements,
-        reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
-        frozen=frozen,
-    )
+    fields: dict[str, Any] = {"ocp": ocp, "method": method, "dcs": dcs, "grid": grid, "tableau": scheme, "mpcc": mpcc}
+    fields |= {"elements": elements, "reader": Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H)}
+    return Transcription(**fields) if frozen is None else FrozenTranscription(**fields, frozen=frozen)
 
 
 def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: float) -> list[ca.SX]:
@@ -117,23 +109,12 @@ def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: 
     return shares
 
 
-def _frozen(ocp: OCP, method: FiniteElementMethod) -> Frozen | None:
-    """The system in numerical time."""
-    if not isinstance(method, TimeFreezing):
-        return None
-    return freeze(
-        ocp.system, a_n=method.a_n, epsilon_t=method.epsilon_t, elastic=method.elastic, stiffness=method.stiffness
-    )
-
-
 def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simulation: bool) -> DCS:
     """The DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
-        given = {field.name: getattr(method, field.name) for field in fields(ContactOptions)}
-        given["gap_rate"] = gap_rate_of(method, system, simulation=simulation)
-        given["rest_velocity"] = rest_velocity_of(method, simulation=simulation)
-        dcs = contact_dcs(system, ContactOptions(**given), running_cost=cost)
+        rate, rest = gap_rate_of(method, system, simulation=simulation), rest_velocity_of(method, simulation=simulation)
+        dcs = contact_dcs(system, method.replace(gap_rate=rate, rest_velocity=rest), running_cost=cost)
     elif frozen is not None:
         assert isinstance(method, TimeFreezing)
         dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
@@ -211,11 +192,11 @@ def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
     return builder.variable("horizon", At(), ("horizon",), *numbers, role=Role.HORIZON)
 
 
-def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
+def _state_bounds(ocp: OCP, n_x: int) -> StateBounds:
+    """Those of the user; a clock beside the states of the system has none and starts at zero."""
     lower, upper = ocp.x_bounds
-    start = np.clip(start_of(ocp), lower, upper)
-    if frozen is not None:
-        lower, upper, start = np.append(lower, -np.inf), np.append(upper, np.inf), np.append(start, 0.0)
+    start, more = np.clip(start_of(ocp), lower, upper), np.full(n_x - len(lower), np.inf)
+    lower, upper, start = np.append(lower, -more), np.append(upper, more), np.append(start, np.zeros(more.size))
     return StateBounds(lower=lower, upper=upper, initial=start)
 
 
