@@ -116,7 +116,7 @@ class FESD(FiniteElementMethod):
         return (n,) * self.control_stages if isinstance(n, int) else n
 
 
-class FESDJ(FESD, ContactOptions):
+class FESDJ(ContactOptions, FESD):
     """Finite elements with switch and jump detection (FESD-J), for contact mechanics.
 
     Parameters
