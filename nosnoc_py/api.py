@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
-from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
-from nosnoc_py.errors import OptionError, check_run, check_type
+from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
+from nosnoc_py.errors import check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
+from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
 from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
+from nosnoc_py.methods.shooting.options import DirectShooting
 from nosnoc_py.methods.variational.options import LieGroupVariational
+from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
+from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod
+from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
-from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import Task
+from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.event_selected import EventSelectedSystem
-from nosnoc_py.systems.hybrid import HybridSystem
-from nosnoc_py.systems.rigid_body import RigidBody
-from nosnoc_py.transcription import check_elements, transcribe
+from nosnoc_py.transcription import transcribe
 
 __all__ = ["certify", "simulate", "solve", "transcribe"]
 
-# Where the simulation of a method is. Imported when it is asked for: some are compiled by numba, which loads slowly.
-SIMULATIONS: dict[type, str] = {
-    FESD: "simulation.fesd",
-    FESDJ: "simulation.fesd",
-    TimeFreezing: "simulation.fesd",
-    EventDriven: "simulation.event_driven.run",
-    TimeStepping: "simulation.time_stepping.run",
-    EventSelected: "methods.event_selected.run",
-    LieGroupVariational: "methods.variational.run",
-}
-# What solves an optimal control problem.
-METHODS = (FESD, TimeFreezing, CompleteMethod)
-# Systems that only one method simulates.
-OWN_METHODS: dict[type, type] = {EventSelectedSystem: EventSelected, RigidBody: LieGroupVariational}
+# What solves an optimal control problem, and what simulates: by default the first one that takes the system.
+SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
+SIMULATING = (*FINITE_ELEMENTS, EventDriven, TimeStepping, EventSelected, LieGroupVariational)
+METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
+SIMULATED = tuple(dict.fromkeys(system for method in SIMULATING for system in method.takes))
+SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
 
 def solve(
     ocp: OCP,
-    method: FESD | TimeFreezing | CompleteMethod | None = None,
+    method: FiniteElementMethod | CompleteMethod | None = None,
     solver: Strategy | MultiStart | None = None,
     *,
     guess: Any = None,
@@ -83,37 +74,16 @@ def solve(
         Also when the solver fails: `status` says why and what to try.
     """
     check_type(ocp, OCP, "ocp")
-    method = default_method(ocp) if method is None else method
-    if isinstance(method, CompleteMethod):
-        if solver is not None:
-            raise OptionError(
-                f"solver: {type(method).__name__} solves by itself; solver= is for finite elements (ns.FESDJ, ns.FESD, "
-                "ns.TimeFreezing)."
-            )
-        check_run(callback, time_limit)
-        return method.solve(ocp, guess=guess, callback=callback, time_limit=time_limit)
-    if isinstance(method, type) and issubclass(method, METHODS):
-        check_type(method, METHODS, "method")
-    if not isinstance(method, FESD | TimeFreezing):
-        given = getattr(method, "__name__", type(method).__name__)
-        raise OptionError(
-            "method: expected one made by ns.FESDJ(...), ns.FESD(...), ns.TimeFreezing(...), ns.MinimumPrinciple(...), "
-            f"ns.AutonomousSwitching(...) or ns.DirectShooting(...), given {given}."
-        )
-    check_elements(ocp.system)
-    solver = Auto() if solver is None else solver
+    check_run(callback, time_limit)
+    chosen: FiniteElementMethod | CompleteMethod = fitting(
+        ocp.system, method, SOLVING, (FiniteElementMethod, CompleteMethod)
+    )
+    limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(solver, MultiStart):
-        check_type(method, FESDJ, "method")
-        assert isinstance(method, FESDJ)
-        return solver.solve(ocp, method, guess=guess, callback=callback, time_limit=time_limit)
-    check_type(solver, Strategy, "solver")
-    problem = transcribe(ocp, method)
-    return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
-
-
-def default_method(ocp: OCP) -> FESD | TimeFreezing | CompleteMethod:
-    """The method that `solve` takes when none is given."""
-    return MinimumPrinciple() if isinstance(ocp.system, HybridSystem) else fesd.default_method(ocp.system)
+        return solver.solve(ocp, chosen, **limits)
+    # Options of finite elements are in a room below those that solve and simulate: an object that does it holds them.
+    way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
+    return way.solve(ocp, solver, **limits)
 
 
 def simulate(
@@ -121,7 +91,7 @@ def simulate(
     *,
     x0: Any,
     duration: float,
-    method: FESD | TimeFreezing | EventDriven | TimeStepping | EventSelected | LieGroupVariational | None = None,
+    method: FiniteElementMethod | SimulationMethod | None = None,
     steps: int | None = None,
     u: Any = None,
     p: Any = None,
@@ -174,21 +144,11 @@ def simulate(
         For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
         another interval, a duration that is not positive.
     """
-    if isinstance(system, HybridSystem):
-        raise OptionError(
-            "system: a HybridSystem is solved (ns.MinimumPrinciple, ns.DirectShooting), not simulated; write mechanics "
-            "as an ns.CLS, which both take."
-        )
-    check_type(system, (*SYSTEMS, *OWN_METHODS), "system")
-    method = _simulation_method(system, method)
+    check_type(system, Described, "system", SIMULATED)
     check_run(callback, time_limit)
-    if sensitivities and isinstance(method, LieGroupVariational):
-        raise OptionError("sensitivities: a rigid body tumbles chaotically, its derivatives are not computed.")
-    if sensitivities and isinstance(method, TimeStepping):
-        raise OptionError(
-            "sensitivities: those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
-            "ns.EventDriven(...)."
-        )
+    chosen: FiniteElementMethod | SimulationMethod = fitting(
+        system, method, SIMULATING, (FiniteElementMethod, SimulationMethod)
+    )
     task = Task(
         x0=x0,
         duration=duration,
@@ -200,20 +160,5 @@ def simulate(
         time_limit=time_limit,
         sensitivities=sensitivities,
     )
-    simulation = importlib.import_module(f"nosnoc_py.{SIMULATIONS[type(method)]}")
-    found: Trajectory = simulation.run(system, method, task)
-    return found
-
-
-def _simulation_method(system: Described, method: Any) -> Any:
-    """The method that is given, or the default one of a kind of system; they have to fit together."""
-    own = OWN_METHODS.get(type(system))
-    if method is None:
-        return fesd.default_method(system) if own is None else own()
-    check_type(method, tuple(SIMULATIONS), "method")
-    if own is not None and not isinstance(method, own):
-        raise OptionError(
-            f"method: {type(method).__name__} does not take an ns.{type(system).__name__}, which is simulated by "
-            f"ns.{own.__name__}(...)."
-        )
-    return method
+    way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
+    return way.simulate(system, task)

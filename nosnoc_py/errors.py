@@ -5,7 +5,7 @@ Numerical failure is not an error: it is a `nosnoc_py.status.Status` on the resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
 
@@ -41,17 +41,20 @@ class UnknownNameError(NosnocError, KeyError):
         return str(self.args[0])
 
 
-def check_type(given: object, expected: type | tuple[type, ...], what: str) -> None:
-    """Raise `OptionError` when an argument is of another kind, with the kinds that were expected."""
+def check_type(
+    given: object, expected: type | tuple[type, ...], what: str, makers: Iterable[Callable[..., object]] = ()
+) -> None:
+    """Raise `OptionError` when an argument is of another kind, with the kinds, or their makers, that were expected."""
     kinds = expected if isinstance(expected, tuple) else (expected,)
     if isinstance(given, type) and issubclass(given, kinds):
         raise OptionError(f"{what}: given the class {given.__name__}; write ns.{given.__name__}(...).")
     if not isinstance(given, kinds):
-        kind = given.__name__ if isinstance(given, type) else type(given).__name__
-        makers = [name for each in kinds for name in _makers(each)]
+        kind = getattr(given, "__name__", type(given).__name__)
+        if names := [maker.__name__ for maker in makers]:
+            raise OptionError(f"{what}: expected one made by {_calls(names)}, given {kind}.")
         raise OptionError(
             f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
-            f"{' or '.join(f'ns.{name}(...)' for name in makers)}."
+            f"{_calls(name for each in kinds for name in _makers(each))}."
         )
 
 
@@ -69,6 +72,10 @@ def check_run(callback: object, time_limit: object) -> None:
     number = isinstance(time_limit, Real) and not isinstance(time_limit, bool)
     if time_limit is not None and not (number and float(time_limit) >= 0):  # type: ignore[arg-type]
         raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
+
+
+def _calls(names: Iterable[str]) -> str:
+    return " or ".join(f"ns.{name}(...)" for name in names)
 
 
 def _makers(expected: type) -> tuple[str, ...]:

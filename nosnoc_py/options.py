@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nosnoc_py.errors import OptionError, check_run, unknown_name
+from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
 
 
 class Options(BaseModel):
@@ -39,17 +39,52 @@ class Options(BaseModel):
         return type(self)(**{**given, **changes})
 
 
-class CompleteMethod(Options):
+class Method(Options):
+    """Options of a method that solves or simulates; `takes` has the kinds of systems that it is for."""
+
+    takes: ClassVar[tuple[type, ...]]
+
+    def accepts(self, system: Any) -> str | None:
+        """None if the method fits a system, else the message that names what fits instead."""
+        if isinstance(system, self.takes):
+            return None
+        fitting = getattr(system, "methods", "it with a system such as an ns.CLS")
+        return f"method: {type(self).__name__} does not fit a {type(system).__name__}; use {fitting}."
+
+
+def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:
+    """The method that is given, or an object of the first class among its makers that takes the system.
+
+    Raises
+    ------
+    OptionError
+        If the method is none of these kinds, or does not take the system: the message says what does.
+    """
+    if method is None:
+        method = next((maker for maker in makers if isinstance(system, maker.takes)), makers[0])()
+    check_type(method, kinds, "method", makers)
+    if (misfit := method.accepts(system)) is not None:
+        raise OptionError(misfit)
+    return method
+
+
+class CompleteMethod(Method):
     """A method that solves an optimal control problem by itself: it discretises, or iterates, in its own way."""
+
+    takes = (object,)  # which costs, constraints and contacts it can take depends on more than the kind of system
 
     time_limit: float | None = Field(default=None, ge=0)
 
-    def solve(self, ocp: Any, *, guess: Any = None, callback: Any = None, time_limit: float | None = None) -> Any:
+    def solve(
+        self, ocp: Any, solver: Any = None, *, guess: Any = None, callback: Any = None, time_limit: float | None = None
+    ) -> Any:
         """Solve; see `nosnoc_py.solve`.
 
         Parameters
         ----------
         ocp : OCP
+        solver : None
+            It takes none.
         guess : optional
             A constant control (n_u,), rows of controls, a function of time, a `Trajectory` or a `Solution`.
         callback : callable, optional
@@ -67,6 +102,11 @@ class CompleteMethod(Options):
         OptionError, ModelError, TranscriptionError
             For problems and guesses it cannot take.
         """
+        if solver is not None:
+            raise OptionError(
+                f"solver: {type(self).__name__} solves by itself; solver= is for finite elements (ns.FESDJ, ns.FESD, "
+                "ns.TimeFreezing)."
+            )
         check_run(callback, time_limit)
         started = time.monotonic()
         return self.solved(ocp, guess, callback, started, started + strictest(time_limit, self.time_limit))

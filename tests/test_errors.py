@@ -87,7 +87,7 @@ def test_unknown_name_error_is_a_key_error_that_prints_a_sentence():
         (ns.Auto, {"restart": 3}, "Auto: unknown option 'restart'. Did you mean 'restarts'"),
         (ns.Auto, {"restarts": -1}, "option 'restarts'.*given -1"),
         (ns.Auto, {"seed": 0.5}, "option 'seed'.*given 0.5"),
-        (ns.ActiveSet, {"max_switch": 3}, "ActiveSet: unknown option 'max_switch'. Did you mean 'max_switches'"),
+        (ns.ActiveSet, {"radiu": 3}, "ActiveSet: unknown option 'radiu'. Did you mean 'radius'"),
         (ns.ActiveSet, {"homotopy": "scholtes"}, "option 'homotopy'.*given 'scholtes'"),
         (ns.Homotopy, {"sigma_min": float("inf")}, "option 'sigma_min'.*given inf"),
         (ns.Homotopy, {"sigma_0": 1e-3, "sigma_min": 1e-2}, "Homotopy: sigma_min 0.01 is above sigma_0 0.001"),

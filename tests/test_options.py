@@ -31,7 +31,7 @@ def test_defaults_are_not_shown() -> None:
     assert repr(ns.Homotopy()) == "Homotopy()"
     assert repr(ns.Homotopy(sigma_0=1.0)) == "Homotopy()"
     assert repr(ns.FESDJ(control_stages=25)) == "FESDJ(control_stages=25)"
-    assert repr(ns.ActiveSet(max_switches=3)) == "ActiveSet(max_switches=3)"
+    assert repr(ns.ActiveSet(radius=0.1)) == "ActiveSet(radius=0.1)"
 
 
 def test_different_options_have_different_texts() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from nosnoc_py.options import Options
-from nosnoc_py.reformulation.friction import FrictionCone
+from nosnoc_py.options import Method
+from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters
+from nosnoc_py.reformulation.impact import ContactOptions
+from nosnoc_py.reformulation.time_freezing import misfit
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
 Equilibration = Literal[
@@ -17,7 +22,20 @@ Scheme = Literal["radau_iia", "gauss_legendre", "radau_i", "lobatto_iiic", "expl
 Representation = Literal["integral", "differential", "lifted_differential"]
 
 
-class FESD(Options):
+class FiniteElementMethod(Method):
+    """What finite elements are laid over; `nosnoc_py.simulation.fesd.FiniteElementRun` solves and simulates by them."""
+
+    @property
+    @abstractmethod
+    def elements(self) -> FESD:
+        """Control stages, finite elements and scheme."""
+
+    @abstractmethod
+    def one_stage(self) -> FiniteElementMethod:
+        """The same for a single step of a simulation."""
+
+
+class FESD(FiniteElementMethod):
     """Finite elements with switch detection (FESD), for Filippov systems and projected dynamics.
 
     Parameters
@@ -58,6 +76,8 @@ class FESD(Options):
         switching functions.
     """
 
+    takes: ClassVar[tuple[type, ...]] = (PSS, Heaviside, PDS)
+
     control_stages: int = Field(default=1, ge=1)
     equidistant_control_grid: bool = True
     finite_elements: int | tuple[int, ...] = 2
@@ -80,13 +100,23 @@ class FESD(Options):
         return value
 
     @property
+    def elements(self) -> FESD:
+        """Control stages, finite elements and scheme: these options themselves."""
+        return self
+
+    def one_stage(self) -> FESD:
+        """The same for a single step of a simulation."""
+        one: FESD = self.replace(control_stages=1, equidistant_control_grid=True)
+        return one
+
+    @property
     def elements_per_stage(self) -> tuple[int, ...]:
         """Finite elements of every control stage; the caller checks the length."""
         n = self.finite_elements
         return (n,) * self.control_stages if isinstance(n, int) else n
 
 
-class FESDJ(FESD):
+class FESDJ(ContactOptions, FESD):
     """Finite elements with switch and jump detection (FESD-J), for contact mechanics.
 
     Parameters
@@ -121,10 +151,8 @@ class FESDJ(FESD):
         Impulse equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
         How friction is written: "box" is linear and exact in the plane, "polar" exact in space ("auto" takes these
-        two), "polyhedral" (Eq. 8) spreads `polyhedral_directions` directions over the contact plane; "paper" is Eqs. 5
+        two), "polyhedral" (Eq. 8) spreads eight directions over the contact plane; "paper" is Eqs. 5
         and 6, which has no solution in free flight and is there for comparison.
-    polyhedral_directions : int
-        Even number of directions.
     gap_rate : bool, optional
         In persistent contact demand the gap rate n'v = 0 beside the gap (Gear-Gupta-Leimkuhler, q' = v + n tau), which
         keeps the order of the scheme on curved contacts. Default: in simulation, where a normal depends on q.
@@ -143,19 +171,13 @@ class FESDJ(FESD):
         place of Eq. 18.
     """
 
+    takes = (CLS,)
+
     scheme: Literal["radau_iia", "gauss_legendre"] = "radau_iia"
-    impulse_form: Literal["sum", "product"] = "sum"
-    friction_cone: FrictionCone = "auto"
-    polyhedral_directions: int = Field(default=8, ge=4, multiple_of=2)
-    gap_rate: bool | None = None
-    isolate_forces: bool = True
-    rest_velocity: float | None = Field(default=None, ge=0)
-    lift_acceleration: bool | None = None
     initial_impulse: bool = True
-    epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)
 
 
-class TimeFreezing(Options):
+class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
     """Time-freezing with FESD, for contact mechanics without jumps of the state.
 
     Impacts become motions of an auxiliary system during which the clock stands still; the solution is returned in
@@ -186,13 +208,25 @@ class TimeFreezing(Options):
         Keep inelastic contacts closed by q' = v + n tau; default: where a gap is not linear in q.
     """
 
-    a_n: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    takes = (CLS,)
+
     fesd: FESD = Field(default_factory=lambda: FESD(finite_elements=4))
     speed_of_time: tuple[float, float] = (0.5, 20.0)
-    epsilon_t: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    elastic: Literal["constant_force", "spring_damper"] = "constant_force"
-    stiffness: float = Field(default=100.0, gt=0, allow_inf_nan=False)
     stabilize: bool | None = None
+
+    def accepts(self, system: Any) -> str | None:
+        """None if the method fits a system and its contacts, else the message that names what fits instead."""
+        return super().accepts(system) or misfit(system)
+
+    @property
+    def elements(self) -> FESD:
+        """Control stages, finite elements and scheme, in numerical time."""
+        return self.fesd
+
+    def one_stage(self) -> TimeFreezing:
+        """The same for a single step of a simulation."""
+        one: TimeFreezing = self.replace(fesd=self.fesd.one_stage())
+        return one
 
     @field_validator("fesd")
     @classmethod
@@ -213,3 +247,7 @@ class TimeFreezing(Options):
                 "end of the horizon; expected more than 1"
             )
         return value
+
+
+# The first one that takes a system is its default.
+FINITE_ELEMENTS = (FESDJ, FESD, TimeFreezing)

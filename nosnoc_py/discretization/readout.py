@@ -52,9 +52,9 @@ class Readout:
     closed: np.ndarray
     b_lowest: np.ndarray
 
-    def later(self, time: float) -> Readout:
-        """The same with a clock, the last state, that has been started earlier [s]."""
-        clock = np.append(np.zeros(self.x_left.shape[1] - 1), time)
+    def later(self, time: float, n_x: int) -> Readout:
+        """The same with a clock, if there is one behind the states of the system, that has been started earlier [s]."""
+        clock = np.where(np.arange(self.x_left.shape[1]) < n_x, 0.0, time)
         states = ("x_minus", "x_left", "x_right", "x_stages", "x_dense")
         return replace(self, **{name: getattr(self, name) + clock for name in states})
 

@@ -41,6 +41,10 @@ class ActiveSetState(SolverState):
     switches: int = 0
 
 
+# Branches that are left at most.
+MOST_SWITCHES = 10
+
+
 class ActiveSet(Strategy):
     """A homotopy with active-set finish, then branch switching along LPEC directions until B-stationary.
 
@@ -48,12 +52,8 @@ class ActiveSet(Strategy):
     ----------
     homotopy : Homotopy
         How the first branch is found.
-    max_switches : int
-        Branches that are left at most.
     radius : float
         Of the LPEC's trust region, in scaled variables.
-    biactive_tolerance : float
-        Both sides of a pair below this count as zero.
     complementarity_tolerance, infeasibility_tolerance : float
         Success is declared on these residuals of the unrelaxed problem.
     time_limit : float, optional
@@ -61,9 +61,7 @@ class ActiveSet(Strategy):
     """
 
     homotopy: Homotopy = Field(default_factory=lambda: Homotopy(steering="l_inf", finish_threshold=1e-2))
-    max_switches: int = Field(default=10, ge=0)
     radius: float = Field(default=1e-3, gt=0)
-    biactive_tolerance: float = Field(default=1e-8, gt=0)
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> ActiveSetState:
         """The state before the first NLP."""
@@ -103,13 +101,11 @@ class ActiveSet(Strategy):
         """Certify the point; where a branch descends, follow it."""
         started = time.monotonic()
         left = None if np.isinf(deadline) else max(0.0, deadline - started)
-        certificate = certificate_of(
-            state, radius=self.radius, biactive_tolerance=self.biactive_tolerance, time_limit=left
-        )
+        certificate = certificate_of(state, radius=self.radius, time_limit=left)
         done = replace(state, certificate=certificate, status=Status.SOLVED)
         log: dict[str, Any] = {"seconds": time.monotonic() - started, "word": "optimal"}
         done = logged(done, f"certificate {certificate.stationarity.value}", **log)
-        if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= self.max_switches:
+        if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= MOST_SWITCHES:
             return done
         return self._switch(state, done, certificate.lpec, deadline)
 

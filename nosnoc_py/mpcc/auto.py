@@ -22,6 +22,8 @@ from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
 FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+# Size of the perturbations, relative to the size of the variables.
+PERTURBATION = 0.3
 # What an attempt's state has and Auto's has of its own.
 OWN = ("status", "records", "solvers", "p")
 # A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
@@ -83,8 +85,6 @@ class Auto(Strategy):
     ----------
     restarts : int
         Attempts from perturbed starts, after all strategies have failed from the given one.
-    perturbation : float
-        Size of the perturbations, relative to the size of the variables.
     seed : int
         Of the perturbations: same seed, same result.
     ipopt : dict
@@ -96,7 +96,6 @@ class Auto(Strategy):
     """
 
     restarts: int = Field(default=4, ge=0)
-    perturbation: float = Field(default=0.3, gt=0)
     seed: int = Field(default=0, ge=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
@@ -117,7 +116,7 @@ class Auto(Strategy):
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
         first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
-        again = [replace(first[k % len(ways)], perturbation=self.perturbation) for k in range(self.restarts)]
+        again = [replace(first[k % len(ways)], perturbation=PERTURBATION) for k in range(self.restarts)]
         return (*first, *again)
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> AutoState:

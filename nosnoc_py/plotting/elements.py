@@ -156,11 +156,12 @@ def plot_elements(
     counts = np.diff(np.append(first, len(h)))
     equal = np.repeat(np.diff(stages) / counts, counts)
     bottom.stairs(equal, nodes, baseline=None, color=GREY, lw=1.0, ls="--")
-    events = {event.time for event in solution.events} if problem.frozen is None else set()
+    numerical = problem.discretization.time_freezing
+    events = set() if numerical else {event.time for event in solution.events}
     for time in events:
         bottom.axvline(time, color=COLOURS[1], lw=0.9, zorder=0)
     bottom.set(xlabel=_time_label(problem), xlim=(nodes[0], nodes[-1]), ylim=(0.0, 1.08 * max(h.max(), equal.max())))
-    bottom.set_ylabel(f"length h [{'s' if problem.frozen is None else '-'}]", fontsize=9)
+    bottom.set_ylabel(f"length h [{'-' if numerical else 's'}]", fontsize=9)
     bottom.yaxis.set_major_locator(MaxNLocator(5))
     tidy(bottom, legend=False)
     _explain_elements(figure, bool(events))
@@ -185,7 +186,7 @@ def _nodes(problem: Transcription, w: Array, values: Array) -> Array:
 
 
 def _time_label(problem: Transcription) -> str:
-    return "t [s]" if problem.frozen is None else "numerical time"
+    return "numerical time" if problem.discretization.time_freezing else "t [s]"
 
 
 def _check(problem: Transcription, solution: Solution) -> Array:

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import casadi as ca
 import numpy as np
+from pydantic import Field
 
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.options import Options
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
-Elastic = Literal["constant_force", "spring_damper"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class AuxiliaryParameters:
+class AuxiliaryParameters(Options):
     """Numbers of the auxiliary motions; see `TimeFreezing`."""
 
-    a_n: float = 10.0
-    epsilon_t: float = 1e-3
-    elastic: Elastic = "constant_force"
-    stiffness: float = 100.0
-
-    def __post_init__(self) -> None:
-        for name in ("a_n", "epsilon_t", "stiffness"):
-            value = getattr(self, name)
-            if not 0 < value < np.inf:
-                raise OptionError(f"{name}: expected a positive finite number, given {value!r}.")
-        if self.elastic not in get_args(Elastic):
-            raise OptionError(f"elastic: {unknown_name(str(self.elastic), get_args(Elastic), 'auxiliary motion')}")
+    a_n: float = Field(default=10.0, gt=0)
+    epsilon_t: float = Field(default=1e-3, gt=0)
+    elastic: Literal["constant_force", "spring_damper"] = "constant_force"
+    stiffness: float = Field(default=100.0, gt=0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,14 +184,7 @@ def _bounce(
 
 
 def auxiliary(system: CLS, contact: Contact, parameters: AuxiliaryParameters) -> Auxiliary:
-    """The auxiliary motion of a contact.
-
-    Raises
-    ------
-    OptionError
-        If there is none: the message names a method that fits.
-    """
-    _check(contact)
+    """The auxiliary motion of a contact that has one, see `misfit_of`."""
     if contact.restitution == 0.0:
         return inelastic(system, contact, parameters.a_n, parameters.epsilon_t)
     if parameters.elastic == "constant_force":
@@ -209,15 +192,15 @@ def auxiliary(system: CLS, contact: Contact, parameters: AuxiliaryParameters) ->
     return spring_damper(system, contact, parameters.stiffness)
 
 
-def _check(contact: Contact) -> None:
+def misfit_of(contact: Contact) -> str | None:
+    """None if a contact has an auxiliary motion, else the message that names a method that fits."""
     if not contact.frictional:
-        return
+        return None
     if contact.restitution > 0.0:
-        raise OptionError(
+        return (
             f"TimeFreezing: contact {contact.name!r} has both restitution ({contact.restitution:g}) and friction, for "
             "which there is no auxiliary motion; use ns.FESDJ(...)."
         )
     if len(set(contact.friction)) > 1:
-        raise OptionError(
-            f"TimeFreezing: contact {contact.name!r} has anisotropic friction {contact.friction}; use ns.FESDJ(...)."
-        )
+        return f"TimeFreezing: contact {contact.name!r} has anisotropic friction {contact.friction}; use ns.FESDJ(...)."
+    return None

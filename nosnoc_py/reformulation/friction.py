@@ -20,6 +20,8 @@ from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import Contact
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
+# Of the polyhedral cone in space.
+DIRECTIONS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -168,12 +170,12 @@ def polar(slip: Slip) -> Law:
     )
 
 
-def polyhedral(slip: Slip, directions: int = 8) -> Law:
+def polyhedral(slip: Slip) -> Law:
     """Eq. 8: lambda_t = D lambda_d, 0 <= lambda_d against D'v_t + gamma e, 0 <= gamma against mu lambda_n - e'lambda_d.
 
     D holds evenly spread unit directions, opposite ones among them; in the plane the two of them are exact.
     """
-    count = 2 if slip.size == 1 else directions
+    count = 2 if slip.size == 1 else DIRECTIONS
     angle = 2 * np.pi * np.arange(count) / count
     D = ca.DM(np.round(np.vstack([np.cos(angle), np.sin(angle)])[: slip.size], 15))
     force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)

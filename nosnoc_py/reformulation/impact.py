@@ -7,8 +7,10 @@ from typing import Literal
 
 import casadi as ca
 import numpy as np
+from pydantic import Field
 
 from nosnoc_py.contacts.law import rebound
+from nosnoc_py.options import Options
 from nosnoc_py.reformulation.contact_switching import CONTACT
 from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable, of_each
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
@@ -18,24 +20,22 @@ from nosnoc_py.systems.cls import CLS, Contact
 ImpulseForm = Literal["product", "sum"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ContactOptions:
+class ContactOptions(Options):
     """How contacts are written.
 
-    Attributes
+    Parameters
     ----------
     impulse_form : {"sum", "product"}
         Appendix A.2 or Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
         See `friction`; "auto" takes the box in the plane and the polar cone in space.
-    polyhedral_directions : int
-    gap_rate : bool
+    gap_rate : bool, optional
         In persistent contact demand gap = 0 and n'v = 0, with q' = v + n tau (Gear-Gupta-Leimkuhler): keeps the order
         where gaps are curved.
     isolate_forces : bool
         A force that is continuous at a node fixes the time of stick to slip and of release: see
         `contact_switching.isolations`.
-    rest_velocity : float
+    rest_velocity : float, optional
         Impacts slower than this are inelastic [m/s].
     lift_acceleration : bool, optional
         Make the acceleration an algebraic variable with M(q) a = f_v + sum n lambda (Section 2.2), so that M is never
@@ -46,12 +46,11 @@ class ContactOptions:
 
     impulse_form: ImpulseForm = "sum"
     friction_cone: FrictionCone = "auto"
-    polyhedral_directions: int = 8
-    gap_rate: bool = False
+    gap_rate: bool | None = None
     isolate_forces: bool = True
-    rest_velocity: float = 0.0
+    rest_velocity: float | None = Field(default=None, ge=0)
     lift_acceleration: bool | None = None
-    epsilon_c: float = 1e-3
+    epsilon_c: float = Field(default=1e-3, gt=0, le=0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +108,7 @@ def friction_laws(
             velocity_scale=float(system.nominal["v"].max()),
             force_scale=float(scale[i]),
         )
-        cone = cone_of(contact, options.friction_cone)
-        laws.append(CONES[cone](slip, options.polyhedral_directions) if cone == "polyhedral" else CONES[cone](slip))
+        laws.append(CONES[cone_of(contact, options.friction_cone)](slip))
     return tuple(laws)
 
 
@@ -160,7 +158,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
     approach, after = normal.T @ v_minus, normal.T @ v_plus
-    slowest = at.slowest(options.rest_velocity)
+    slowest = at.slowest(options.rest_velocity or 0.0)
     restitution = after - rebound(approach, contacts.restitution, slowest)
     # Inside of the horizon a closed contact never separates at a left limit: its gap was positive before, or zero.
     # There e gamma- is e min(gamma-, 0), and has no kink where the gap rate of a body in flight changes its sign,

@@ -124,15 +124,10 @@ def smooth(system: Described) -> Smoothed:
     OptionError
         For a projected or a hybrid system, which have no forces or steps that could be made smooth.
     """
-    if isinstance(system, PDS):
+    if isinstance(system, PDS | HybridSystem):
         raise OptionError(
-            "smoothing: a projected system (PDS) has no law of its own away from its constraints that could be made "
-            "smooth; solve it with ns.FESD(...)."
-        )
-    if isinstance(system, HybridSystem):
-        raise OptionError(
-            "smoothing: the jumps of a HybridSystem are maps of its state, and there is no force that could be made "
-            "smooth; solve it with ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases')."
+            f"smoothing: a {type(system).__name__} has no forces or steps that could be made smooth, only projections "
+            f"or maps of its state; use {system.methods}."
         )
     check_type(system, (CLS, PSS, Heaviside), "system")
     if isinstance(system, CLS):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -18,10 +19,10 @@ import numpy as np
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.auxiliary_motions import (
     AuxiliaryParameters,
-    Elastic,
     FrozenContact,
     SwitchingFunction,
     auxiliary,
+    misfit_of,
 )
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
@@ -72,14 +73,14 @@ class Frozen:
         return "\n".join(["Frozen: in numerical time, the clock is a state", f"  {system}", *contacts])
 
 
-def freeze(
-    system: CLS,
-    *,
-    a_n: float = 10.0,
-    epsilon_t: float = 1e-3,
-    elastic: Elastic = "constant_force",
-    stiffness: float = 100.0,
-) -> Frozen:
+def misfit(system: CLS) -> str | None:
+    """None if jumps at all contacts can be frozen, else the message that names a method that fits."""
+    if not system.contacts:
+        return "TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...)."
+    return next(filter(None, map(misfit_of, system.contacts)), None)
+
+
+def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options: Any) -> Frozen:
     """Write a `CLS` as a Filippov system with a clock state.
 
     With weights beta_i of the auxiliary motions and theta = prod_i (1 - beta_i),
@@ -98,8 +99,9 @@ def freeze(
     Parameters
     ----------
     system : CLS
-    a_n, epsilon_t, elastic, stiffness
-        As in `TimeFreezing`.
+    parameters : TimeFreezing, optional
+    **options
+        a_n, epsilon_t, elastic, stiffness, as in `TimeFreezing`.
 
     Raises
     ------
@@ -108,9 +110,9 @@ def freeze(
         names a method that fits.
     """
     check_type(system, CLS, "system")
-    if not system.contacts:
-        raise OptionError("TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...).")
-    parameters = AuxiliaryParameters(a_n=a_n, epsilon_t=epsilon_t, elastic=elastic, stiffness=stiffness)
+    if (message := misfit(system)) is not None:
+        raise OptionError(message)
+    parameters = AuxiliaryParameters(**options) if parameters is None else parameters
     alphas: list[ca.SX] = []
     functions: list[SwitchingFunction] = []
     lifts: list[_Lift] = []

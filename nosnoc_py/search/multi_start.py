@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.discretization.options import FESDJ
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.auto import better
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, SolverState
@@ -23,7 +23,7 @@ from nosnoc_py.options import Options, strictest
 from nosnoc_py.quasi_newton import bfgs
 from nosnoc_py.search.rollouts import Rollout, Rollouts
 from nosnoc_py.simulation.common import Task
-from nosnoc_py.simulation.fesd import run as simulate
+from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.contact_filling import is_exact
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import StepRecord
@@ -33,6 +33,8 @@ from nosnoc_py.transcription import transcribe
 
 # Motions that are solved on the finite elements, of which the best is the result.
 POLISHED = 3
+# Solves on the finite elements.
+POLISH = Homotopy(steering="direct", sigma_0=1e-3, ipopt={"max_iter": 300}, max_iterations=500)
 # Of squared constraint violations while shooting.
 CONSTRAINT_WEIGHT = 1e3
 # A step has to achieve this part of what the gradient promises.
@@ -133,8 +135,6 @@ class MultiStart(Options):
         Size of the random controls, relative to their bounds (to nominal values where there are none).
     rough : Homotopy
         Without a guess, the control of its last relaxed problem is where the first descent starts.
-    polish : Homotopy
-        Solves on the finite elements.
     seed : int
     time_limit : float, optional
         Seconds for everything.
@@ -149,16 +149,13 @@ class MultiStart(Options):
     rough: Homotopy = Field(
         default_factory=lambda: Homotopy(steering="direct", sigma_min=1e-2, finish="none", max_iterations=500)
     )
-    polish: Homotopy = Field(
-        default_factory=lambda: Homotopy(steering="direct", sigma_0=1e-3, ipopt={"max_iter": 300}, max_iterations=500)
-    )
     seed: int = 0
     time_limit: float | None = Field(default=None, ge=0)
 
     def solve(
         self,
         ocp: OCP,
-        method: FESDJ,
+        method: Any,
         *,
         guess: Any = None,
         callback: Callback | None = None,
@@ -169,8 +166,9 @@ class MultiStart(Options):
         Raises
         ------
         OptionError
-            If the initial state is free, or the friction cone is not Coulomb's.
+            If the initial state is free, the method is not FESD-J, or its friction cone is not Coulomb's.
         """
+        check_type(method, FESDJ, "method")
         started = time.monotonic()
         limit = strictest(time_limit, self.time_limit)
         search = _Search(self, ocp, method, callback, started + limit)
@@ -241,7 +239,7 @@ class _Search:
             return best
         for u, _ in motions:
             guess = self.problem.initial_guess(self._trajectory(u))
-            best = better(best, self._homotopy(self.options.polish, guess))
+            best = better(best, self._homotopy(POLISH, guess))
             if best.status is Status.SOLVED or self._is_over():
                 break
         assert best is not None
@@ -345,16 +343,15 @@ class _Search:
 
         A point whose residuals are small is one even where the last digits of its multipliers do not come.
         """
-        w, problem, polish = self.own.embedding(u), self.problem, self.options.polish
+        w, problem = self.own.embedding(u), self.problem
         if w is None:
             return None
-        found = polish.finish_only(problem.solvers, w, problem.mpcc.p0)
-        return replace(found, status=Status.SOLVED) if polish.residuals_small(found) else None
+        found = POLISH.finish_only(problem.solvers, w, problem.mpcc.p0)
+        return replace(found, status=Status.SOLVED) if POLISH.residuals_small(found) else None
 
     def _trajectory(self, u: np.ndarray) -> Any:
         """The motion of a control as a guess; the control itself where it cannot be simulated."""
         method = self.method.replace(finite_elements=self.fine.elements)
-        motion = simulate(
-            self.ocp.system, method, Task(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
-        )
+        task = Task(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
+        motion = FiniteElementRun(method).simulate(self.ocp.system, task)
         return motion if motion.success else u

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.options import Options
+from nosnoc_py.options import Method, Options
+from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
@@ -75,6 +77,14 @@ class Task:
         """Return the initial state, the parameters and the control of a system."""
         parameters = system.parameters(self.p)
         return system.check_state(self.x0, parameters), parameters, control_of(self.u, system.n_u, self.seconds)
+
+
+class SimulationMethod(Method):
+    """A method that simulates in its own way."""
+
+    @abstractmethod
+    def simulate(self, system: Any, task: Task) -> Trajectory:
+        """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
 
 def seconds_of(duration: Any) -> float:

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.contacts.instants import gaining_contacts, several_outcomes
-from nosnoc_py.discretization.options import FESD, FESDJ
+from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
-from nosnoc_py.mpcc.strategy import SolverState, Strategy
+from nosnoc_py.mpcc.auto import Auto
+from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy
+from nosnoc_py.ocp import OCP
+from nosnoc_py.options import fitting
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import StepState, Task, check_control, not_unique_note, steps_given
 from nosnoc_py.simulation.newton.engine import Hint
@@ -22,7 +25,7 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
-from nosnoc_py.solution import Trajectory
+from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
@@ -30,7 +33,7 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.tolerances import REST_VELOCITY, TOUCHING_SOLVED
-from nosnoc_py.transcription import Method, Transcription, rest_velocity_of, transcribe_step
+from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 
 # So often a step with more switches than elements is halved.
 MOST_SPLITS = 16
@@ -104,7 +107,7 @@ class SimulatorState(StepState):
         if not self.parts:
             return None
         found = Readout.join([self.problem.read(part.w, part.values) for part in self.parts])
-        return found if self.problem.frozen is None else found.later(self.t - sum(self.lengths))
+        return found.later(self.t - sum(self.lengths), self.x.size)
 
     @property
     def sensitivity(self) -> StepDerivative | None:
@@ -139,14 +142,14 @@ class Simulator:
     def __init__(
         self,
         system: Described,
-        method: Method | None = None,
+        method: FiniteElementMethod | None = None,
         *,
         step: float,
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
         if isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0 < step < np.inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
-        method = default_method(system) if method is None else method
+        method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
         self.problem = transcribe_step(system, method)
@@ -176,7 +179,7 @@ class Simulator:
     @cached_property
     def _predict(self) -> Callable[[np.ndarray], Trajectory | None]:
         """Steps of time-freezing start from what the same elements with jumps, and Newton's method, make of them."""
-        if self.problem.frozen is None:
+        if not self.problem.discretization.time_freezing:
             return lambda values: None
         options = self.problem.fesd
         fits = next((scheme for scheme in SCHEMES if scheme == options.scheme), SCHEMES[0])
@@ -293,7 +296,7 @@ class Simulator:
 
     def _gaining(self, r: Readout, p: np.ndarray) -> str:
         """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
-        if not isinstance(self.system, CLS) or self.problem.frozen is not None:
+        if not isinstance(self.system, CLS) or self.problem.dcs.jump is None:
             return ""
         rows = impact_rows(self.problem.dcs, r, p)
         return gaining_contacts(self.system, r.x_minus[rows], r.x_left[rows], p)
@@ -303,9 +306,7 @@ class Simulator:
         r = self.problem.read(found.w, found.p)
         before = None if state.readout is None else self._checks.closed(state.readout)[-1]
         u = found.p[self._slices["u"]]
-        if self._checks.violations(before, r, u, state.p):
-            return True
-        return self.problem.frozen is not None and self._contradicts(r, found)
+        return bool(self._checks.violations(before, r, u, state.p)) or self._contradicts(r, found)
 
     def _contradicts(self, r: Readout, found: SolverState) -> bool:
         """Whether a step of time-freezing has fewer impacts than the same step with jumps.
@@ -315,7 +316,7 @@ class Simulator:
         predicted = self._predict(found.p)
         if predicted is None:
             return False
-        u = np.append(found.p[self._slices["u"]], self.problem.speeds(found.w))
+        u = self._inputs(found.p, found.w)
         grid = np.array([0.0, self.length])
         own = self.problem.fields_of(r, found.p[self._slices["p"]], u[None], grid)["events"]
         fast = [event for event in predicted.impacts if -(event.v_before or 0.0) > REST_VELOCITY]
@@ -331,12 +332,14 @@ class Simulator:
     def _advanced(
         self, state: SimulatorState, parts: tuple[Part, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
-        u = values[self._slices["u"]]
-        if self.problem.frozen is not None:
-            u, x = np.append(u, self.problem.speeds(parts[-1].w)), x[:-1]
+        u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         # Times do not add up rounding over many steps.
         t = round(state.t / self.length + 1) * self.length if self._is_on_grid(state.t) else state.t + self.length
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
+
+    def _inputs(self, values: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Controls of a step, which are parameters, and the speed of time, where that is an unknown."""
+        return np.append(values[self._slices["u"]], self.problem.inputs(w))
 
     def _lost_gap(self, state: SimulatorState) -> str:
         """The contact whose gap is no number where the motion leads in a step: no equations of a step hold there."""
@@ -401,29 +404,45 @@ class Simulator:
         return replace(trajectory, sensitivity=chain)
 
 
-def run(system: Described, method: Method | None, task: Task) -> Trajectory:
-    """A simulator, and its run; see `nosnoc_py.simulate`."""
-    method = default_method(system) if method is None else method
-    control = control_of(task.u, system.n_u, task.seconds)
-    length, count = _steps(task, control)
-    if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
-        start, parameters, _ = task.start(system)
-        scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
-        method = method.replace(rest_velocity=scales.rest_velocity(None))
-    return Simulator(system, method, step=length, solver=task.solver).run(
-        task.x0,
-        steps=count,
-        u=task.u,
-        p=task.p,
-        callback=task.callback,
-        time_limit=task.time_limit,
-        sensitivities=task.sensitivities,
-    )
+@dataclass(frozen=True)
+class FiniteElementRun:
+    """Solves and simulates by finite elements: their options are in a room below those that do the work."""
 
+    method: FiniteElementMethod
 
-def default_method(system: Any) -> Method:
-    """The finite elements that fit a system."""
-    return FESDJ() if isinstance(system, CLS) else FESD()
+    def solve(
+        self,
+        ocp: OCP,
+        solver: Strategy | None = None,
+        *,
+        guess: Any = None,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
+    ) -> Solution:
+        """Transcribe and solve; see `nosnoc_py.solve`."""
+        solver = Auto() if solver is None else solver
+        check_type(solver, Strategy, "solver")
+        problem = transcribe(ocp, self.method)
+        return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
+
+    def simulate(self, system: Described, task: Task) -> Trajectory:
+        """A simulator, and its run; see `nosnoc_py.simulate`."""
+        method = self.method
+        control = control_of(task.u, system.n_u, task.seconds)
+        length, count = _steps(task, control)
+        if isinstance(method, FESDJ) and isinstance(system, CLS) and method.rest_velocity is None:
+            start, parameters, _ = task.start(system)
+            scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
+            method = method.replace(rest_velocity=scales.rest_velocity(None))
+        return Simulator(system, method, step=length, solver=task.solver).run(
+            task.x0,
+            steps=count,
+            u=task.u,
+            p=task.p,
+            callback=task.callback,
+            time_limit=task.time_limit,
+            sensitivities=task.sensitivities,
+        )
 
 
 def _told(notes: list[tuple[float, str]], failed: bool, more: list[str]) -> str:
@@ -506,7 +525,7 @@ def _trajectory(
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
     """Times [s] of impacts that admit other outcomes."""
     system = problem.ocp.system
-    if not isinstance(system, CLS) or problem.frozen is not None:
+    if problem.dcs.jump is None:
         return []
     rows = impact_rows(problem.dcs, r, p)
     looks = [system.mechanics.touching(x, p) for x in r.x_minus[rows]]

@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
-from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
+from nosnoc_py.api import METHODS, SOLVERS
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.methods.event_selected.options import EventSelected
-from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
-from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
-from nosnoc_py.methods.shooting.options import FORMS, DirectShooting
-from nosnoc_py.methods.variational.options import LieGroupVariational
-from nosnoc_py.mpcc.active_set import ActiveSet
-from nosnoc_py.mpcc.auto import Auto
-from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.options import Options
-from nosnoc_py.search import MultiStart
-from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.newton.options import ActiveSetNewton
-from nosnoc_py.simulation.time_stepping.options import TimeStepping
 
-
-def _named(*kinds: Callable[..., Options]) -> dict[str, Callable[..., Options]]:
-    return {kind.__name__: kind for kind in kinds}
-
-
-METHODS = _named(
-    FESDJ,
-    FESD,
-    TimeFreezing,
-    MinimumPrinciple,
-    AutonomousSwitching,
-    DirectShooting,
-    EventDriven,
-    TimeStepping,
-    EventSelected,
-    LieGroupVariational,
-)
-SOLVERS = _named(Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
-CHOICES = {"method": METHODS, "solver": SOLVERS}
+CHOICES: dict[str, dict[str, Callable[..., Options]]] = {
+    "method": {method.__name__: method for method in METHODS},
+    "solver": {solver.__name__: solver for solver in SOLVERS},
+}
 
 
 def make(what: str, given: Mapping[str, Any]) -> Any:
@@ -67,11 +39,13 @@ def make(what: str, given: Mapping[str, Any]) -> Any:
 
 def options_of(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Types of the options of a choice, by name."""
-    kind: Any = CHOICES[what][given["name"]]
-    if kind is DirectShooting:  # a family: its form says which options there are
-        module, name = FORMS[given.get("form", "smoothed")]
-        return {"form": str, **fields_of(getattr(import_module(module), name))}
-    return fields_of(kind)
+    form = _form(given)
+    return {**dict.fromkeys(form, str), **fields_of(type(CHOICES[what][given["name"]](**form)))}
+
+
+def _form(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Direct shooting is a family: its form says which options there are."""
+    return {"form": given.get("form", "smoothed")} if given["name"] == "DirectShooting" else {}
 
 
 def fields_of(kind: type[Options]) -> dict[str, Any]:
@@ -81,5 +55,4 @@ def fields_of(kind: type[Options]) -> dict[str, Any]:
 
 def described(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The same with all options, those by default included, as JSON holds them."""
-    form = {"form": given.get("form", "smoothed")} if given["name"] == "DirectShooting" else {}
-    return {"name": given["name"], **form, **make(what, given).model_dump(mode="json")}
+    return {"name": given["name"], **_form(given), **make(what, given).model_dump(mode="json")}

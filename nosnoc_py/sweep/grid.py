@@ -15,7 +15,7 @@ from typing import Any
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
 from nosnoc_py.solution.trajectory import jsonable
-from nosnoc_py.sweep.choices import SOLVERS, described, fields_of, options_of
+from nosnoc_py.sweep.choices import CHOICES, described, fields_of, options_of
 from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load
 from nosnoc_py.sweep.references import function, on_path, parameters_of
 from nosnoc_py.sweep.values import plain
@@ -230,7 +230,7 @@ def _seeds(given: Configuration, content: Mapping[str, Any]) -> tuple[str, ...]:
     solver = content.get("solver") or {}
     legal = parameters_of(function(content["problem"]["build"], given.folder)).legal
     found = [
-        "seed" in (options_of("solver", solver) if solver.get("name") in SOLVERS else ()),
+        "seed" in (options_of("solver", solver) if solver.get("name") in CHOICES["solver"] else ()),
         "seed" in (legal or content["problem"].get("arguments", {})),
     ]
     if not any(found):

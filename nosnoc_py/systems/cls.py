@@ -143,6 +143,8 @@ class CLS(Described):
     groups: ClassVar[tuple[str, ...]] = ("q", "v", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("q", "v")
 
+    methods = "ns.FESDJ(...) or ns.TimeFreezing(...) (simulations also: ns.EventDriven(...), ns.TimeStepping(...))"
+
     q: Any
     v: Any
     mass_matrix: Any

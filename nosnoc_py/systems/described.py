@@ -36,6 +36,7 @@ class Described:
     groups: ClassVar[tuple[str, ...]] = ("x", "u", "p")
     states: ClassVar[tuple[str, ...]] = ("x",)
     controlled: ClassVar[bool] = True  # whether it may be part of an optimal control problem
+    methods: ClassVar[str] = "ns.FESD(...) (simulations also: ns.EventDriven(...))"  # which take it, for messages
 
     x: Any
     u: Any = None

@@ -131,6 +131,7 @@ class EventSelectedSystem(Described):
     """
 
     controlled = False
+    methods = "ns.EventSelected(...) with ns.simulate"
 
     mode: Any = None
     flow: Any

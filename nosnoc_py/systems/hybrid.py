@@ -72,6 +72,11 @@ class HybridSystem(Described):
         For wrong shapes, foreign symbols, duplicate names.
     """
 
+    methods = (
+        "ns.MinimumPrinciple(...) or ns.DirectShooting(form='phases') with ns.solve, or write mechanics as an ns.CLS, "
+        "which is also simulated"
+    )
+
     flow: Any
     jumps: Sequence[StateJump] = ()
 

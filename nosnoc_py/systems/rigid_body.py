@@ -99,6 +99,7 @@ class RigidBody(Described):
     """
 
     controlled = False
+    methods = "ns.LieGroupVariational(...) with ns.simulate"
 
     shape: Shape
     planes: Any = ()

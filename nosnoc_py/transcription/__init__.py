@@ -1,18 +1,15 @@
 """OCP + method -> Transcription: every intermediate as a value, and the way back to a `Solution`."""
 
 from nosnoc_py.transcription.transcribe import (
-    check_elements,
     gap_rate_of,
     rest_velocity_of,
     transcribe,
     transcribe_step,
 )
-from nosnoc_py.transcription.transcription import Method, Transcription
+from nosnoc_py.transcription.transcription import Transcription
 
 __all__ = [
-    "Method",
     "Transcription",
-    "check_elements",
     "gap_rate_of",
     "rest_velocity_of",
     "transcribe",

@@ -25,7 +25,7 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import Contact
 
 if TYPE_CHECKING:
-    from nosnoc_py.transcription.transcription import Transcription
+    from nosnoc_py.transcription.numerical_time import FrozenTranscription
 
 SIDES: tuple[Side, Side] = ("-", "+")
 # Where a piece of motion is looked at: its forces jump at its ends.
@@ -36,11 +36,14 @@ SAMPLES = np.linspace(0.05, 0.95, 7)
 
 
 def frozen_guess(
-    problem: Transcription, trajectory: Trajectory, horizon: float, p: np.ndarray, left: Container[tuple[str, At]] = ()
+    problem: FrozenTranscription,
+    trajectory: Trajectory,
+    horizon: float,
+    p: np.ndarray,
+    left: Container[tuple[str, At]] = (),
 ) -> np.ndarray:
     """Return w from a trajectory of the original system, whose start is that of the grid; blocks `left` keep w0."""
     mpcc, dcs, frozen, grid = problem.mpcc, problem.dcs, problem.frozen, problem.grid
-    assert frozen is not None
     # Where every step function stands among all of them, and the algebraic variables of the frozen system, by name.
     roles = (Role.STEP_FUNCTION, Role.ALGEBRAIC)
     of_role = [rows_of(variable for variable in dcs.variables if variable.role is role) for role in roles]

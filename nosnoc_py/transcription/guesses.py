@@ -20,7 +20,6 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
-from nosnoc_py.transcription.freezing import frozen_guess
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -35,8 +34,10 @@ def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.
     horizon, p = _horizon(problem, guess, values), values[problem.mpcc.parameters["p"]]
     places = Places.equal(problem.grid, problem.tableau.c, horizon)
     if isinstance(guess, Trajectory):
+        if not np.isfinite(guess.x).all():
+            raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
         moved = _moved_blocks(problem, guess)
-        w = _from_trajectory(problem, guess, places, p, moved)
+        w = problem.from_trajectory(guess, places, p, moved)
         if isinstance(guess, Shifted):
             _move(problem, guess, w, moved)
     else:
@@ -52,9 +53,8 @@ def keeps_its_iterate(problem: Transcription, guess: Any) -> bool:
 def _horizon(problem: Transcription, guess: Any, values: np.ndarray) -> float:
     """Length of the horizon [s]; one that is free starts at what is left of a trajectory."""
     free = problem.ocp.free_time
-    if free is None or not isinstance(guess, Trajectory):
-        return problem.horizon(problem.mpcc.w0, values)
-    if problem.frozen is not None and guess.state_names == problem.dcs.x_names:  # in numerical time
+    # One with other states is in numerical time.
+    if free is None or not isinstance(guess, Trajectory) or guess.state_names != problem.ocp.system.state_names:
         return problem.horizon(problem.mpcc.w0, values)
     left = guess.duration - (guess.later if isinstance(guess, Shifted) else 0.0)
     return float(np.clip(left, free.lower, free.upper))
@@ -85,7 +85,7 @@ def _from_functions(problem: Transcription, guess: Any, places: Places, values: 
     control = None if guess is None else control_guess(guess, ocp.system.n_u, horizon)
 
     def at(t: float, side: str) -> np.ndarray:
-        return state(t) if problem.frozen is None else np.append(state(t), t)
+        return np.append(state(t), t)[: len(problem.dcs.x_names)]  # the clock, if it is a state
 
     return fill(problem.mpcc, problem.dcs, places, values[layout["p"]], at, control)
 
@@ -95,14 +95,11 @@ def start_of(ocp: OCP) -> np.ndarray:
     return np.asarray(np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0)
 
 
-def _from_trajectory(
+def from_trajectory(
     problem: Transcription, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
 ) -> np.ndarray:
+    """An iterate from a trajectory in the time of the elements; what is `known` keeps its default."""
     mpcc, dcs = problem.mpcc, problem.dcs
-    if not np.isfinite(guess.x).all():
-        raise TranscriptionError("guess: the trajectory contains NaN or infinity.")
-    if problem.frozen is not None and guess.state_names == problem.ocp.system.state_names:
-        return frozen_guess(problem, guess, float(places.nodes[-1][-1]), p, known)
     if guess.state_names != dcs.x_names:
         raise TranscriptionError(
             f"guess: expected the states {', '.join(dcs.x_names)}, given {', '.join(guess.state_names)}."
@@ -153,5 +150,7 @@ def _move(problem: Transcription, guess: Shifted, w: np.ndarray, moved: Mapping[
         source = moved.get((block.name, block.at))
         if source is not None:
             w[block.rows] = guess.w[source]
-            if problem.frozen is not None and block.role is Role.STATE:
-                w[block.rows.stop - 1] -= guess.later  # the clock
+            if block.role is Role.STATE:
+                w[block.start + len(problem.ocp.system.state_names) : block.rows.stop] -= (
+                    guess.later
+                )  # the clock, if it is a state

@@ -17,7 +17,7 @@ from nosnoc_py.tableaus import radau_iia
 from nosnoc_py.tolerances import IMPACT, RESTING
 
 if TYPE_CHECKING:
-    from nosnoc_py.transcription.transcription import Transcription
+    from nosnoc_py.transcription.numerical_time import FrozenTranscription
 
 # Elements in which the clock advances by less than this share of a control stage are jumps.
 FROZEN = 1e-7
@@ -27,7 +27,7 @@ BISECTIONS = 60
 
 
 def physical_fields(
-    problem: Transcription, frozen: Frozen, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
+    problem: FrozenTranscription, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray
 ) -> dict[str, Any]:
     """Fields of a `Trajectory` in physical time, its field `numerical` the one in numerical time (Theorems 5 and 8).
 
@@ -43,7 +43,7 @@ def physical_fields(
     numerical = trajectory_fields(problem.dcs, problem.tableau, readout, p, u, u_grid)
     elements = problem.grid.elements
     speed = np.repeat(u[:, -1], elements * (len(u) // len(elements)))
-    found = _Values.read(problem, frozen, readout, p, speed)
+    frozen, found = problem.frozen, _Values.read(problem, readout, p, speed)
     horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
     pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
     t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
@@ -87,8 +87,9 @@ class _Values:
     energy: np.ndarray
 
     @classmethod
-    def read(cls, problem: Transcription, frozen: Frozen, r: Readout, p: np.ndarray, speed: np.ndarray) -> _Values:
-        dcs, system, contacts = problem.dcs, frozen.original, frozen.contacts
+    def read(cls, problem: FrozenTranscription, r: Readout, p: np.ndarray, speed: np.ndarray) -> _Values:
+        dcs, frozen = problem.dcs, problem.frozen
+        system, contacts = frozen.original, frozen.contacts
         count, stages = r.x_stages.shape[:2]
 
         def at_stages(expression: ca.SX) -> np.ndarray:

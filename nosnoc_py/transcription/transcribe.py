@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
@@ -11,34 +11,32 @@ import numpy as np
 
 from nosnoc_py.discretization.finite_elements import Element, FiniteElements, StateBounds, place_constraints
 from nosnoc_py.discretization.grid import STAGE_LENGTH, Grid
-from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
+from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod, TimeFreezing
 from nosnoc_py.discretization.readout import Reader
 from nosnoc_py.discretization.step_equilibration import step_bounds
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
+from nosnoc_py.options import fitting
 from nosnoc_py.reformulation.contact import contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.impact import ContactOptions
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
-from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.described import Described
 from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription.guesses import FREE, start_of
-from nosnoc_py.transcription.transcription import Method, Transcription, block_name, fesd_of
+from nosnoc_py.transcription.numerical_time import FrozenTranscription
+from nosnoc_py.transcription.transcription import Transcription, block_name
 
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
-METHODS = (FESD, TimeFreezing)
 
 
-def transcribe(ocp: OCP, method: Method) -> Transcription:
+def transcribe(ocp: OCP, method: FiniteElementMethod) -> Transcription:
     """Discretise an OCP: reformulate its system as a DCS, lay finite elements over the horizon, collect the MPCC.
 
     Raises
@@ -47,41 +45,22 @@ def transcribe(ocp: OCP, method: Method) -> Transcription:
         If the method does not fit the system.
     """
     check_type(ocp, OCP, "ocp")
-    check_type(method, METHODS, "method")
-    check_elements(ocp.system)
+    fitting(ocp.system, method, FINITE_ELEMENTS, FiniteElementMethod)
     return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
-def check_elements(system: Any) -> None:
-    """Raise `OptionError` for a system that has no finite elements."""
-    if not isinstance(system, SYSTEMS):
-        raise OptionError(
-            f"method: there are no finite elements for a {type(system).__name__}; use ns.MinimumPrinciple(...) or "
-            "ns.DirectShooting(form='phases'), or write the system as an ns.CLS."
-        )
-
-
-def transcribe_step(system: Any, method: Method) -> Transcription:
+def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
-    if isinstance(system, Described) and not system.controlled:
-        raise OptionError(
-            f"system: there are no finite elements for an ns.{type(system).__name__}; ns.simulate takes it."
-        )
-    check_type(system, SYSTEMS, "system")
-    check_type(method, METHODS, "method")
-    if isinstance(fesd_of(method).finite_elements, tuple):
+    fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
+    if isinstance(method.elements.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
-    if isinstance(method, TimeFreezing):
-        one: Method = method.replace(fesd=method.fesd.replace(control_stages=1, equidistant_control_grid=True))
-    else:
-        one = method.replace(control_stages=1, equidistant_control_grid=True)
-    return _transcribe(OCP(system, horizon=1.0), one, SIMULATION_GAMMA, simulation=True)
+    return _transcribe(OCP(system, horizon=1.0), method.one_stage(), SIMULATION_GAMMA, simulation=True)
 
 
-def _transcribe(ocp: OCP, method: Method, gamma: float, *, simulation: bool) -> Transcription:
+def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulation: bool) -> Transcription:
     """An OCP has controls as variables; a simulation step has them, and x0, as parameters."""
-    options = fesd_of(method)
-    frozen = _frozen(ocp, method)
+    options = method.elements
+    frozen = freeze(ocp.system, method) if isinstance(method, TimeFreezing) else None
     dcs = dcs_of(ocp, method, frozen, simulation=simulation)
     scheme = tableau(options.scheme, options.rk_stages)
     builder = ProgramBuilder()
@@ -95,7 +74,7 @@ def _transcribe(ocp: OCP, method: Method, gamma: float, *, simulation: bool) -> 
         dcs=dcs,
         tableau=scheme,
         options=options,
-        bounds=_state_bounds(ocp, frozen),
+        bounds=_state_bounds(ocp, dcs.x.numel()),
         p=symbols.p,
         default_gamma=gamma,
     )
@@ -106,22 +85,14 @@ def _transcribe(ocp: OCP, method: Method, gamma: float, *, simulation: bool) -> 
     mpcc = builder.build(
         aggregation=options.cross_complementarity, enforce_switched=options.step_equilibration == "direct"
     )
-    return Transcription(
-        ocp=ocp,
-        method=method,
-        dcs=dcs,
-        grid=grid,
-        tableau=scheme,
-        mpcc=mpcc,
-        elements=elements,
-        reader=Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H),
-        frozen=frozen,
-    )
+    fields: dict[str, Any] = {"ocp": ocp, "method": method, "dcs": dcs, "grid": grid, "tableau": scheme, "mpcc": mpcc}
+    fields |= {"elements": elements, "reader": Reader(dcs, elements, mpcc.w, mpcc.p, mpcc.G, mpcc.H)}
+    return Transcription(**fields) if frozen is None else FrozenTranscription(**fields, frozen=frozen)
 
 
-def _stage_lengths(builder: ProgramBuilder, method: Method, gamma: float) -> list[ca.SX]:
+def _stage_lengths(builder: ProgramBuilder, method: FiniteElementMethod, gamma: float) -> list[ca.SX]:
     """Lengths of the control stages relative to equal ones: one each, or unknowns that add up to their number."""
-    options = fesd_of(method)
+    options = method.elements
     count = options.control_stages
     if options.equidistant_control_grid:
         return [ca.SX(1)] * count
@@ -138,40 +109,17 @@ def _stage_lengths(builder: ProgramBuilder, method: Method, gamma: float) -> lis
     return shares
 
 
-def _frozen(ocp: OCP, method: Method) -> Frozen | None:
-    """The system in numerical time.
-
-    Raises
-    ------
-    OptionError
-        If the method is for another kind of system: the message says which one fits.
-    """
-    system = ocp.system
-    if isinstance(system, CLS) != isinstance(method, FESDJ | TimeFreezing):
-        fits = "FESDJ(...) or ns.TimeFreezing" if isinstance(system, CLS) else "FESD"
-        raise OptionError(
-            f"method: {type(method).__name__} does not fit a {type(system).__name__}; use ns.{fits}(...)."
-        )
-    if not isinstance(method, TimeFreezing):
-        return None
-    return freeze(
-        system, a_n=method.a_n, epsilon_t=method.epsilon_t, elastic=method.elastic, stiffness=method.stiffness
-    )
-
-
-def dcs_of(ocp: OCP, method: Method, frozen: Frozen | None, *, simulation: bool) -> DCS:
+def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simulation: bool) -> DCS:
     """The DCS that a method makes of the system of an OCP, with the user's own complementarities."""
     system, cost = ocp.system, ocp.stage_cost
     if isinstance(method, FESDJ):
-        given = {field.name: getattr(method, field.name) for field in fields(ContactOptions)}
-        given["gap_rate"] = gap_rate_of(method, system, simulation=simulation)
-        given["rest_velocity"] = rest_velocity_of(method, simulation=simulation)
-        dcs = contact_dcs(system, ContactOptions(**given), running_cost=cost)
+        rate, rest = gap_rate_of(method, system, simulation=simulation), rest_velocity_of(method, simulation=simulation)
+        dcs = contact_dcs(system, method.replace(gap_rate=rate, rest_velocity=rest), running_cost=cost)
     elif frozen is not None:
         assert isinstance(method, TimeFreezing)
         dcs = frozen_dcs(frozen, cost, stabilize=method.stabilize)
     else:
-        dcs = filippov_dcs(system, running_cost=cost, dcs_mode=fesd_of(method).dcs_mode)
+        dcs = filippov_dcs(system, running_cost=cost, dcs_mode=method.elements.dcs_mode)
     return replace(dcs, pairs=(*dcs.pairs, *map(_own_pair, ocp.complementarities))) if ocp.complementarities else dcs
 
 
@@ -244,11 +192,11 @@ def _horizon(builder: ProgramBuilder, ocp: OCP) -> ca.SX:
     return builder.variable("horizon", At(), ("horizon",), *numbers, role=Role.HORIZON)
 
 
-def _state_bounds(ocp: OCP, frozen: Frozen | None) -> StateBounds:
+def _state_bounds(ocp: OCP, n_x: int) -> StateBounds:
+    """Those of the user; a clock beside the states of the system has none and starts at zero."""
     lower, upper = ocp.x_bounds
-    start = np.clip(start_of(ocp), lower, upper)
-    if frozen is not None:
-        lower, upper, start = np.append(lower, -np.inf), np.append(upper, np.inf), np.append(start, 0.0)
+    start, more = np.clip(start_of(ocp), lower, upper), np.full(n_x - len(lower), np.inf)
+    lower, upper, start = np.append(lower, -more), np.append(upper, more), np.append(start, np.zeros(more.size))
     return StateBounds(lower=lower, upper=upper, initial=start)
 
 

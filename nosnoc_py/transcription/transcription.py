@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nosnoc_py.contacts.instants import gaining_contacts
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
-from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
+from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
@@ -28,19 +28,15 @@ from nosnoc_py.mpcc.solve import numbers_of
 from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, final_certificate
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
-from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
-from nosnoc_py.solution import Event, Series, Solution
+from nosnoc_py.solution import Event, Series, Solution, Trajectory
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.costates import costates
-from nosnoc_py.transcription.guesses import initial_guess, keeps_its_iterate
-from nosnoc_py.transcription.physical_time import physical_fields
-
-Method = FESD | TimeFreezing
+from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,24 +54,22 @@ class Transcription:
         Its parameters are x0 (when fixed), p, horizon (when fixed) and, in a simulation, u: re-solving needs no new
         transcription.
     elements : tuple of Element
-    frozen : Frozen or None
-        The system in numerical time, for time-freezing.
     """
 
     ocp: OCP
-    method: Method
+    method: FiniteElementMethod
     dcs: DCS
     grid: Grid
     tableau: Tableau
     mpcc: MPCC
     elements: tuple[Element, ...]
     reader: Reader
-    frozen: Frozen | None = None
+    may_free_stages: ClassVar[bool] = True  # whether the lengths of the control stages may be unknowns
 
     @property
     def fesd(self) -> FESD:
         """The options of the finite elements."""
-        return fesd_of(self.method)
+        return self.method.elements
 
     @property
     def fesdj(self) -> FESDJ:
@@ -90,7 +84,7 @@ class Transcription:
             scheme=self.tableau.name,
             nodes=tuple(float(node) for node in self.tableau.c),
             collocation=self.tableau.is_collocation,
-            time_freezing=self.frozen is not None,
+            time_freezing=False,
         )
 
     @property
@@ -259,9 +253,15 @@ class Transcription:
             return np.arange(count + 1.0)
         return np.append(np.cumsum(np.append(0.0, self._rows(Role.STAGE_LENGTH, w)[:-1, 0])), float(count))
 
-    def speeds(self, w: np.ndarray) -> np.ndarray:
-        """Speed of time in every control stage (N,), for time-freezing."""
-        return self._rows(Role.SPEED_OF_TIME, w)[:, 0]
+    def inputs(self, w: np.ndarray) -> np.ndarray:
+        """Controls of the DCS (N, n): those of the system, and with time-freezing the speed of time."""
+        return np.hstack([self.controls(w), self._rows(Role.SPEED_OF_TIME, w)])
+
+    def from_trajectory(
+        self, guess: Trajectory, places: Places, p: np.ndarray, known: Container[tuple[str, At]]
+    ) -> np.ndarray:
+        """An iterate from a trajectory; what is `known` keeps its default."""
+        return from_trajectory(self, guess, places, p, known)
 
     def fields_of(self, readout: Readout, p: np.ndarray, u: np.ndarray, u_grid: np.ndarray) -> dict[str, Any]:
         """Fields of a trajectory in physical time, of the elements of this grid, or of it several times in a row.
@@ -272,10 +272,7 @@ class Transcription:
             Controls of the control stages, k times in a row; with time-freezing also the speed of time.
         u_grid : (N k + 1,)
         """
-        if self.frozen is None:
-            fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
-        else:
-            fields = physical_fields(self, self.frozen, readout, p, u, u_grid)
+        fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
         return {**fields, "discretization": self.discretization}
 
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
@@ -285,14 +282,12 @@ class Transcription:
         status = state.status or Status.STOPPED
         certificate = final_certificate(state)
         seconds = sum(record.wall_seconds for record in state.records)
-        u = self.controls(state.w)
-        if self.frozen is not None:
-            u = np.hstack([u, self._rows(Role.SPEED_OF_TIME, state.w)])
+        u = self.inputs(state.w)
         fields = self.fields_of(readout, p, u, horizon / self.grid.control_stages * self._stage_edges(state.w))
-        if state.multipliers is not None and self.frozen is None:  # those of numerical time are others
-            fields["series"] = {**fields["series"], **costates(self, state.multipliers.g, readout.h)}
+        if state.multipliers is not None:
+            fields["series"] = {**fields["series"], **self._costates(state.multipliers.g, readout)}
         worst, gaining = None, ""
-        if status.success and isinstance(self.method, FESDJ):
+        if status.success and self.dcs.jump is not None:
             worst = breach(self, readout, fields["series"], p, u, state.infeasibility)
             # A small gain is no residual of the solver, either; a law that is broken otherwise has no impacts to judge.
             if worst is None:
@@ -325,25 +320,19 @@ class Transcription:
         )
 
     def late(self, w: np.ndarray) -> str:
-        """Say where time cannot run any faster: the jumps of such a control stage may take too long."""
-        if self.frozen is None:
-            return ""
-        highest = self.mpcc.ubw[[block.start for block in self.mpcc.variables.blocks(role=Role.SPEED_OF_TIME)]]
-        stages = np.flatnonzero(self.speeds(w) > (1 - 1e-6) * highest)
-        if not stages.size:
-            return ""
-        return (
-            f"the speed of time is at its upper bound {highest[stages[0]]:g} in the control stages "
-            f"{', '.join(map(str, stages))}: raise speed_of_time, or shorten the jumps by a larger a_n"
-        )
+        """Say where time cannot run any faster; with the time of the user there is nothing to say."""
+        return ""
+
+    def _costates(self, g: np.ndarray, readout: Readout) -> dict[str, Series]:
+        return costates(self, g, readout.h)
 
     def _held(self, w: np.ndarray, events: Sequence[Event], h: np.ndarray, horizon: float) -> str:
         """Say which impacts the grid holds in place: such an optimum may be one of the grid and not of the problem."""
         impacts = [event.time for event in events if event.kind == "impact"]
-        held = self._on_grid(impacts, horizon) if self.frozen is not None else self._at_bound(w, impacts, h)
+        held = self._at_bound(w, impacts, h, horizon)
         if not held or not self.fesd.switch_detection:
             return ""
-        fixed = self.frozen is None and self.fesd.equidistant_control_grid
+        fixed = self.may_free_stages and self.fesd.equidistant_control_grid
         free = "equidistant_control_grid=False, " if fixed else ""
         return (
             f"the grid holds the impacts at t = {', '.join(f'{time:.6g}' for time in held)} (on the control grid, or a "
@@ -351,12 +340,7 @@ class Transcription:
             "from another grid"
         )
 
-    def _on_grid(self, impacts: Sequence[float], horizon: float) -> list[float]:
-        """Impacts between two control stages."""
-        stage = horizon / self.grid.control_stages
-        return [t for t in impacts if stage / 2 < t < horizon - stage / 2 and abs(t - round(t / stage) * stage) < 1e-6]
-
-    def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray) -> list[float]:
+    def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
         """Impacts between two control stages, or beside a step that could not be longer or shorter."""
         rows = [block.start for block in self.mpcc.variables.blocks(role=Role.STEP)]
         bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
@@ -371,27 +355,26 @@ class Transcription:
         ocp = self.ocp
         constraints = (*ocp.path_constraints, *ocp.initial_constraints, *ocp.terminal_constraints)
         places = Places.of_lengths(self.grid, self.tableau.c, readout.h)
-        tau = np.concatenate([[0.0], np.cumsum(readout.h)])
-        clock = np.append(readout.x_left[:, -1], readout.x_right[-1, -1])
-        to_physical = (lambda t: t) if self.frozen is None else (lambda t: np.interp(t, tau, clock))
         found: dict[str, Series] = {}
         for constraint in constraints:
             blocks = list(self.mpcc.constraints.blocks(block_name(constraint), role=Role.CONSTRAINT))
             times = np.array(
-                [horizon if b.at == At() else to_physical(places.time(b.at, end=b.at.rk is None)) for b in blocks]
+                [
+                    horizon if b.at == At() else self._clock(readout, places.time(b.at, end=b.at.rk is None))
+                    for b in blocks
+                ]
             )
             for i, component in enumerate(blocks[0].components):
                 found[component] = Series(times, np.array([state.multipliers.g[b.start + i] for b in blocks]))
         return found
 
+    def _clock(self, readout: Readout, t: float) -> float:
+        """The time of the user at a time of the elements [s]."""
+        return t
+
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
-
-
-def fesd_of(method: Method) -> FESD:
-    """The options of the finite elements of a method."""
-    return method.fesd if isinstance(method, TimeFreezing) else method
 
 
 def block_name(c: Constraint) -> str:

@@ -9,7 +9,7 @@ import nosnoc_py as ns
 from nosnoc_py import sweep
 from nosnoc_py.errors import OptionError
 from nosnoc_py.options import Options
-from nosnoc_py.sweep.choices import METHODS, SOLVERS, described, make, options_of
+from nosnoc_py.sweep.choices import CHOICES, described, make, options_of
 from nosnoc_py.sweep.config import configuration, load
 from nosnoc_py.sweep.grid import canonical, runs
 from nosnoc_py.sweep.references import function, on_path
@@ -215,8 +215,8 @@ def test_the_key_knows_what_is_computed_and_nothing_else(study, tmp_path, monkey
 def test_every_public_method_and_solver_can_be_named():
     public = {name for name in ns.__all__ if isinstance(getattr(ns, name), type)}
     known = {name for name in public if issubclass(getattr(ns, name), Options)}
-    assert known | {"DirectShooting"} == {*METHODS, *SOLVERS}
-    for what, choices in (("method", METHODS), ("solver", SOLVERS)):
+    assert known | {"DirectShooting"} == {name for choices in CHOICES.values() for name in choices}
+    for what, choices in CHOICES.items():
         for name in choices:
             full = described(what, {"name": name})
             assert set(full) == {"name", *options_of(what, full)}

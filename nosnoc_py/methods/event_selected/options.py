@@ -9,14 +9,16 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.options import Options
+from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.event_selected import EventSelectedSystem
 from nosnoc_py.tableaus import Tableau, dopri5, explicit
 
 EXPLICIT = {f"explicit_rk{stages}": partial(explicit, stages) for stages in (1, 2, 3, 4)}
 SCHEMES: dict[str, Callable[[], Tableau]] = {"dopri5": dopri5, **EXPLICIT}
 
 
-class EventSelected(Options):
+class EventSelected(SimulationMethod):
     """Steps of an explicit Runge-Kutta scheme with frozen mode bits; guards are crossed one after the other (ESS).
 
     Near a guard, in its band h >= -eps, the step is one that ends on it. Within a step the bits do not change; at its
@@ -61,6 +63,8 @@ class EventSelected(Options):
         As in `simulate`.
     """
 
+    takes = (EventSelectedSystem,)
+
     eps: float | Literal["auto"] = "auto"
     projection: Literal["rk-newton", "euler"] = "rk-newton"
     step: float = Field(default=1e-3, gt=0)
@@ -93,3 +97,9 @@ class EventSelected(Options):
                 f"option 'scheme': {self.scheme!r} is implicit; give an explicit one, 'dopri5' or 'explicit_rk4'."
             )
         return self.scheme
+
+    def simulate(self, system: EventSelectedSystem, task: Task) -> Trajectory:
+        """Guard by guard; see `nosnoc_py.simulate`."""
+        from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
+
+        return run(system, self, task)

@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from nosnoc_py.options import Options
+from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.rigid_body import RigidBody
 
 
 def _text(value: Any) -> Any:
@@ -14,7 +17,7 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
-class LieGroupVariational(Options):
+class LieGroupVariational(SimulationMethod):
     """Rigid bodies on SE(3) with impacts, by discrete mechanics (LGVCI): equal steps, impacts located within them.
 
     A step of free flight is the map of a discrete Lagrangian: symplectic, of second order, and rotations stay
@@ -56,6 +59,8 @@ class LieGroupVariational(Options):
         Whether numba compiles the loop; "auto": if it is installed and the shape has features.
     """
 
+    takes = (RigidBody,)
+
     h: float = Field(default=0.01, gt=0)
     algorithm: Annotated[Literal["5.2", "5.1"], BeforeValidator(_text)] = "5.2"
     samples: int = Field(default=1, ge=1)
@@ -69,3 +74,11 @@ class LieGroupVariational(Options):
         if self.algorithm == "5.1" and self.zeno == "settle":
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self
+
+    def simulate(self, system: RigidBody, task: Task) -> Trajectory:
+        """Step by step; see `nosnoc_py.simulate`."""
+        from nosnoc_py.methods.variational.run import run  # which knows these options
+
+        if task.sensitivities:
+            raise OptionError("sensitivities: a rigid body tumbles chaotically, its derivatives are not computed.")
+        return run(system, self, task)

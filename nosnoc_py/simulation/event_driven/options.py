@@ -6,13 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from nosnoc_py.options import Options
+from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems import SYSTEMS
+from nosnoc_py.systems.described import Described
 
 # Increment of a state for the Jacobian of a stiff phase, relative to it, or absolute below one.
 INCREMENT = 1e-8
 
 
-class EventDriven(Options):
+class EventDriven(SimulationMethod):
     """Event-driven simulation: smooth motion between events by a Runge-Kutta method of high order.
 
     Filippov systems (`PSS`, `Heaviside`, `PDS`): a phase keeps to the interior of regions, to the surfaces the motion
@@ -51,6 +54,8 @@ class EventDriven(Options):
         Filippov system has several motions (a repulsive surface): the first in the order crossing, sliding, leaving.
     """
 
+    takes = SYSTEMS
+
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)
     atol: float = Field(default=1e-13, gt=0, le=1e-2)
     integrator: Literal["auto", "DOP853", "Radau"] = "auto"
@@ -60,3 +65,9 @@ class EventDriven(Options):
     max_impacts: int = Field(default=1000, ge=1)
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"
+
+    def simulate(self, system: Described, task: Task) -> Trajectory:
+        """From event to event; see `nosnoc_py.simulate`."""
+        from nosnoc_py.simulation.event_driven.run import run  # which knows these options
+
+        return run(system, self, task)

@@ -64,7 +64,7 @@ class NewtonResult:
 def misfit(problem: Transcription) -> str:
     """Why the steps of a transcription are not for Newton's method, or ""."""
     options = problem.fesd
-    if problem.frozen is not None:
+    if problem.discretization.time_freezing:
         return "time-freezing is solved as an MPCC (from a prediction by Newton's method)"
     if not options.switch_detection:
         return "steps of fixed length (switch_detection=False) locate no events"

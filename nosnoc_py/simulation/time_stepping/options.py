@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from nosnoc_py.options import Options
+from nosnoc_py.errors import OptionError
+from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import STRIKE, SWEPT
 
@@ -16,14 +19,14 @@ THETA = {"moreau_jean": 0.5, "stewart_trinkle": 1.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Speeds [m/s] that options of `TimeStepping` with these names are about."""
+    """Speeds [m/s]: the options of `TimeStepping` with these names, and from where on closing is an impact."""
 
     tolerance: float
     rest_velocity: float
     impact_velocity: float
 
 
-class TimeStepping(Options):
+class TimeStepping(SimulationMethod):
     """Steps of equal length with contact impulses over whole steps: robust for many contacts, of first order.
 
     The velocity after a step and the impulses Lambda of the contacts in it solve one contact problem,
@@ -55,9 +58,6 @@ class TimeStepping(Options):
         their number as `steps` instead.
     theta : float, optional
         From 0.5 to 1; default 0.5 for Moreau-Jean (second order between events) and 1 for Stewart-Trinkle.
-    activation : {"ahead", "midpoint"}
-        "midpoint", with Moreau-Jean only: the scheme as published, in which contacts take part only where g <= 0, with
-        c = e |n'v-|. Bodies then penetrate by up to their way in one step.
     friction : {"conic", "polyhedral"}
         Coulomb's cone, or a pyramid inside it. In the plane they are the same.
     directions : int
@@ -71,31 +71,22 @@ class TimeStepping(Options):
         Steps that still miss the tolerance are counted in the message of the trajectory, and go on.
     rest_velocity : float, optional
         Impacts slower than this [m/s] are inelastic; by default 1e-3 of the speed at work.
-    impact_velocity : float, optional
-        A contact that closes faster than this [m/s] is an event of the kind "impact"; one that closes more slowly and
-        stays is a "contact" only. By default 2e-2 of the speed at work.
     speed_scale : float, optional
         The speed at work [m/s]; by default as with `EventDriven`.
     """
 
+    takes = (CLS,)
+
     scheme: Literal["moreau_jean", "stewart_trinkle"] = "moreau_jean"
     step: float = Field(default=1e-3, gt=0)
     theta: float | None = Field(default=None, ge=0.5, le=1.0)
-    activation: Literal["ahead", "midpoint"] = "ahead"
     friction: Literal["conic", "polyhedral"] = "conic"
     directions: int = Field(default=8, ge=3)
     solver: Literal["newton", "projected_gauss_seidel"] = "newton"
     tolerance: float | None = Field(default=None, gt=0)
     max_sweeps: int = Field(default=1000, ge=1)
     rest_velocity: float | None = Field(default=None, ge=0)
-    impact_velocity: float | None = Field(default=None, gt=0)
     speed_scale: float | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _check(self) -> TimeStepping:
-        if self.activation == "midpoint" and self.scheme != "moreau_jean":
-            raise ValueError("activation 'midpoint' belongs to scheme='moreau_jean'; leave it out")
-        return self
 
     @property
     def weight(self) -> float:
@@ -107,5 +98,16 @@ class TimeStepping(Options):
         return Limits(
             tolerance=SWEPT * scales.speed if self.tolerance is None else self.tolerance,
             rest_velocity=scales.rest_velocity(self.rest_velocity),
-            impact_velocity=STRIKE * scales.speed if self.impact_velocity is None else self.impact_velocity,
+            impact_velocity=STRIKE * scales.speed,
         )
+
+    def simulate(self, system: CLS, task: Task) -> Trajectory:
+        """Step by step; see `nosnoc_py.simulate`."""
+        from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
+
+        if task.sensitivities:
+            raise OptionError(
+                "sensitivities: those of TimeStepping do not converge to those of the motion; give "
+                "method=ns.FESDJ(...) or ns.EventDriven(...)."
+            )
+        return run(system, self, task)

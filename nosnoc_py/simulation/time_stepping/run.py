@@ -46,11 +46,6 @@ class TimeSteppingState(StepState):
 
 def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    if not isinstance(system, CLS):
-        raise OptionError(
-            f"TimeStepping simulates contact mechanics, expected a CLS, given a {type(system).__name__}; simulate it "
-            "with method=ns.FESD(...)."
-        )
     if task.solver is not None:
         raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
     seconds = task.seconds

@@ -123,7 +123,7 @@ class Stepper:
 
         The first step looks at its beginning: a contact that is closed and hit there must not be passed by.
         """
-        theta, first = self.options.weight, not self._begun and self.options.activation == "ahead"
+        theta, first = self.options.weight, not self._begun
         self._begun = True
         return (1.0, (2.0 - theta) * h) if first else (theta, h)
 
@@ -134,10 +134,7 @@ class Stepper:
         fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, loose))
         near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
         g, coming = gaps[near], np.minimum(before, loose)[near]
-        if self.options.activation == "midpoint":
-            expected = g <= 0.0
-        else:
-            expected = (g + reach * coming <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
+        expected = (g + reach * coming <= EXPECTED * reach * fastest) | (self._last[near, 0] > 0.0)
         return _Near(
             contacts=near,
             rows=directions[near],
@@ -161,7 +158,6 @@ class Stepper:
         blow = _Blow.none(near, free)
         before = near.before
         may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
-        may_bounce &= self.options.activation == "ahead"
         for number in range(ROUNDS):
             least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach, near.slowest)
             waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
@@ -194,7 +190,7 @@ class Stepper:
             impulses = np.zeros_like(impulses)
             impulses[k] = solution.impulses
             missed = ~chosen & ~waiting & (_normal_rates(near, solution.velocity) < least - self.limits.tolerance)
-            if self.options.activation == "midpoint" or not missed.any():
+            if not missed.any():
                 break
             chosen = chosen | missed
         pushed = np.abs(problem.rates(problem.free)[:, 0] - before[k])
@@ -293,12 +289,9 @@ def least_velocity(
 
     `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit.
     """
-    fast, thrown = before < -slowest, rebound(before, restitution, slowest)
-    if options.activation == "midpoint":
-        return thrown, fast & (gaps <= 0.0)
     until_closed = -gaps / reach
     if options.scheme == "moreau_jean":
         until_closed = np.minimum(until_closed, 0.0)
-    hit = fast & (gaps + reach * before <= 0.0)
-    bounce = np.where(hit & (restitution > 0.0), thrown, -np.inf)
+    hit = (before < -slowest) & (gaps + reach * before <= 0.0)
+    bounce = np.where(hit & (restitution > 0.0), rebound(before, restitution, slowest), -np.inf)
     return np.maximum(until_closed, bounce), hit
