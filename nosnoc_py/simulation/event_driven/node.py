@@ -17,7 +17,7 @@ from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Impact as Impact
 from nosnoc_py.simulation.event_driven.records import Node as Node
-from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE
+from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
@@ -58,7 +58,7 @@ class Nodes:
         slow = look.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             closed[contact] = True
-            if ended is not None and ended.crossing is not None and ended.crossing.soft:
+            if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = look.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         made = Node(t=t, before=x, after=x, trigger=trigger)
         if not all(np.isfinite(part).all() for part in (look.gaps, look.jacobian, look.mass, look.force)):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import NODES
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_of
 from nosnoc_py.status import Status
