@@ -25,7 +25,7 @@ FINE = np.linspace(0.0, 1.0, 57)
 UNRESOLVED = 1e-4
 HALVINGS = 10
 # A guard that rises from zero and falls again before the first sample is looked for so close to the beginning.
-CLOSE = 0.5 ** np.arange(1, 50)
+CLOSE = 0.5 ** np.arange(1, 50).reshape(7, 7)
 
 _COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
 _SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
@@ -106,14 +106,14 @@ class Search:
         Violations that are rounding.
     touching : float
         As in `first_crossing`.
-    within : float
-        A rise from zero is looked for no closer to the beginning than this, as a share of the piece.
+    rise : (n,)
+        Guards that are zero at the beginning have to rise above this before they cross; else they do so at once.
     """
 
     look: Look
     noise: Array
     touching: float = 0.0
-    within: float = float(CLOSE[-1])
+    rise: float | Array = 0.0
 
     def first(self, t: Array, guards: Array, rates: Array, armed: Array, halvings: int = HALVINGS) -> Crossing | None:
         """The earliest crossing.
@@ -139,14 +139,11 @@ class Search:
             low, high = float(t[0]), float(t[-1])
             return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
         samples = guards[:, watched]
-        fine, missed = _TO_FINE @ samples, _doubt(samples)
+        fine, floor, missed = _between(samples)
         # The rates of distances are known: samples that miss a wave do not fit to them.
         distances = watched[watched < count]
         wrong = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
         missed[: distances.size] = np.maximum(missed[: distances.size], wrong)
-        floor = fine.copy()
-        # The lowest point of a parabola lies below that of its samples by an eighth of their second difference at most.
-        floor[1:-1] -= 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
         margin = np.where(watched < count, self.touching, -self.noise[watched])
         near = floor.min(axis=0) - missed < margin
         coarse = missed > np.maximum(self.noise[watched], UNRESOLVED * np.abs(samples).max(axis=0))
@@ -186,10 +183,12 @@ class Search:
         if above.size:
             return self._between(guard, float(t[above[-1]]), float(t[j]))
         # It rises and falls between two samples: look for the rise close to the beginning.
-        for share in CLOSE[self.within <= CLOSE] if armed and j > 0 else CLOSE[:0]:
-            low = float(t[0] + (t[j] - t[0]) * share)
-            if self._value(guard, low) > 0.0:
-                return self._between(guard, low, float(t[j]))
+        rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
+        for shares in CLOSE if armed and j > 0 else ():
+            times = t[0] + (t[j] - t[0]) * shares
+            above = np.flatnonzero(self.look(times)[0][:, guard] > rise)
+            if above.size:
+                return self._between(guard, float(times[above[0]]), float(t[j]))
         return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)
 
     def _value(self, guard: int, t: float) -> float:
@@ -246,6 +245,12 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(function, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
 
 
+def may_cross(samples: Array, margin: float | Array) -> Array:
+    """Whether functions (...) may fall below a margin on a piece, from samples (8, ...) at Chebyshev's extrema."""
+    _, floor, missed = _between(samples.reshape(NODES.size, -1))
+    return np.asarray((floor.min(axis=0) - missed).reshape(samples.shape[1:]) < margin)
+
+
 def lowest(samples: Array) -> Array:
     """The least of samples (8, ...) at Chebyshev's extrema, and of the polynomials through them where they are exact.
 
@@ -254,6 +259,15 @@ def lowest(samples: Array) -> Array:
     flat = samples.reshape(NODES.size, -1)
     between = (_TO_FINE @ flat).min(axis=0) + _doubt(flat)
     return np.asarray(np.minimum(flat.min(axis=0), between).reshape(samples.shape[1:]))
+
+
+def _between(samples: Array) -> tuple[Array, Array, Array]:
+    """Polynomials through samples (8, n) at the times `FINE`, what they are above in between, and their doubt (n,)."""
+    fine = _TO_FINE @ samples
+    floor = fine.copy()
+    # The lowest point of a parabola lies below that of its samples by an eighth of their second difference at most.
+    floor[1:-1] -= 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
+    return fine, floor, _doubt(samples)
 
 
 def _doubt(samples: Array) -> Array:

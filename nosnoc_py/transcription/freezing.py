@@ -229,7 +229,7 @@ class _Motion:
         shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) / c.strength for c in contacts])
         if not shares.any():
             return dict.fromkeys((c.name for c in contacts), 0.0), 1.0
-        rate = root(lambda r: r - np.prod(1.0 - shares * r), 0.0, min(1.0, 1.0 / shares.max()))
+        rate = root(lambda r: float(r - np.prod(1.0 - shares * r)), 0.0, min(1.0, 1.0 / shares.max()))
         return {c.name: float(share * rate) for c, share in zip(contacts, shares, strict=True)}, rate
 
     def algebraic(self, piece: _Piece, share: float, role: Enum | None) -> np.ndarray:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.crossing import NODES as NODES
-from nosnoc_py.motion.crossing import Crossing, Search
+from nosnoc_py.motion.crossing import NODES, Crossing, Search
 from nosnoc_py.simulation.event_driven.contact_flow import Flow as ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import Flow as FilippovFlow
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
+from nosnoc_py.motion.crossing import NODES as SAMPLES
 from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
 from nosnoc_py.solution.interpolant import lagrange_basis
 
