@@ -12,7 +12,9 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball, point_mass
 from nosnoc_py.motion.loop import driven
+from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.status import Status
+from nosnoc_py.systems.controls import control_of
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,23 @@ def test_an_interrupted_simulation_keeps_its_motion(options: dict[str, Any]) -> 
     whole = ns.simulate(ball, x0=[1.0, 0.0], duration=2.0, **options)
     assert whole.success
     np.testing.assert_allclose(found.final_state, whole(found.t[-1], "-"), rtol=0, atol=1e-9)
+
+
+def test_ctrl_c_goes_on_to_who_asked_the_referee() -> None:
+    """A certificate that is interrupted must not take a part of a motion for the whole one."""
+
+    def law(t: float) -> list[float]:
+        if t > 0.5:
+            raise KeyboardInterrupt
+        return [0.0]
+
+    system = point_mass.build(2)
+    control = control_of(law, 1, 1.0)
+    referee, start = Referee(system, ns.EventDriven()), np.array([0.0, 1.0, 1.0, 0.0])
+    with pytest.raises(KeyboardInterrupt):
+        referee.run(start, control, np.zeros(0))
+    kept = referee.run(start, control, np.zeros(0), interruptible=True)
+    assert kept.status is Status.INTERRUPTED
 
 
 def test_no_time_at_all() -> None:

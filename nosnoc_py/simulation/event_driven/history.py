@@ -106,6 +106,7 @@ class Referee:
         drift: float = RESTING,
         deadline: float = np.inf,
         callback: Callable[[Any], Any] | None = None,
+        interruptible: bool = False,
     ) -> History:
         """Simulate from `start` to `end` (default: of the control).
 
@@ -116,10 +117,15 @@ class Referee:
             stay closed. Of Filippov systems those of `filippov.laws`.
         deadline : float
             On the clock of `time.monotonic`.
+        interruptible : bool
+            Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
         loop = _Loop(self, control, p, deadline, callback)
         regime = None if modes is None else self.model.regime(modes)
-        return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+        history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+        if history.status is Status.INTERRUPTED and not interruptible:
+            raise KeyboardInterrupt
+        return history
 
 
 def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:

@@ -36,7 +36,7 @@ def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     if task.sensitivities:
         check_control(control)
     history = referee_of(system, method, start, control, parameters).run(
-        start, control, parameters, deadline=task.deadline(), callback=task.callback
+        start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
     )
     trajectory = trajectory_of(system, history, control)
     if not task.sensitivities:
