@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.audit.records import Law, Measured
-from nosnoc_py.motion.crossing import lowest
 
 Array = np.ndarray
 TINY = 1e-300
@@ -20,20 +19,20 @@ def depths(
     watched: Array | None = None,
     sizes: Array | None = None,
 ) -> Measured:
-    """How far functions fall below zero, at samples and on the polynomials through them.
+    """How far functions fall below zero, by samples and by the parabolas through three of them.
 
     Parameters
     ----------
     t : (m,)
         When the pieces begin [s].
-    values : (m, 8, n)
-        At Chebyshev's extrema of every piece (`motion.crossing.NODES`).
+    values : (m, samples, n)
+        At equidistant places of every piece.
     watched : (m, n), optional
         Where it matters; by default everywhere.
     sizes : (m, n) or (n,), optional
         What the depths are shares of; by default the largest value of every function.
     """
-    amounts = np.maximum(-lowest(np.moveaxis(values, 1, 0)), 0.0)
+    amounts = np.maximum(-lowest(np.moveaxis(values, 1, -1)), 0.0)
     if watched is not None:
         amounts = np.where(watched, amounts, 0.0)
     sizes = np.abs(values).max(axis=(0, 1), initial=0.0) if sizes is None else sizes
@@ -48,3 +47,12 @@ def catches(names: tuple[str, ...], t: Array, closed: Array, earlier: Array, rat
     """
     amounts = np.where(closed & ~earlier, np.abs(rates), 0.0)
     return Measured(law=Law.CATCH, t=t, subjects=names, amounts=amounts, shares=amounts, unit="m/s")
+
+
+def lowest(values: Array) -> Array:
+    """The least of equidistant samples (..., m) and of the parabolas through three of them."""
+    left, here, right = values[..., :-2], values[..., 1:-1], values[..., 2:]
+    bend = left - 2.0 * here + right
+    dip = (here < left) & (here < right)
+    between = here - np.divide((right - left) ** 2, 8.0 * bend, out=np.zeros_like(bend), where=dip)
+    return np.asarray(np.concatenate([values, between], axis=-1).min(axis=-1))

@@ -251,16 +251,6 @@ def may_cross(samples: Array, margin: float | Array) -> Array:
     return np.asarray((floor.min(axis=0) - missed).reshape(samples.shape[1:]) < margin)
 
 
-def lowest(samples: Array) -> Array:
-    """The least of samples (8, ...) at Chebyshev's extrema, and of the polynomials through them where they are exact.
-
-    What the polynomials miss is taken for no dip.
-    """
-    flat = samples.reshape(NODES.size, -1)
-    between = (_TO_FINE @ flat).min(axis=0) + _doubt(flat)
-    return np.asarray(np.minimum(flat.min(axis=0), between).reshape(samples.shape[1:]))
-
-
 def _between(samples: Array) -> tuple[Array, Array, Array]:
     """Polynomials through samples (8, n) at the times `FINE`, what they are above in between, and their doubt (n,)."""
     fine = _TO_FINE @ samples

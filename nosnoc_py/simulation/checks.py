@@ -8,10 +8,10 @@ import numpy as np
 from nosnoc_py.audit import guards
 from nosnoc_py.audit.records import Law, Measured, Violation
 from nosnoc_py.discretization.readout import Readout, dense_output, sides_of
-from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.tolerances import BADLY_SCALED, REST_VELOCITY, TOUCHING_SOLVED
 from nosnoc_py.transcription import Transcription
 
+SAMPLES = 12
 # What is allowed of every law, and as a share. A body that leaves a contact slowly may as well rest on it; deeper
 # between the stages, or with the other sign by such a share, is a missed event and not an error of the discretisation.
 ALLOWED = {
@@ -65,7 +65,7 @@ class Checks:
     def penetrations(self, r: Readout, p: np.ndarray) -> list[Measured]:
         """Bodies that pass through each other between the stages, where the discretisation does not look.
 
-        Samples every element; what the polynomials through the samples do not resolve may escape.
+        Samples every element; what is narrower than a twelfth of an element may escape.
         """
         gaps = self._between(self._gaps, r, p)
         return [guards.depths(Law.GAPS, self._names, _starts(r), gaps, watched=~self.closed(r))]
@@ -86,11 +86,11 @@ class Checks:
         return [guards.depths(Law.CROSSING, names, _starts(r), values, watched=watched, sizes=size)]
 
     def _between(self, function: ca.Function, r: Readout, p: np.ndarray) -> np.ndarray:
-        """Values of a function of the state at Chebyshev's extrema of every element (E, 8, size)."""
+        """Values of a function of the state at samples of every element (E, SAMPLES, size)."""
         left = np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
         polynomial = dense_output(self._tableau, r, left)
-        times = (left[:, None] + r.h[:, None] * NODES).reshape(-1)
-        return np.asarray(function(polynomial(times, "-").T, p)).T.reshape(len(r.h), NODES.size, -1)
+        times = (left[:, None] + r.h[:, None] * np.linspace(0.0, 1.0, SAMPLES + 1)[1:]).reshape(-1)
+        return np.asarray(function(polynomial(times, "-").T, p)).T.reshape(len(r.h), SAMPLES, -1)
 
 
 def _starts(r: Readout) -> np.ndarray:

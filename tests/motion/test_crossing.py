@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import FINE, NODES, first_crossing, lowest, root
+from nosnoc_py.motion.crossing import first_crossing, root
 
 Array = np.ndarray
 
@@ -136,18 +136,6 @@ def test_guards_that_are_no_numbers() -> None:
     assert found is not None
     assert found.lost
     assert found.low <= 0.3 <= found.low + 2.0**-9
-
-
-def test_the_least_value_between_samples() -> None:
-    """(t - m)^2 - d between two samples is found to the distance of the places; a kink is no dip; samples count."""
-    middle = 0.5 * (NODES[3] + NODES[4])
-    dip = (NODES - middle) ** 2 - 1e-3
-    assert dip.min() > 0.0
-    assert lowest(dip) == pytest.approx(-1e-3, rel=0, abs=(0.5 * FINE[1]) ** 2)
-    kink = np.abs(NODES - 0.45)
-    assert lowest(kink) >= 0.0
-    assert lowest(np.where(NODES[3] == NODES, -1.0, 1.0)) == -1.0
-    np.testing.assert_allclose(lowest(np.stack([dip, kink], axis=1)), [lowest(dip), lowest(kink)], rtol=0, atol=1e-15)
 
 
 def test_roots() -> None:
