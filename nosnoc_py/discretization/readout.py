@@ -11,9 +11,11 @@ import numpy as np
 
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.functions import buffered
+from nosnoc_py.motion import kinds
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
 from nosnoc_py.roles import Role
-from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, nodes_of
+from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series
 from nosnoc_py.tableaus import Tableau
 from nosnoc_py.tolerances import IMPACT, RESTING
 
@@ -120,19 +122,14 @@ def trajectory_fields(
     p : (n_p,)
     """
     t_left = u_grid[0] + np.concatenate([[0.0], np.cumsum(r.h)[:-1]])
-    t, x = nodes_of(t_left, r.h, r.x_minus[0], r.x_left, r.x_right)
-    return {
-        "t": t,
-        "x": x,
-        "state_names": dcs.x_names,
-        "u_grid": u_grid,
-        "u": u,
-        "control_names": dcs.u_names,
-        "interpolant": dense_output(tableau, r, t_left),
-        "events": find_events(dcs, r, t_left, p),
-        "series": _series(dcs, tableau, r, t_left, p),
-        "units": _units(dcs),
-    }
+    made = MotionRecord.of(
+        dense_output(tableau, r, t_left),
+        r.x_right,
+        events=find_events(dcs, r, t_left, p),
+        series=_series(dcs, tableau, r, t_left, p),
+        units=_units(dcs),
+    )
+    return {**made.fields, "state_names": dcs.x_names, "u_grid": u_grid, "u": u, "control_names": dcs.u_names}
 
 
 def dense_output(tableau: Tableau, r: Readout, t_left: np.ndarray) -> RungeKuttaInterpolant:
@@ -201,6 +198,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
     columns = [(pair, name) for pair in dcs.pairs for name in (pair.components or pair.a_labels)]
     column = _columns(dcs)
     closed = r.closed.astype(bool)
+    rows = closed.tolist()
     slides = _Slides.read(dcs, r, p)
     sides = sides_of(dcs, r)
     energy = _energy(dcs, r, p)
@@ -214,15 +212,22 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
             hits = before < -IMPACT and after - before > IMPACT
             if impulse > least and hits and was_open:
                 events.append(Event(time, impact.name, "impact", impulse, before, after, float(energy[e])))
-        for k, (pair, name) in enumerate(columns):
-            if pair.events is not None and e > 0 and closed[e, k] != closed[e - 1, k]:
-                events.append(Event(time, name, pair.events[0 if closed[e, k] else 1]))
-        for switch, side in zip(dcs.switches, sides, strict=True):
-            if e > 0 and not switch.silent and (kind := _switching(side[e - 1], side[e])):
-                events.append(Event(time, switch.name, kind))
-        for i, slide in enumerate(dcs.slides if e > 0 else ()):
-            if closed[e - 1 : e + 1, column[slide.pair, slide.component]].all() and (kind := slides.change(e, i)):
-                events.append(Event(time, slide.name, kind))
+        if e == 0:
+            continue
+        both = slice(e - 1, e + 1)
+        changes = [
+            (name, kinds.of_contact((was, is_), (False, False)))
+            for (pair, name), was, is_ in zip(columns, *rows[both], strict=True)
+            if pair.events is not None and was != is_
+        ]
+        watched = zip(dcs.switches, sides, strict=True)
+        changes += [(switch.name, kinds.of_sides(*side[both])) for switch, side in watched if not switch.silent]
+        changes += [
+            (slide.name, slides.change(e, i))
+            for i, slide in enumerate(dcs.slides)
+            if closed[both, column[slide.pair, slide.component]].all()
+        ]
+        events += kinds.events_at(time, changes)
     return tuple(events)
 
 
@@ -246,14 +251,6 @@ def _sides(switch: Switch, closed: np.ndarray, indices: Mapping[tuple[str, int],
     return np.where(low == high, low, np.nan)
 
 
-def _switching(before: float, after: float) -> str | None:
-    """The kind of the event between two elements on these sides."""
-    if np.isnan(before) or np.isnan(after):
-        kinds = {(False, True): "enter_sliding", (True, False): "leave_sliding"}
-        return kinds.get((bool(np.isnan(before)), bool(np.isnan(after))))
-    return None if before == after else "switch"
-
-
 @dataclass(frozen=True, eq=False)
 class _Slides:
     """Which contacts slip in an element (E, n_f), and their mean slip velocities, (E, n_t) for each."""
@@ -275,16 +272,10 @@ class _Slides:
             velocities.append(values[..., 2:].mean(axis=1))
         return cls(slips, tuple(velocities))
 
-    def change(self, e: int, i: int) -> str | None:
+    def change(self, e: int, i: int) -> kinds.Kind:
         """The kind of the event at the beginning of element e, if there is one."""
-        return change_of_slip(self.slips[e - 1 : e + 1, i], self.velocity[i][e - 1 : e + 1])
-
-
-def change_of_slip(slips: np.ndarray, velocity: np.ndarray) -> str | None:
-    """The kind of the event between two elements, of which each slips or not, at a velocity (2, n_t)."""
-    if slips[0] != slips[1]:
-        return "slip" if slips[1] else "stick"
-    return "reversal" if slips[0] and velocity[0] @ velocity[1] < 0 else None
+        turns = self.velocity[i][e - 1] @ self.velocity[i][e] < 0
+        return kinds.of_contact((True, True), self.slips[e - 1 : e + 1, i], turns)
 
 
 def _energy(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:

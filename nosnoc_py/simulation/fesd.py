@@ -14,6 +14,7 @@ from nosnoc_py.contacts.instants import gaining_contacts, several_outcomes
 from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
+from nosnoc_py.motion.loop import driven
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy
 from nosnoc_py.ocp import OCP
@@ -26,7 +27,7 @@ from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonSte
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
 from nosnoc_py.solution import Solution, Trajectory
-from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
@@ -376,28 +377,20 @@ class Simulator:
         control = control_of(u, self.system.n_u, steps * self.length)
         if sensitivities:
             check_control(control)
-        state = self.init(x0, p)
         done: list[SimulatorState] = []
         notes: list[tuple[float, str]] = []
-        status, started = Status.SOLVED, time.monotonic()
-        for k in range(steps):
-            if time_limit is not None and time.monotonic() - started > time_limit:
-                status = Status.TIME_LIMIT
-                break
+        deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+
+        def step(state: SimulatorState) -> SimulatorState:
+            k, left = len(done), None if time_limit is None else max(0.0, deadline - time.monotonic())
             value = control((k + 0.5) * self.length, state.x)
-            left = None if time_limit is None else max(0.0, time_limit - (time.monotonic() - started))
             state = self.step(state, value, time_limit=left, sensitivities=sensitivities)
-            if state.message:
-                notes.append((k * self.length, state.message))
-            if not state.parts:
-                status = state.status
-                break
-            done.append(state)
-            stop = None if callback is None else asked_to_stop(callback, state)
-            if stop is not None and k + 1 < steps:
-                status = stop
-                break
-        trajectory = _trajectory(self, state, done, status, notes, _mismatch(control, self.length))
+            notes.extend([(k * self.length, state.message)] if state.message else [])
+            done.extend([state] if state.parts else [])
+            return state
+
+        last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, deadline)
+        trajectory = _trajectory(self, last, done, notes, _mismatch(control, self.length))
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
@@ -502,12 +495,12 @@ def _trajectory(
     simulator: Simulator,
     state: SimulatorState,
     done: list[SimulatorState],
-    status: Status,
     notes: list[tuple[float, str]],
     more: list[str],
 ) -> Trajectory:
     system, problem = simulator.system, simulator.problem
-    fields: dict[str, Any] = {"parameters": dict(zip(system.parameter_names, state.p, strict=True)), "status": status}
+    parameters = dict(zip(system.parameter_names, state.p, strict=True))
+    fields: dict[str, Any] = {"parameters": parameters, "status": state.status}
     if done:
         # Ends of all parts; those of a step are counted from its own end.
         ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]

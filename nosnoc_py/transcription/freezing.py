@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.guess import stage_estimates
+from nosnoc_py.motion.crossing import root
 from nosnoc_py.mpcc.layout import At, Block, Edge
 from nosnoc_py.reformulation.dcs import rows_of
 from nosnoc_py.reformulation.time_freezing import Frozen
@@ -227,13 +228,11 @@ class _Motion:
 
     def weights(self, t: float) -> tuple[dict[str, float], float]:
         """Weights beta of the auxiliary motions, and dt/dtau = prod (1 - beta): lambda = a_n beta / (dt/dtau)."""
-        from scipy.optimize import brentq  # slow to import, and needed for guesses only
-
         contacts = self.frozen.contacts
         shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) / c.strength for c in contacts])
         if not shares.any():
             return dict.fromkeys((c.name for c in contacts), 0.0), 1.0
-        rate = float(brentq(lambda r: r - np.prod(1.0 - shares * r), 0.0, min(1.0, 1.0 / shares.max())))
+        rate = root(lambda r: float(r - np.prod(1.0 - shares * r)), 0.0, min(1.0, 1.0 / shares.max()))
         return {c.name: float(share * rate) for c, share in zip(contacts, shares, strict=True)}, rate
 
     def algebraic(self, piece: _Piece, share: float, role: Enum | None) -> np.ndarray:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.readout import Readout, change_of_slip, evaluate, trajectory_fields
+from nosnoc_py.discretization.readout import Readout, evaluate, trajectory_fields
+from nosnoc_py.motion import kinds
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.roles import Role
-from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory, nodes_of
+from nosnoc_py.solution import Event, Interpolant, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.tableaus import radau_iia
 from nosnoc_py.tolerances import IMPACT, RESTING
 
@@ -46,26 +48,24 @@ def physical_fields(
     frozen, found = problem.frozen, _Values.read(problem, readout, p, speed)
     horizon, shortest = (float(u_grid[0]), float(u_grid[-1])), FROZEN * float(np.mean(np.diff(u_grid)))
     pieces = _Pieces(readout, found, numerical["interpolant"], horizon, shortest)
-    t, x = nodes_of(pieces.t_left, pieces.h, readout.x_minus[0, :-1], pieces.x_left, pieces.x_right)
+    dense = RungeKuttaInterpolant(
+        t_left=pieces.t_left,
+        h=pieces.h,
+        c=NODES,
+        x_left=pieces.x_left,
+        x_stages=pieces.x_nodes,
+        x_initial=readout.x_minus[0, :-1],
+    )
     system = frozen.original
+    made = MotionRecord.of(
+        dense, pieces.x_right, events=_events(frozen, pieces), series=_series(frozen, pieces), units=dict(system.units)
+    )
     return {
-        "t": t,
-        "x": x,
+        **made.fields,
         "state_names": system.state_names,
         "u_grid": u_grid,
         "u": u[:, :-1],
         "control_names": system.control_names,
-        "interpolant": RungeKuttaInterpolant(
-            t_left=pieces.t_left,
-            h=pieces.h,
-            c=NODES,
-            x_left=pieces.x_left,
-            x_stages=pieces.x_nodes,
-            x_initial=readout.x_minus[0, :-1],
-        ),
-        "events": _events(frozen, pieces),
-        "series": _series(frozen, pieces),
-        "units": dict(system.units),
         "numerical": Trajectory(**numerical),
     }
 
@@ -201,16 +201,13 @@ def _impacts(frozen: Frozen, v: _Values, rows: np.ndarray, time: float) -> list[
 
 
 def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event]:
-    found = []
-    before, after = pieces.closed[k - 1], pieces.closed[k]
+    found, both = [], slice(k - 1, k + 1)
     for i, contact in enumerate(frozen.contacts):
-        if before[i] != after[i]:
-            found.append(Event(time, contact.name, "contact" if after[i] else "release"))
-        elif after[i] and contact.slip.numel():
-            velocity = pieces.values.slip[i][pieces.rows[k - 1 : k + 1]].mean(axis=1)
-            kind = change_of_slip(pieces.slips(i)[k - 1 : k + 1], velocity)
-            found += [] if kind is None else [Event(time, contact.name, kind)]
-    return found
+        before, after = pieces.values.slip[i][pieces.rows[both]].mean(axis=1)
+        found.append(
+            (contact.name, kinds.of_contact(pieces.closed[both, i], pieces.slips(i)[both], before @ after < 0))
+        )
+    return kinds.events_at(time, found)
 
 
 def _series(frozen: Frozen, pieces: _Pieces) -> dict[str, Series]:

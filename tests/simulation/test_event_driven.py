@@ -13,11 +13,10 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from models import bouncing_ball, bowl, point_mass, three_boxes, two_balls_spring
-from nosnoc_py.simulation.event_driven.chebyshev import NODES, between, doubt
+from nosnoc_py.motion.crossing import NODES, Crossing
 from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.simulation.event_driven.redundancy import most_interior
-from nosnoc_py.simulation.event_driven.search import Crossing
-from nosnoc_py.simulation.event_driven.soft_closing import soft_closing
+from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.systems.controls import control_of
 from problems import three_boxes as boxes_problem
 from problems.friction_closed_forms import CASES
@@ -317,16 +316,6 @@ def test_a_near_reversal_in_space_turns_quickly(sideways: float) -> None:
 # --- guards between samples -------------------------------------------------------------------------------------------
 
 
-def test_the_doubt_about_samples() -> None:
-    """Small for what eight samples carry, large for what they miss; a polynomial of degree 4 is carried exactly."""
-    t = NODES[:, None]
-    quartic = 1 - 3 * t + 2 * t**4
-    assert doubt(quartic)[0] < 1e-14
-    s = np.linspace(0, 1, 57)
-    np.testing.assert_allclose(between(quartic)[:, 0], 1 - 3 * s + 2 * s**4, rtol=0, atol=1e-14)
-    assert doubt(np.cos(40 * t))[0] > 0.1
-
-
 def test_the_earlier_of_two_contacts_in_one_step() -> None:
     """A free flight is one step of the integrator: both gaps close between the same two samples."""
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
@@ -423,7 +412,7 @@ def test_the_rule_of_a_soft_closing() -> None:
     """A gap g + v t + a t^2 / 2 - t^3 has the acceleration zero at a / 6, and leaves the band near 1e-3 s."""
     for gap, rate, acceleration in [(0, 0, 0), (1e-12, -1e-9, 6e-5), (-1e-12, -1e-8, 6e-4), (1e-10, 0, 6e-5)]:
         found = crossed([gap, rate, 0.5 * acceleration, -1.0])
-        assert found.soft
+        assert isinstance(found, SoftClosing)
         assert found.time == pytest.approx(acceleration / 6, abs=1e-12)
         assert 1e-4 < found.high < 3e-3
     others = {
@@ -435,7 +424,7 @@ def test_the_rule_of_a_soft_closing() -> None:
         "stays in the band": [0.0, 0.0, 0.0, -1e-10],
     }
     for name, coefficients in others.items():
-        assert not crossed(coefficients).soft, name
+        assert not isinstance(crossed(coefficients), SoftClosing), name
 
 
 # --- controls and parameters ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING

@@ -6,7 +6,7 @@ import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, STICK
 from nosnoc_py.simulation.event_driven.mechanics import Regime
-from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import Kinematics
 
 GAP, FORCE, SLIP_SPEED, SLACK, STIFFNESS = range(5)

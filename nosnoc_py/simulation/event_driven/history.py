@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.motion.loop import driven
 from nosnoc_py.simulation.common import StepState
 from nosnoc_py.simulation.event_driven.contacts import Contacts
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -38,6 +39,8 @@ MOST_RETRIES = 10
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventDrivenState(StepState):
     """Where an event-driven simulation stands: what a callback sees after every phase."""
+
+    message: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,6 +106,7 @@ class Referee:
         drift: float = RESTING,
         deadline: float = np.inf,
         callback: Callable[[Any], Any] | None = None,
+        interruptible: bool = False,
     ) -> History:
         """Simulate from `start` to `end` (default: of the control).
 
@@ -113,10 +117,15 @@ class Referee:
             stay closed. Of Filippov systems those of `filippov.laws`.
         deadline : float
             On the clock of `time.monotonic`.
+        interruptible : bool
+            Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
         loop = _Loop(self, control, p, deadline, callback)
         regime = None if modes is None else self.model.regime(modes)
-        return loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+        history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
+        if history.status is Status.INTERRUPTED and not interruptible:
+            raise KeyboardInterrupt
+        return history
 
 
 def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:
@@ -142,16 +151,25 @@ class _Loop:
     counted: list[float] = field(default_factory=list)
     at_once: list[int] = field(default_factory=list)
     stiff: bool = False
+    ended: Phase | None = None
 
     def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
-        """Piece by piece of the control."""
-        self.t, self.x, self.regime, self.drift = start, x, regime, drift
+        """Piece by piece of the control, from event to event."""
+        self.regime, self.drift = regime, drift
         breaks = self.control.breaks
-        for low, high in pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]):
-            status, message = self._piece(self._nodes(low, high), high)
-            if status is not Status.SOLVED:
-                return self._history(status, message)
-        return self._history(Status.SOLVED, "")
+        self.pieces = list(pairwise([start, *breaks[(breaks > start) & (breaks < end)].tolist(), end]))[::-1]
+        first = EventDrivenState(t=start, x=x, p=self.p)
+        last = driven(first, self._step, lambda state: not (self.ended or self.pieces), self.callback, self.deadline)
+        return History(
+            nodes=tuple(self.nodes),
+            phases=tuple(self.phases),
+            flows=tuple(self.flows),
+            t=self.nodes[-1].t if len(self.nodes) > len(self.phases) else last.t,
+            x=self.nodes[-1].after if len(self.nodes) > len(self.phases) else last.x,
+            p=self.p,
+            status=last.status,
+            message=last.message,
+        )
 
     def _nodes(self, low: float, high: float) -> Any:
         """What happens at events under the control of an interval."""
@@ -161,29 +179,28 @@ class _Loop:
             law = lambda t, x: u  # noqa: E731
         return self.referee.model.nodes(self.referee.options, law, self.p)
 
-    def _piece(self, crossing: Any, end: float) -> tuple[Status, str]:
-        """Nodes and phases until `end`."""
-        ended: Phase | None = None
-        while True:
-            node = crossing.cross(self.t, self.x, self.regime, ended, self.drift)
-            self.nodes.append(node)
-            self.x, self.drift = node.after, RESTING
-            status, message = self._verdict(node)
-            if status is not Status.SOLVED:
-                return status, message
-            phase = self._phase(crossing.flow, node, end)
-            self.phases.append(phase)
-            self.flows.append(crossing.flow)
-            self.t, self.x, self.regime = phase.t, phase.x, phase.regime
-            self.stiff = self.stiff or phase.stiff
-            self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
-            if phase.failure:
-                return Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
-            ended = phase if phase.crossing is not None else None
-            over = ended is None or phase.t >= end
-            stopped = self._stopped(end if over else phase.t)
-            if over or stopped is not Status.SOLVED:
-                return stopped, ""
+    def _step(self, state: EventDrivenState) -> EventDrivenState:
+        """A node, and the phase that follows it."""
+        if self.ended is None:
+            low, self.end = self.pieces.pop()
+            self.crossing = self._nodes(low, self.end)
+        node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift)
+        self.nodes.append(node)
+        self.drift = RESTING
+        status, message = self._verdict(node)
+        if status is not Status.SOLVED:
+            return replace(state, status=status, message=message)
+        phase = self._phase(self.crossing.flow, node, self.end)
+        self.phases.append(phase)
+        self.flows.append(self.crossing.flow)
+        self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
+        self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
+        if phase.failure:
+            status, message = Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
+        elif phase.crossing is None and phase.t < self.end:
+            status = Status.TIME_LIMIT
+        self.ended = phase if phase.crossing is not None and phase.t < self.end else None
+        return replace(state, t=phase.t, x=phase.x, status=status, message=message)
 
     def _phase(self, flow: Any, node: Node, end: float) -> Phase:
         regime = node.regime
@@ -192,14 +209,6 @@ class _Loop:
 
     def _is_over(self) -> bool:
         return time.monotonic() > self.deadline
-
-    def _stopped(self, expected: float) -> Status:
-        """Whether the time limit has come (a phase then ends too early), or the callback wants to stop."""
-        if self.t < expected:
-            return Status.TIME_LIMIT
-        if self.callback is None:
-            return Status.SOLVED
-        return asked_to_stop(self.callback, EventDrivenState(t=self.t, x=self.x, p=self.p)) or Status.SOLVED
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Whether the motion goes on after a node."""
@@ -225,15 +234,3 @@ class _Loop:
             if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:
                 return Status.ZENO, f"{count} {'switches' if node.impact is None else 'impacts'} within {window:g} s"
         return Status.SOLVED, ""
-
-    def _history(self, status: Status, message: str) -> History:
-        return History(
-            nodes=tuple(self.nodes),
-            phases=tuple(self.phases),
-            flows=tuple(self.flows),
-            t=self.t,
-            x=self.x,
-            p=self.p,
-            status=status,
-            message=message,
-        )

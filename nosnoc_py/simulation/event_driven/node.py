@@ -11,13 +11,14 @@ from nosnoc_py.contacts.law import energy_gain, raises_energy
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
+from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Impact as Impact
 from nosnoc_py.simulation.event_driven.records import Node as Node
-from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE
+from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
@@ -58,7 +59,7 @@ class Nodes:
         slow = look.slow(np.where(held, drift, RESTING))
         if kind == GAP:
             closed[contact] = True
-            if ended is not None and ended.crossing is not None and ended.crossing.soft:
+            if ended is not None and isinstance(ended.crossing, SoftClosing):
                 slow[contact] = look.slow(SOFT_RATE)[contact]  # closed without impact, see `soft_closing`
         made = Node(t=t, before=x, after=x, trigger=trigger)
         if not all(np.isfinite(part).all() for part in (look.gaps, look.jacobian, look.mass, look.force)):
@@ -194,20 +195,15 @@ class Nodes:
                 made.append(Event(t, name, "impact", impact.impulses[c], v, right.rates[c], impact.energy_gain))
         if before is None:
             return tuple(made)
+        changes = []
         for c, name in enumerate(self.names):
-            new = node.regime.modes[c]
-            if (old[c] == FREE) != (new == FREE):
-                made.append(Event(t, name, "contact" if old[c] == FREE else "release"))
-        for c, name in enumerate(self.names):
-            new, slips = node.regime.modes[c], (old[c] in (SLIP, SLIP_BACK), node.regime.modes[c] in (SLIP, SLIP_BACK))
-            if FREE in (old[c], new) or frames.width(c) == 0:
-                continue
-            part = frames.tangents[c]
-            if slips[0] != slips[1]:
-                made.append(Event(t, name, "slip" if slips[1] else "stick"))
-            elif slips[0] and before.slip_direction(c, left.rates) @ node.regime.direction[part] < 0:
-                made.append(Event(t, name, "reversal"))
-        return tuple(made)
+            modes = old[c], node.regime.modes[c]
+            slips = [mode in (SLIP, SLIP_BACK) for mode in modes]
+            turns = all(slips) and before.slip_direction(c, left.rates) @ node.regime.direction[frames.tangents[c]] < 0
+            changes.append((name, kinds.of_contact([mode != FREE for mode in modes], slips, turns)))
+        # Contacts made and lost come before those that begin or cease to slip.
+        changes.sort(key=lambda change: change[1] not in ("contact", "release"))
+        return (*made, *kinds.events_at(t, changes))
 
     def _grazes(self, node: Node, look: Kinematics, before: Regime | None) -> str:
         """The contact that was touched without speed and is not closed now."""

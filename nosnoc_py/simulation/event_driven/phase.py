@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.chebyshev import NODES as NODES
+from nosnoc_py.motion.crossing import NODES, Crossing, Search
 from nosnoc_py.simulation.event_driven.contact_flow import Flow as ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import Flow as FilippovFlow
-from nosnoc_py.simulation.event_driven.search import Crossing, Search
-from nosnoc_py.simulation.event_driven.soft_closing import soft_closing
+from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
+from nosnoc_py.tolerances import TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
 Flow = ContactFlow | FilippovFlow
@@ -134,10 +134,14 @@ class PhaseRun:
         return self._ended()
 
     def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
-        noise = self.flow.rounding(self.regime, step.forces, self.inertia)
-        look = lambda s: self.flow.sample(self.regime, s, dense(s))  # noqa: E731
-        search = Search(noise=noise, look=look, distances=self.flow.distances, length=self.flow.scales.length)
-        return search.first(step.t, guards, step.rates, self.armed)
+        noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
+
+        def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            samples = [self.flow.sample(self.regime, float(s), dense(s)) for s in t]
+            return np.array([s.guards for s in samples]), np.array([s.rates[:count] for s in samples])
+
+        search = Search(noise=noise, look=look, touching=TOUCHING * self.flow.scales.length)
+        return search.first(step.t, guards, step.rates[:, :count], self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:
         """The end of the phase at a crossing."""
@@ -146,7 +150,7 @@ class PhaseRun:
             return self._ended(crossing=crossing, ahead=np.asarray(dense(crossing.high)), length=length)
         path = _Path(self, dense)
         crossing = self._softly(crossing, path)
-        ahead = np.asarray(path(crossing.high)) if crossing.soft else None
+        ahead = np.asarray(path(crossing.high)) if isinstance(crossing, SoftClosing) else None
         t, x, pieces = self._land(crossing, dense)
         self.steps += pieces
         self.t, self.x = t, x

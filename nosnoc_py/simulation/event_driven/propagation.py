@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.phase import NODES as SAMPLES
+from nosnoc_py.motion.crossing import NODES as SAMPLES
 from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
 from nosnoc_py.tableaus import lagrange_basis
 

@@ -1,4 +1,4 @@
-"""What the simulation notes where one phase ends and the next one begins."""
+"""What the simulation knows at one instant, and what it notes where one phase ends and the next one begins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ import numpy as np
 
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sample:
+    """What is known at one instant of a phase.
+
+    Attributes
+    ----------
+    guards : (n_g,)
+        Distances (gaps, or how far the state is from surfaces) first; those without a meaning are infinite.
+    forces : (n_f,)
+        Contact forces; in Filippov systems multipliers and algebraic variables.
+    rates : (n_r,)
+        Rates of the distances, in their order; then slip velocities.
+    """
+
+    guards: np.ndarray
+    forces: np.ndarray
+    rates: np.ndarray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

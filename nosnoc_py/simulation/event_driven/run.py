@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.motion.crossing import NODES
+from nosnoc_py.motion.record import MotionRecord, contact_series
 from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import NODES
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
-from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory, nodes_of
+from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control, PiecewiseConstant
+from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.scales import problem_scales
@@ -36,7 +36,7 @@ def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     if task.sensitivities:
         check_control(control)
     history = referee_of(system, method, start, control, parameters).run(
-        start, control, parameters, deadline=task.deadline(), callback=task.callback
+        start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
     )
     trajectory = trajectory_of(system, history, control)
     if not task.sensitivities:
@@ -68,44 +68,37 @@ def referee_of(
 
 def trajectory_of(system: Described, history: History, control: Control) -> Trajectory:
     """A trajectory with events, dense output and contact forces or multipliers from a history."""
-    grid = control_grid(control, history)
-    common: dict[str, Any] = {
-        "state_names": system.state_names,
-        "control_names": system.control_names,
-        "parameters": dict(zip(system.parameter_names, history.p, strict=True)),
-        "status": history.status,
-        "message": _told(history),
-        "events": history.events,
-        "u_grid": grid.grid if grid is not None else np.zeros(1),
-        "u": grid.values if grid is not None else np.zeros((0, system.n_u)),
-    }
+    rows = control_rows(control, history, system.n_u)
+    return record_of(system, history).trajectory(system, history.p, rows, history.status, _told(history))
+
+
+def record_of(system: Described, history: History) -> MotionRecord:
+    """The steps of the integrator as pieces."""
     steps = history.steps
     if not steps:
-        return Trajectory(t=np.array([history.t]), x=history.x[None, :], **common)
-    t_left = np.array([step.t[0] for step in steps])
-    h = np.array([step.t[-1] - step.t[0] for step in steps])
-    x_left = np.array([step.x[0] for step in steps])
-    stages = np.array([step.x[1:] for step in steps])
-    x_initial = history.nodes[0].before
-    t, x = nodes_of(t_left, h, x_initial, x_left, stages[:, -1])
-    if len(history.nodes) > len(history.phases) and history.nodes[-1].impact is not None:
-        t, x = np.append(t, t[-1]), np.vstack([x, history.x])
-    interpolant = RungeKuttaInterpolant(
-        t_left=t_left, h=h, c=NODES[1:], x_left=x_left, x_stages=stages, x_initial=x_initial
+        return MotionRecord(t=np.array([history.t]), x=history.x[None, :], events=history.events)
+    x = np.array([step.x for step in steps])
+    pieces = RungeKuttaInterpolant(
+        t_left=np.array([step.t[0] for step in steps]),
+        h=np.array([step.t[-1] - step.t[0] for step in steps]),
+        c=NODES[1:],
+        x_left=x[:, 0],
+        x_stages=x[:, 1:],
+        x_initial=history.nodes[0].before,
     )
-    series, units = (
-        _series(system.mechanics.frames, history) if isinstance(system, CLS) else (_multipliers(history), {})
+    hits = len(history.nodes) > len(history.phases) and history.nodes[-1].impact is not None
+    mechanics = system.mechanics if isinstance(system, CLS) else None
+    series, units = (_multipliers(history), {}) if mechanics is None else _series(mechanics.frames, history)
+    return MotionRecord.of(
+        pieces, x[:, -1], history.x if hits else None, events=history.events, series=series, units=units
     )
-    units = {**system.units, **units}
-    return Trajectory(t=t, x=x, interpolant=interpolant, series=series, units=units, **common)
 
 
-def control_grid(control: Control, history: History) -> PiecewiseConstant | None:
-    """The control that was applied, as rows; a law of time or state is sampled. None before the first step."""
-    end = history.t
-    start = history.nodes[0].t
-    if not end > start:
-        return None
+def control_rows(control: Control, history: History, n_u: int) -> tuple[np.ndarray, np.ndarray]:
+    """The control that was applied, as a grid (N + 1,) with rows (N, n_u); a law of time or state is sampled."""
+    if not history.steps:
+        return np.zeros(1), np.zeros((0, n_u))
+    start, end = float(history.steps[0].t[0]), history.t
     if control.constant:
         inner = control.breaks[(control.breaks > start) & (control.breaks < end)]
         grid = np.concatenate([[start], inner, [end]])
@@ -114,7 +107,7 @@ def control_grid(control: Control, history: History) -> PiecewiseConstant | None
     corners = [np.concatenate([getattr(step, name) for step in history.steps]) for name in ("t", "x")]
     states = RungeKuttaInterpolant.linear(*corners)
     middles = 0.5 * (grid[1:] + grid[:-1])
-    return PiecewiseConstant(grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1))
+    return grid, np.array([control(t, states(t)) for t in middles]).reshape(len(middles), -1)
 
 
 def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series], dict[str, str]]:
@@ -123,15 +116,16 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
     t = np.concatenate([step.t for step in steps])
     forces, rates = (np.concatenate([getattr(step, name) for step in steps]) for name in ("forces", "rates"))
     hits = [(node.t, node.impact.impulses) for node in history.nodes if node.impact is not None]
-    found: dict[str, tuple[Series, str]] = {}
-    for column, (kind, label, weight) in enumerate(directions_of(frames)):
-        found[f"lambda_{kind}{label}"] = Series(t, weight * forces[:, column]), "N"
-        if hits:
-            impulses = [weight * impulse[column] for _, impulse in hits]
-            found[f"Lambda_{kind}{label}"] = Series(np.array([time for time, _ in hits]), np.array(impulses)), "N s"
-        if kind == "tangent":
-            found[f"slip{label}"] = Series(t, rates[:, column] / weight), "m/s"
-    return {name: series for name, (series, _) in found.items()}, {name: unit for name, (_, unit) in found.items()}
+    struck, impulses = (np.array(part) for part in zip(*hits, strict=True)) if hits else (None, None)
+    return contact_series(
+        (
+            direction,
+            (t, forces[:, k]),
+            None if struck is None or impulses is None else (struck, impulses[:, k]),
+            (t, rates[:, k]) if direction[0] == "tangent" else None,
+        )
+        for k, direction in enumerate(directions_of(frames))
+    )
 
 
 def _multipliers(history: History) -> dict[str, Series]:
@@ -145,7 +139,7 @@ def _multipliers(history: History) -> dict[str, Series]:
     return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
 
 
-def _told(history: History) -> str:
+def _told(history: History) -> list[str]:
     """Why it ended, what was touched without speed or is not unique, and energy that came from nowhere."""
     said = [history.message] if history.message else []
     touched = [node for node in history.nodes if node.grazing and not node.message]
@@ -154,4 +148,4 @@ def _told(history: History) -> str:
     open_ = [node for node in history.nodes if node.message and node.message != history.message]
     said += [f"t = {node.t:.9g}: {node.message}" for node in open_[:1]]
     several = [node.t for node in history.nodes if node.impact is not None and not node.impact.unique]
-    return "; ".join(said + not_unique_note(several))
+    return said + not_unique_note(several)

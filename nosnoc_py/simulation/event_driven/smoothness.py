@@ -10,7 +10,7 @@ from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import Flow
 from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.propagation import SLOW
-from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.tolerances import TOUCHING
 

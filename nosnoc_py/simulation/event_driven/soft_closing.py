@@ -15,12 +15,11 @@ A gap that rises above `SOFT_GAP` has touched and left (grazing). Both scales ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.chebyshev import NODES
-from nosnoc_py.simulation.event_driven.search import Crossing
+from nosnoc_py.motion.crossing import NODES, Crossing, root
 from nosnoc_py.tolerances import IMPACT, TOUCHING
 
 # Gaps and gap rates up to these shares of the length and the speed at work are zero where a contact closes softly. The
@@ -33,6 +32,11 @@ FIRST_LOOK, GROWTH = 1e-9, 1.25
 
 # Gap and gap rate as shares of the length and the speed at work, and the gap acceleration, as a function of time.
 Motion = Callable[[float], tuple[float, float, float]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SoftClosing(Crossing):
+    """`time` is where the acceleration of the gap is zero, `high` where the motion without contact leaves the band."""
 
 
 def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
@@ -54,17 +58,15 @@ def soft_closing(crossing: Crossing, motion: Motion, end: float) -> Crossing:
     gap, _, drives = motion(left)
     if gap > 0.0 or not drives < 0.0 or acceleration < VANISHING * drives:
         return crossing
-    time = _root(motion, start, left) if acceleration > 0.0 else start
+    time = root(lambda s: motion(s)[2], start, left) if acceleration > 0.0 else start
     stays = all(abs(motion(s)[0]) <= SOFT_GAP for s in time + (left - time) * NODES[:-1])
     if not stays or abs(motion(time)[1]) > SOFT_RATE:
         return crossing
-    return replace(crossing, time=time, high=left, touches=True, soft=True)
+    return SoftClosing(guard=crossing.guard, low=crossing.low, high=left, time=time, touches=True)
 
 
 def _leaves(motion: Motion, start: float, end: float) -> float | None:
     """Where the gap crosses the edge of the band, or the first look if it begins there; None if it stays."""
-    from scipy.optimize import brentq  # not paid for by an import of the library
-
     low, ahead = start, FIRST_LOOK * (end - start)
     while low < end:
         high = min(start + ahead, end)
@@ -74,13 +76,6 @@ def _leaves(motion: Motion, start: float, end: float) -> float | None:
         if abs(gap) > SOFT_GAP:
             if not abs(motion(low)[0]) < SOFT_GAP:
                 return high
-            return float(brentq(lambda s: abs(motion(s)[0]) - SOFT_GAP, low, high, xtol=1e-15, rtol=1e-14))
+            return root(lambda s: abs(motion(s)[0]) - SOFT_GAP, low, high)
         low, ahead = high, GROWTH * ahead
     return None
-
-
-def _root(motion: Motion, low: float, high: float) -> float:
-    """Where the acceleration changes its sign."""
-    from scipy.optimize import brentq  # not paid for by an import of the library
-
-    return float(brentq(lambda s: motion(s)[2], low, high, xtol=1e-15, rtol=1e-14))

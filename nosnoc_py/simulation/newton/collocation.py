@@ -15,11 +15,10 @@ import numpy as np
 
 from nosnoc_py.contacts.linear_algebra import correction, is_regular
 from nosnoc_py.functions import buffered
+from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.tableaus import Tableau, lagrange_basis
 
 MOST_ITERATIONS = 30
-# Places in every element where guards are looked at, besides the stages.
-SAMPLES = 12
 # Residuals and steps below this end CasADi's Newton method, whatever the size of the unknowns.
 GLIDE = 1e-14
 # A residual below this, relative to the largest unknown, is rounding.
@@ -221,7 +220,10 @@ class Collocation:
         return x, (y_weights[:, None] @ y_nodes[element])[:, 0]
 
     def samples(self, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Times (m,) with states and algebraic unknowns as `at` gives them, at the same places of every element."""
+        """Times (m,) with states and algebraic unknowns as `at` gives them, at the same places of every element.
+
+        Every seven of them begin a smooth piece of eight samples, for `motion.crossing`.
+        """
         places, x_weights, y_weights = self._grid
         x_nodes, y_nodes = self._nodes(run)
         times = (run.h * (np.arange(run.count)[:, None] + places)).reshape(-1)
@@ -233,9 +235,13 @@ class Collocation:
 
     @cached_property
     def _grid(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places in an element, from its left to its right boundary, and the weights of the values there."""
-        inner = np.concatenate([self.tableau.c, np.arange(1, SAMPLES) / SAMPLES])
-        places = np.concatenate([[0.0], np.unique(inner[(inner > 0.0) & (inner < 1.0)]), [1.0]])
+        """Places in an element, from its left to its right boundary, and the weights of the values there.
+
+        Chebyshev's extrema before and behind the first stage, where the algebraic unknowns have a kink.
+        """
+        first = float(self.tableau.c[0])
+        pieces = [first * NODES] + ([first + (1.0 - first) * NODES[1:]] if first < 1.0 else [])
+        places = np.concatenate(pieces)
         return places, *self._weights(places)
 
     def _weights(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from nosnoc_py.simulation.newton.collocation import SAMPLES, Collocation, Run
+from nosnoc_py.motion.crossing import NODES, Crossing, Search, may_cross
+from nosnoc_py.simulation.newton.collocation import Collocation, Run
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
@@ -22,26 +24,15 @@ Modes = ContactModes | FilippovModes
 MOST_PIVOTS = 30
 # An event this close to the end of the step, relatively, happens at its end.
 AT_THE_END = 1e-9
-# Brackets are not refined below this, relative to the run.
-SHORTEST = 1e-10
-# How often the neighbourhood of a guard's smallest value is looked at more closely.
-DIPS = 2
+# A guard that rises from zero by less than this share of its tolerance, and falls, is negative at once.
+ROUNDED = 1e-4
+# An event may lie so far outside of its bracket, relative to the step.
+OUTSIDE = 1e-10
 # Length of a first short element, relative to the step.
 BEGINNING = 1e-6
 # Elements of a prediction where Newton's method needs to be led.
 PARTS = 36
 JOINED = ("x_left", "x", "y", "x_right")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Crossing:
-    """A guard that turns negative: between `low` and `high` after the start of the run, probably at `time`."""
-
-    guard: int
-    low: float
-    high: float
-    time: float
-    at_start: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +68,7 @@ class Walk:
             seen.add(modes)
             plain = self._plain(modes, y)
             crossing = None if plain is None else self._first_crossing(plain)
-            if plain is not None and crossing is not None and not crossing.at_start:
+            if plain is not None and crossing is not None and not crossing.at_once:
                 found = self._until(plain, crossing)
                 if isinstance(found, Outcome):
                     return found
@@ -168,9 +159,9 @@ class Walk:
             if found.length >= (1.0 - AT_THE_END) * self.length:
                 return None
             earlier = self._first_crossing(found)
-            if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * found.length and not earlier.at_start):
+            if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * found.length and not earlier.at_once):
                 return Outcome(run=found, guard=crossing.guard, node=self.node)
-            if earlier.at_start:
+            if earlier.at_once:
                 return earlier
             run, crossing = found, earlier
         return self._failure("the events of a step were not brought into order", self.model.places(run.modes))
@@ -229,7 +220,7 @@ class Walk:
         """A run of `count` elements that ends at an event: Newton's method, else a search for the root in h."""
         guess = self.collocation.shortened(run, crossing.time, count)
         found = self._solve(guess, crossing.guard)
-        margin = crossing.high - crossing.low + SHORTEST * self.length
+        margin = crossing.high - crossing.low + OUTSIDE * self.length
         if found is not None and crossing.low - margin <= found.length <= crossing.high + margin and found.h > 0:
             return found
         return self._search(run, crossing, count)
@@ -257,27 +248,34 @@ class Walk:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
     def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
-        """The earliest violated guard on the polynomials of a run, but for some that are not looked at."""
+        """The earliest violated guard on the polynomials of a run, but for some that are not looked at.
+
+        It is violated `at_once` where that means a wrong mode.
+        """
         if run is self._calm:
             return None
-        upright, masks = self._upright(run), self.model.masks(run.modes)
-        watched = self.model.watched(run.modes)
+        upright, masks, watched = self._upright(run), self.model.masks(run.modes), self.model.watched(run.modes)
         times, x, y = self.collocation.samples(upright)
         values = self.collocation.guards(x, y, self.u, self.p, masks)
         if self._is_clear(values[watched]):
             return None
-        for _ in range(DIPS):
-            times, values = self._with_dips(upright, times, values, watched)
         tolerance = self.model.tolerances(values, _flat(run.y).T, run.h)
-        bad = (values < -tolerance[:, None]) & watched[:, None]
-        bad[list(blind)] = False
-        if not bad.any():
-            return None
-        crossings = [
-            self._bracket(upright, int(g), times, values[g], tolerance[g])
-            for g in np.flatnonzero(bad[:, int(np.argmax(bad.any(axis=0)))])
-        ]
-        return min(crossings, key=lambda crossing: crossing.time)
+        asked = np.setdiff1d(np.flatnonzero(watched), blind)
+        noise = tolerance[asked]
+        pieces = sliding_window_view(values[asked].T, NODES.size, axis=0)[:: NODES.size - 1]  # (pieces, guards, 8)
+        suspects = may_cross(np.moveaxis(pieces, 2, 0), -noise).any(axis=1)
+        none = np.empty((NODES.size, 0))  # rates are not known
+        search = Search(
+            look=lambda t: (self._guards_at(upright, t)[asked].T, none[: t.size]), noise=noise, rise=ROUNDED * noise
+        )
+        for k in np.flatnonzero(suspects):
+            start = (NODES.size - 1) * k
+            armed = np.full(asked.size, True)  # what has been zero may rise
+            found = search.first(times[start : start + NODES.size], pieces[k].T, none, armed)
+            if found is not None and not found.lost:
+                guard = int(asked[found.guard])
+                return replace(found, guard=guard, at_once=found.time <= self.model.nearest()[guard] * upright.length)
+        return None
 
     def _is_clear(self, values: np.ndarray) -> bool:
         """Whether guards (n, samples) are all positive, and too large to dip below zero between two samples."""
@@ -289,24 +287,6 @@ class Walk:
         steepest = np.abs(values[:, 1:] - values[:, :-1]).max(axis=1)
         return bool(((lowest == 0.0) | (lowest >= steepest)).all())
 
-    def _with_dips(
-        self, upright: Run, times: np.ndarray, values: np.ndarray, watched: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Look closer where a guard has its smallest value between two samples and may dip below zero unseen."""
-        inner = np.hstack([np.full((len(values), 1), np.inf), values, np.full((len(values), 1), np.inf)])
-        steepest = np.abs(np.diff(values, axis=1)).max(axis=1, initial=0.0, keepdims=True)
-        # A first or last sample may be next to a dip, too.
-        lowest = (inner[:, :-2] >= values) & (inner[:, 2:] >= values)
-        dips = (values > 0) & lowest & (values < steepest) & watched[:, None]
-        found = np.flatnonzero(dips.any(axis=0))
-        if not found.size:
-            return times, values
-        low, high = np.maximum(found - 1, 0), np.minimum(found + 1, times.size - 1)
-        around = [np.linspace(*ends, 2 * SAMPLES + 1) for ends in zip(times[low], times[high], strict=True)]
-        more = np.setdiff1d(np.concatenate(around), times)
-        order = np.argsort(np.append(times, more), kind="stable")
-        return np.append(times, more)[order], np.hstack([values, self._guards_at(upright, more)])[:, order]
-
     def _upright(self, run: Run) -> Run:
         """A run on the branch that its guards are about."""
         stages = _flat(run.y)
@@ -316,22 +296,6 @@ class Walk:
     def _guards_at(self, run: Run, times: np.ndarray) -> np.ndarray:
         """Guards (n_g, m) of a run at times (m,) after its start."""
         return self.collocation.guards(*self.collocation.at(run, times), self.u, self.p, self.model.masks(run.modes))
-
-    def _bracket(self, upright: Run, guard: int, times: np.ndarray, values: np.ndarray, tolerance: float) -> Crossing:
-        """Refine a bracket until the guard is clearly positive at its lower end, or it has shrunk to a point."""
-        nearest = self.model.nearest()[guard] * upright.length
-        for _ in range(12):
-            k = int(np.argmax(values < -tolerance))
-            j = int(np.flatnonzero(values[: k + 1] >= 0.0).max(initial=0))
-            low, high, before, after = float(times[j]), float(times[k]), max(float(values[j]), 0.0), float(values[k])
-            if before > tolerance or high <= nearest or high - low <= SHORTEST * upright.length:
-                break
-            times = np.linspace(low, high, SAMPLES + 1)
-            values = self._guards_at(upright, times)[guard]
-            if not (values < -tolerance).any():
-                break
-        time = low + (high - low) * before / (before - after)
-        return Crossing(guard=guard, low=low, high=high, time=time, at_start=time <= nearest)
 
     def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> Outcome:
         return Outcome(node=replace(self.node, trouble=trouble, message=message, place=place))

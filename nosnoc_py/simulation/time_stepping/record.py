@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nosnoc_py.motion import kinds
+from nosnoc_py.motion.record import Values, contact_series
 from nosnoc_py.simulation.common import directions_of
 from nosnoc_py.simulation.time_stepping.options import Limits
 from nosnoc_py.simulation.time_stepping.scheme import StepResult
@@ -35,6 +37,7 @@ class Record:
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:
         self.frames, self.limits, self._directions = frames, limits, directions_of(frames)
         count = frames.count
+        self._rubs = np.array([frames.width(contact) > 0 for contact in range(count)], dtype=bool)
         self._carried = np.zeros(count, dtype=bool)  # in the last step
         self._touching, self._slipping = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._contacts: list[np.ndarray] = []
@@ -90,19 +93,16 @@ class Record:
         slipping = np.zeros_like(carried)
         slipping[contacts] = np.sqrt((slips**2).sum(axis=1)) > self.limits.rest_velocity
         both = carried & self._carried
-        for contact in np.flatnonzero(both & ~self._touching).tolist():
-            self._note(self._last, contact, "contact")
-        for contact in np.flatnonzero(self._touching & ~carried & ~self._carried).tolist():
-            self._note(self._last, contact, "release")
-        for contact in np.flatnonzero(both & self._touching & (slipping != self._slipping)).tolist():
-            if self.frames.width(contact):
-                self._note(when, contact, "slip" if slipping[contact] else "stick")
-        self._touching = (self._touching | both) & (carried | self._carried)
-        self._slipping = np.where(carried, slipping, self._slipping)
-        self._carried = carried
-
-    def _note(self, t: float, contact: int, kind: str) -> None:
-        self._events.append(Event(t, self.frames.names[contact], kind))
+        touching = (self._touching | both) & (carried | self._carried)
+        slipping = np.where(carried, slipping, self._slipping)
+        # Slip begins or ends where both steps have a force: a step without one tells nothing of it.
+        slides = self._rubs & both & self._touching & (slipping != self._slipping)
+        for contact in np.flatnonzero((touching != self._touching) | slides).tolist():
+            closed = self._touching[contact], touching[contact]
+            kind = kinds.of_contact(closed, (self._slipping[contact], slipping[contact]))
+            time = self._last if closed[0] != closed[1] else when
+            self._events += kinds.events_at(time, [(self.frames.names[contact], kind)])
+        self._touching, self._slipping, self._carried = touching, slipping, carried
 
     def events(self) -> tuple[Event, ...]:
         """All events in the order of time, impacts first among those of one time."""
@@ -118,12 +118,11 @@ class Record:
         Forces are means of steps, at their middle: impulses over h, those of impacts included. Between steps without
         a force only the first and the last zero are kept. Slip velocities are those after steps with a force.
         """
-        found: dict[str, tuple[Series, str]] = {}
-        if len(t) > 1:
-            impacts = self._impacts_by_contact()
-            for contact, steps, impulses, slips in self._by_contact():
-                found |= self._of(contact, t, steps, impulses, slips, impacts.get(contact, []))
-        return {name: series for name, (series, _) in found.items()}, {name: unit for name, (_, unit) in found.items()}
+        impacts = self._impacts_by_contact()
+        every = self._by_contact() if len(t) > 1 else ()
+        return contact_series(
+            row for contact, *data in every for row in self._of(contact, t, impacts.get(contact, []), *data)
+        )
 
     def _by_contact(self) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """Every contact with the steps in which it had a force, its impulses and slips; few contacts: all of them."""
@@ -141,27 +140,22 @@ class Record:
         self,
         contact: int,
         t: np.ndarray,
+        impacts: list[_Impact],
         steps: np.ndarray,
         impulses: np.ndarray,
         slips: np.ndarray,
-        impacts: list[_Impact],
-    ) -> dict[str, tuple[Series, str]]:
-        """The series of one contact."""
+    ) -> Iterator[tuple[tuple[str, str, float], Values, Values | None, Values | None]]:
+        """What `contact_series` asks of one contact."""
         kept = np.unique(np.concatenate([[0, len(t) - 2], steps - 1, steps, steps + 1]))
         kept = kept[(kept >= 0) & (kept <= len(t) - 2)]
         at, middles = np.searchsorted(kept, steps), 0.5 * (t[kept] + t[kept + 1])
         hits = np.array([impact.t for impact in impacts])
-        found: dict[str, tuple[Series, str]] = {}
-        for column, (kind, label, weight) in enumerate(self._of_contact(contact)):
+        for column, direction in enumerate(self._of_contact(contact)):
             forces = np.zeros(kept.size)
-            forces[at] = weight * impulses[:, column] / self._h
-            found[f"lambda_{kind}{label}"] = Series(middles, forces), "N"
-            if impacts:
-                values = [weight * impact.impulse[column] for impact in impacts]
-                found[f"Lambda_{kind}{label}"] = Series(hits, np.array(values)), "N s"
-            if kind == "tangent":
-                found[f"slip{label}"] = Series(t[steps + 1], slips[:, column - 1] / weight), "m/s"
-        return found
+            forces[at] = impulses[:, column] / self._h
+            struck = (hits, np.array([impact.impulse[column] for impact in impacts])) if impacts else None
+            slip = (t[steps + 1], slips[:, column - 1]) if direction[0] == "tangent" else None
+            yield direction, (middles, forces), struck, slip
 
     def _of_contact(self, contact: int) -> list[tuple[str, str, float]]:
         """Kind, label and weight of the directions of a contact."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.errors import OptionError
+from nosnoc_py.motion.loop import driven
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.simulation.common import StepState, Task, equal_steps, not_unique_note
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import Record
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
-from nosnoc_py.status import Status, asked_to_stop
+from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.scales import problem_scales
@@ -55,8 +56,8 @@ def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     scales = problem_scales(
         system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
     )
-    loop = _Loop(system, method, method.limits(scales), control, parameters, task.callback, deadline)
-    return loop.run(start, seconds, count)
+    loop = _Loop(system, method, method.limits(scales), control, parameters)
+    return loop.run(start, seconds, count, task.callback, deadline)
 
 
 @dataclass(eq=False)
@@ -68,48 +69,65 @@ class _Loop:
     limits: Limits
     control: Control
     p: np.ndarray
-    callback: Callable[[Any], Any] | None
-    deadline: float
 
-    def run(self, start: np.ndarray, seconds: float, count: int) -> Trajectory:
+    def run(
+        self, start: np.ndarray, seconds: float, count: int, callback: Callable[[Any], Any] | None, deadline: float
+    ) -> Trajectory:
         """Step by step; what there is when it ends early."""
-        system, n, h, names = self.system, self.system.n_q, seconds / count, self.system.mechanics.frames.names
-        grid = np.linspace(0.0, seconds, count + 1)
-        x, applied = np.empty((count + 1, 2 * n)), np.empty((count, system.n_u))
-        x[0], status, done, unsolved = start, Status.SOLVED, 0, _Missed(self.method, self.limits)
-        refused: list[str] = []
-        struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
-        stepper, record = Stepper(system, self.method, self.limits), Record(system.mechanics.frames, self.limits)
-        while done < count and status is Status.SOLVED:
-            if time.monotonic() > self.deadline:
-                status = Status.TIME_LIMIT
-                break
-            u = self.control(grid[done] + 0.5 * h, x[done])
-            with np.errstate(all="ignore"):  # what is not finite is a status
-                step = stepper.step(h, x[done, :n], x[done, n:], u, self.p)
-            if step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
-                status = Status.NUMERICAL_ERROR
-                break
-            if step.gain > 0.0:
-                status, struck = Status.ENERGY_GAIN, step.contacts[step.approach < 0.0]
-                refused = [f"t = {grid[done]:.9g}: at {', '.join(names[c] for c in struck)}"]
-                break
-            if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
-                struck_at.append((float(grid[done]), x[done].copy(), step.contacts))
-            applied[done] = u
-            x[done + 1, :n], x[done + 1, n:] = step.q, step.v
-            record.add(grid[done], h, step)
-            unsolved.add(grid[done], step)
-            done += 1
-            status = self._stopped(grid[done], x[done], step)
-        if status is Status.SOLVED and not np.isfinite(stepper.rows.gaps(x[done, :n], self.p)).all():
+        self.h, self.grid = seconds / count, np.linspace(0.0, seconds, count + 1)
+        self.x, self.applied = [start], list[np.ndarray]()
+        self.unsolved, self.refused = _Missed(self.method, self.limits), list[str]()
+        self.struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
+        self.stepper = Stepper(self.system, self.method, self.limits)
+        self.record = Record(self.system.mechanics.frames, self.limits)
+        first = TimeSteppingState(t=0.0, x=start, p=self.p)
+        status = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline).status
+        x, t = np.array(self.x), self.grid[: len(self.x)]
+        if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1, : self.system.n_q], self.p)).all():
             status = Status.NUMERICAL_ERROR
-        if status is Status.SOLVED and unsolved.worst > GROSS * unsolved.speed(x[: done + 1]):
+        if status is Status.SOLVED and self.unsolved.worst > GROSS * self.unsolved.speed(x):
             status = Status.INACCURATE
-        lost = status is Status.NUMERICAL_ERROR
-        notes = [LOST.format(grid[done])] if lost else []
-        notes += [*refused, *unsolved.notes, *not_unique_note(self._several(struck_at))]
-        return self._trajectory(grid[: done + 1], x[: done + 1], applied[:done], status, notes, record)
+        notes = [LOST.format(t[-1])] if status is Status.NUMERICAL_ERROR else []
+        notes += [*self.refused, *self.unsolved.notes, *not_unique_note(self._several(self.struck_at))]
+        u = np.array(self.applied).reshape(len(self.applied), self.system.n_u)
+        series, units = self.record.series(t)
+        made = MotionRecord(
+            t=t,
+            x=x,
+            interpolant=RungeKuttaInterpolant.linear(t, x),
+            events=self.record.events(),
+            series=series,
+            units=units,
+        )
+        return made.trajectory(self.system, self.p, (t, u), status, notes)
+
+    def _step(self, state: TimeSteppingState) -> TimeSteppingState:
+        done, n, names = len(self.applied), self.system.n_q, self.system.mechanics.frames.names
+        t, x = float(self.grid[done]), self.x[-1]
+        u = self.control(t + 0.5 * self.h, x)
+        with np.errstate(all="ignore"):  # what is not finite is a status
+            step = self.stepper.step(self.h, x[:n], x[n:], u, self.p)
+        if step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
+            return replace(state, status=Status.NUMERICAL_ERROR)
+        if step.gain > 0.0:
+            struck = step.contacts[step.approach < 0.0]
+            self.refused.append(f"t = {t:.9g}: at {', '.join(names[c] for c in struck)}")
+            return replace(state, status=Status.ENERGY_GAIN)
+        if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
+            self.struck_at.append((t, x, step.contacts))
+        self.applied.append(u)
+        self.x.append(np.concatenate([step.q, step.v]))
+        self.record.add(t, self.h, step)
+        self.unsolved.add(t, step)
+        return replace(
+            state,
+            t=float(self.grid[done + 1]),
+            x=self.x[-1].copy(),
+            contacts=len(step.contacts),
+            iterations=step.sweeps,
+            complementarity=step.residual,
+            infeasibility=step.penetration,
+        )
 
     def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
         """Times [s] of impacts, at states with contacts, that admit other outcomes."""
@@ -122,41 +140,6 @@ class _Loop:
         states = np.array([x for _, x, _ in impacts])
         found = several_outcomes(self.system, states, closed, self.p, self.limits.rest_velocity)
         return [t for (t, _, _), several in zip(impacts, found, strict=True) if several]
-
-    def _stopped(self, t: float, x: np.ndarray, step: StepResult) -> Status:
-        if self.callback is None:
-            return Status.SOLVED
-        state = TimeSteppingState(
-            t=float(t),
-            x=x.copy(),
-            p=self.p,
-            contacts=len(step.contacts),
-            iterations=step.sweeps,
-            complementarity=step.residual,
-            infeasibility=step.penetration,
-        )
-        return asked_to_stop(self.callback, state) or Status.SOLVED
-
-    def _trajectory(
-        self, t: np.ndarray, x: np.ndarray, u: np.ndarray, status: Status, notes: list[str], record: Record
-    ) -> Trajectory:
-        system = self.system
-        series, units = record.series(t)
-        return Trajectory(
-            t=t,
-            x=x,
-            state_names=system.state_names,
-            u_grid=t,
-            u=u,
-            control_names=system.control_names,
-            interpolant=RungeKuttaInterpolant.linear(t, x),
-            events=record.events(),
-            series=series,
-            parameters=dict(zip(system.parameter_names, self.p, strict=True)),
-            status=status,
-            message="; ".join(notes),
-            units={**system.units, **units},
-        )
 
 
 class _Missed:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
 from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import FORCE, ON, REGION, STEP
@@ -82,20 +83,19 @@ class Nodes:
 
     def _events(self, t: float, before: Regime, after: Regime) -> tuple[Event, ...]:
         """Changes of sides in the order of the functions, by the names of the finite elements."""
-        laws, made = self.laws, []
+        laws, changes = self.laws, list[tuple[str, kinds.Kind]]()
         for k, name in enumerate(laws.names):
-            old, new = before.modes[k], after.modes[k]
-            if laws.kinds[k] == FORCE and old != new:
-                made.append(Event(t, name, "contact" if new == ON else "release"))
-            if laws.kinds[k] == STEP and old != new:
-                made.append(Event(t, name, _kind(old == ON, new == ON)))
+            modes = before.modes[k], after.modes[k]
+            if laws.kinds[k] == FORCE:
+                changes.append((name, kinds.of_contact([mode == ON for mode in modes], (False, False))))
+            if laws.kinds[k] == STEP:
+                changes.append((name, kinds.of_sides(*(np.nan if mode == ON else mode for mode in modes))))
         for part in np.unique(laws.parts[laws.kinds == REGION]):
             inside = laws.parts == part
             active = [np.flatnonzero(inside & regime.on) for regime in (before, after)]
-            slides = [regions.size > 1 for regions in active]
-            if slides[0] != slides[1] or (not slides[0] and active[0][0] != active[1][0]):
-                made.append(Event(t, laws.names[int(np.argmax(inside))], _kind(*slides)))
-        return tuple(made)
+            sides = [np.nan if regions.size > 1 else float(regions[0]) for regions in active]
+            changes.append((laws.names[int(np.argmax(inside))], kinds.of_sides(*sides)))
+        return tuple(kinds.events_at(t, changes))
 
     def _nothing(self, touched: Array) -> str:
         """Why no motion goes on."""
@@ -126,10 +126,6 @@ class Nodes:
 
 def _is_at_once(ended: Phase | None) -> bool:
     return ended is not None and ended.crossing is not None and ended.crossing.at_once
-
-
-def _kind(slid: bool, slides: bool) -> str:
-    return "switch" if not (slid or slides) else "enter_sliding" if slides else "leave_sliding"
 
 
 def _rank(before: Regime | None, after: Regime) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, REGION, STEP, Laws
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.search import Sample
+from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
 

@@ -1,0 +1,265 @@
+"""The first guard that becomes zero on a piece of a smooth motion, dips between samples included.
+
+Guards are positive as long as the modes of a motion hold. A piece is sampled at Chebyshev's eight extrema; the
+polynomials through the samples show where guards may be negative or dip below zero, and their last coefficients how far
+that can be trusted. Where it cannot, the piece is halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial.chebyshev import chebder, chebvander
+
+Array = np.ndarray
+# Guards (m, n) at times (m,), and the rates (m, k) of the first k of them: those are distances.
+Look = Callable[[Array], tuple[Array, Array]]
+
+# Chebyshev's extrema on [0, 1]: with the left end they carry the polynomials of degree 7 of DOP853 exactly.
+NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(8) / 7)
+# Where the polynomial is looked at, on [0, 1].
+FINE = np.linspace(0.0, 1.0, 57)
+# A step is halved, so often at most, where what its samples miss may hide a crossing and exceeds this share of a guard.
+UNRESOLVED = 1e-4
+HALVINGS = 10
+# A guard that rises from zero and falls again before the first sample is looked for so close to the beginning.
+CLOSE = 0.5 ** np.arange(1, 50).reshape(7, 7)
+
+_COEFFICIENTS = np.linalg.inv(chebvander(2.0 * NODES - 1.0, 7))
+_SLOPE = 2.0 * chebvander(2.0 * NODES - 1.0, 6) @ chebder(_COEFFICIENTS)
+_TO_FINE = chebvander(2.0 * FINE - 1.0, 7) @ _COEFFICIENTS
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Crossing:
+    """A guard that becomes negative between two times, or at once; `touches` when it comes to zero and turns back.
+
+    `time` is where it is zero, of a touch where it is smallest [s]; `lost` where it ceases to be a number.
+    """
+
+    guard: int
+    low: float
+    high: float
+    time: float
+    at_once: bool = False
+    touches: bool = False
+    lost: bool = False
+
+
+def first_crossing(
+    guards: Callable[[float], Array],
+    low: float,
+    high: float,
+    *,
+    armed: Array | None = None,
+    noise: float | Array = 0.0,
+    rates: Callable[[float], Array] | None = None,
+    touching: float = 0.0,
+) -> Crossing | None:
+    """The earliest crossing of smooth functions of time, or None.
+
+    Parameters
+    ----------
+    guards : function of t
+        Values (n,).
+    low, high : float
+        The piece [s].
+    armed : (n,) bool, optional
+        Guards that are positive at the beginning or just behind it: such a one that is not positive there has to rise
+        before it can cross. Any other one that is not positive crosses at once. By default those that are positive.
+    noise : float or (n,)
+        Violations that are rounding.
+    rates : function of t, optional
+        Derivatives (k,) of the first k guards: these are distances. Samples that miss a wave are then recognised.
+    touching : float
+        A distance that comes down to this and turns back has been touched.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = first_crossing(lambda t: np.array([0.5 - 0.5 * t * t]), 0.0, 2.0)
+    >>> found.guard, round(found.time, 12)
+    (0, 1.0)
+    """
+
+    def look(t: Array) -> tuple[Array, Array]:
+        values = np.array([guards(float(s)) for s in t])
+        return values, np.empty((t.size, 0)) if rates is None else np.array([rates(float(s)) for s in t])
+
+    times = low + (high - low) * NODES
+    values, slopes = look(times)
+    size = np.broadcast_to(np.asarray(noise, dtype=float), values.shape[1:])
+    search = Search(look=look, noise=size, touching=touching)
+    return search.first(times, values, slopes, values[0] > size if armed is None else armed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Search:
+    """Looks for the first crossing on a piece whose samples are known.
+
+    Attributes
+    ----------
+    look : function of t (m,)
+    noise : (n,)
+        Violations that are rounding.
+    touching : float
+        As in `first_crossing`.
+    rise : (n,)
+        Guards that are zero at the beginning have to rise above this before they cross; else they do so at once.
+    """
+
+    look: Look
+    noise: Array
+    touching: float = 0.0
+    rise: float | Array = 0.0
+
+    def first(self, t: Array, guards: Array, rates: Array, armed: Array, halvings: int = HALVINGS) -> Crossing | None:
+        """The earliest crossing.
+
+        Parameters
+        ----------
+        t : (8,)
+            Chebyshev's extrema of the piece.
+        guards, rates : (8, n), (8, k)
+            Values there, infinite for guards without a meaning, and the rates of the first k.
+        armed : (n,)
+            Guards that are positive at the beginning, or about to be.
+        """
+        count = rates.shape[1]
+        finite = np.isfinite(guards)
+        watched = np.flatnonzero(finite.all(axis=0))
+        # Guards without a meaning are infinite in the whole step. One that is a number at some samples only may cross
+        # before it is none: what lies behind a contact need not have a gap.
+        broken = np.flatnonzero(~finite.all(axis=0) & ~np.isposinf(guards).all(axis=0))
+        if broken.size:
+            if halvings:
+                return self._halves(t, armed, halvings - 1)
+            low, high = float(t[0]), float(t[-1])
+            return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
+        samples = guards[:, watched]
+        fine, floor, missed = _between(samples)
+        # The rates of distances are known: samples that miss a wave do not fit to them.
+        distances = watched[watched < count]
+        wrong = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
+        missed[: distances.size] = np.maximum(missed[: distances.size], wrong)
+        margin = np.where(watched < count, self.touching, -self.noise[watched])
+        near = floor.min(axis=0) - missed < margin
+        coarse = missed > np.maximum(self.noise[watched], UNRESOLVED * np.abs(samples).max(axis=0))
+        if halvings and (near & coarse).any():
+            return self._halves(t, armed, halvings - 1)
+        found = []
+        for k in np.flatnonzero(near):
+            guard = int(watched[k])
+            opens = bool(armed[guard]) and guard < count and bool(rates[0, guard] > 0.0)
+            found += [self._change(guard, t, guards[:, guard], armed=bool(armed[guard]), opens=opens)]
+            found += [self._dip(guard, t, guards[:, guard], fine[:, k], floor[:, k] - missed[k], float(margin[k]))]
+        crossings = [crossing for crossing in found if crossing is not None]
+        return min(crossings, key=lambda crossing: (crossing.time, crossing.touches), default=None)
+
+    def _halves(self, t: Array, armed: Array, halvings: int) -> Crossing | None:
+        middle = 0.5 * (t[0] + t[-1])
+        for low, high in ((t[0], middle), (middle, t[-1])):
+            times = low + (high - low) * NODES
+            guards, rates = self.look(times)
+            found = self.first(times, guards, rates, armed, halvings)
+            if found is not None:
+                return found
+            armed = armed | (guards[-1] > self.noise)
+        return None
+
+    def _change(self, guard: int, t: Array, values: Array, *, armed: bool, opens: bool) -> Crossing | None:
+        """A guard that is negative at a sample."""
+        noise = self.noise[guard]
+        # A fast impact leaves its gap below zero by the rounding of large numbers, which may be more than the noise:
+        # what opens at the beginning has to rise before it can cross.
+        first = max(1, int(np.argmax(values > noise))) if opens else 0
+        below = first + np.flatnonzero(values[first:] < -noise)
+        if not below.size:
+            return None
+        j = int(below[0])
+        above = np.flatnonzero(values[:j] > noise)
+        if above.size:
+            return self._between(guard, float(t[above[-1]]), float(t[j]))
+        # It rises and falls between two samples: look for the rise close to the beginning.
+        rise = np.broadcast_to(self.rise, self.noise.shape)[guard]
+        for shares in CLOSE if armed and j > 0 else ():
+            times = t[0] + (t[j] - t[0]) * shares
+            above = np.flatnonzero(self.look(times)[0][:, guard] > rise)
+            if above.size:
+                return self._between(guard, float(times[above[0]]), float(t[j]))
+        return Crossing(guard=guard, low=float(t[0]), high=float(t[j]), time=float(t[0]), at_once=True)
+
+    def _value(self, guard: int, t: float) -> float:
+        return float(self.look(np.array([t]))[0][0, guard])
+
+    def _rate(self, guard: int, t: float) -> float:
+        return float(self.look(np.array([t]))[1][0, guard])
+
+    def _between(self, guard: int, low: float, high: float) -> Crossing:
+        """The crossing of a guard that is positive at one time and negative at a later one."""
+        return Crossing(guard=guard, low=low, high=high, time=root(lambda s: self._value(guard, s), low, high))
+
+    def _dip(self, guard: int, t: Array, values: Array, fine: Array, floor: Array, margin: float) -> Crossing | None:
+        """A guard that comes down between two samples and rises again."""
+        lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor[1:-1] < margin)
+        times = t[0] + (t[-1] - t[0]) * FINE
+        for k in np.flatnonzero(lowest):
+            bottom = self._bottom(guard, float(times[k]), float(times[k + 2]))
+            value = self._value(guard, bottom)
+            before = t[(t < bottom) & (values > self.noise[guard])]
+            if not (value < margin and before.size):
+                continue
+            low = float(before[-1])
+            if value < -self.noise[guard]:
+                return self._between(guard, low, bottom)
+            return Crossing(guard=guard, low=low, high=bottom, time=bottom, touches=True)
+        return None
+
+    def _bottom(self, guard: int, low: float, high: float) -> float:
+        """Time of the smallest value of a guard; of a distance, where its rate is zero."""
+        from scipy.optimize import minimize_scalar  # not paid for by an import of the library
+
+        ends = self.look(np.array([low, high]))[1]
+        if guard < ends.shape[1] and ends[0, guard] < 0.0 < ends[1, guard]:
+            return root(lambda s: self._rate(guard, s), low, high)
+        fine = {"xatol": 1e-8 * (high - low)}
+        return float(
+            minimize_scalar(lambda s: self._value(guard, s), bounds=(low, high), method="bounded", options=fine).x
+        )
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function is zero that has different signs at two points, to rounding (Brent, 1973).
+
+    Examples
+    --------
+    >>> round(root(lambda t: t * t - 2.0, 1.0, 2.0), 12)
+    1.414213562373
+    """
+    from scipy.optimize import brentq  # not paid for by an import of the library
+
+    # The relative tolerance decides; the absolute one ends the search for a root of high order at zero.
+    least = max(1e-24 * abs(high - low), np.finfo(float).tiny)
+    return float(brentq(function, low, high, xtol=least, rtol=4.0 * np.finfo(float).eps, maxiter=1000))
+
+
+def may_cross(samples: Array, margin: float | Array) -> Array:
+    """Whether functions (...) may fall below a margin on a piece, from samples (8, ...) at Chebyshev's extrema."""
+    _, floor, missed = _between(samples.reshape(NODES.size, -1))
+    return np.asarray((floor.min(axis=0) - missed).reshape(samples.shape[1:]) < margin)
+
+
+def _between(samples: Array) -> tuple[Array, Array, Array]:
+    """Polynomials through samples (8, n) at the times `FINE`, what they are above in between, and their doubt (n,)."""
+    fine = _TO_FINE @ samples
+    floor = fine.copy()
+    # The lowest point of a parabola lies below that of its samples by an eighth of their second difference at most.
+    floor[1:-1] -= 0.25 * np.abs(fine[2:] - 2.0 * fine[1:-1] + fine[:-2])
+    return fine, floor, _doubt(samples)
+
+
+def _doubt(samples: Array) -> Array:
+    """Four times the size of the last three coefficients (n,): more than what the polynomials miss."""
+    return np.asarray(4.0 * np.abs(_COEFFICIENTS[5:] @ samples).sum(axis=0))

@@ -1,0 +1,87 @@
+"""A motion as every method records it, and the trajectory that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.records import Event, Series
+from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.status import Status
+from nosnoc_py.systems.described import Described
+
+Array = np.ndarray
+# Times (m,) and values (m,).
+Values = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MotionRecord:
+    """Pieces on which the state is a polynomial, with what happened between them and what else is known.
+
+    Attributes
+    ----------
+    t, x : (nodes,), (nodes, n_x)
+        Ends of pieces; where the state jumps both limits.
+    interpolant : RungeKuttaInterpolant or None
+        The pieces; None where the motion has not begun.
+    events : tuple of Event
+    series, units
+        By name.
+    """
+
+    t: Array
+    x: Array
+    interpolant: RungeKuttaInterpolant | None = None
+    events: tuple[Event, ...] = ()
+    series: Mapping[str, Series] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pieces: RungeKuttaInterpolant, x_right: Array, x_end: Array | None = None, **more: Any) -> MotionRecord:
+        """The record of pieces with the right ends (E, n_x) that the method found; `x_end` (n_x,) after a last jump."""
+        t, x = nodes_of(pieces.t_left, pieces.h, pieces.x_initial, pieces.x_left, x_right)
+        if x_end is not None:
+            t, x = np.append(t, t[-1]), np.vstack([x, x_end])
+        return cls(t=t, x=x, interpolant=pieces, **more)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of a `Trajectory`."""
+        return dict(vars(self))
+
+    def trajectory(
+        self, system: Described, p: Array, control: tuple[Array, Array], status: Status, notes: Iterable[str]
+    ) -> Trajectory:
+        """The trajectory, with the names of a system; `control` is (u_grid, u), and all notes are its message."""
+        return Trajectory(
+            **{**self.fields, "units": {**system.units, **self.units}},
+            state_names=system.state_names,
+            u_grid=control[0],
+            u=control[1],
+            control_names=system.control_names,
+            parameters=dict(zip(system.parameter_names, p, strict=True)),
+            status=status,
+            message="; ".join(note for note in notes if note),
+        )
+
+
+def contact_series(
+    rows: Iterable[tuple[tuple[str, str, float], Values, Values | None, Values | None]],
+) -> tuple[dict[str, Series], dict[str, str]]:
+    """Forces, impulses and slip velocities by the names of FESD-J, with their units.
+
+    Every row is a direction (kind, label, weight of its force), the force, and perhaps impulses and the slip velocity.
+    """
+    series, units = dict[str, Series](), dict[str, str]()
+    for (kind, label, weight), *measured in rows:
+        names = {f"lambda_{kind}{label}": "N", f"Lambda_{kind}{label}": "N s", f"slip{label}": "m/s"}
+        factors = weight, weight, 1.0 / weight
+        for (name, unit), values, factor in zip(names.items(), measured, factors, strict=True):
+            if values is not None:
+                series[name], units[name] = Series(values[0], factor * values[1]), unit
+    return series, units

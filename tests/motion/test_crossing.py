@@ -1,0 +1,147 @@
+"""The first crossing of guards on a piece of a motion, against SciPy and closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from nosnoc_py.motion.crossing import first_crossing, root
+
+Array = np.ndarray
+
+
+def scalar(function: Callable[[float], float]) -> Callable[[float], Array]:
+    """A function of time as one guard."""
+    return lambda t: np.array([function(t)])
+
+
+@pytest.mark.parametrize("tolerance", [1e-9, 1e-12])
+def test_events_of_dop853(tolerance: float) -> None:
+    """The first root of two guards on every step is SciPy's event, on the same dense output, to 1e-9 s.
+
+    A pendulum of angle x: x falls through 0, and its rate rises through 0.
+    """
+    options = {"method": "DOP853", "rtol": tolerance, "atol": tolerance, "dense_output": True}
+
+    def falls(t: float, x: Array) -> float:
+        return float(x[0])
+
+    def turns(t: float, x: Array) -> float:
+        return float(-x[1])
+
+    falls.direction, turns.direction = -1.0, -1.0  # type: ignore[attr-defined]
+    made = solve_ivp(lambda t, x: [x[1], -np.sin(x[0])], (0.0, 20.0), [1.5, 0.0], events=[falls, turns], **options)
+    expected = sorted([(t, 0) for t in made.t_events[0]] + [(t, 1) for t in made.t_events[1]])
+
+    def both(piece: Callable[[float], Array], *kept: int) -> Callable[[float], Array]:
+        return lambda t: (piece(t) * [1, -1])[list(kept or (0, 1))]
+
+    found = []
+    for low, high, piece in zip(made.t[:-1], made.t[1:], made.sol.interpolants, strict=True):
+        start = low
+        armed = None
+        while (crossing := first_crossing(both(piece), start, high, armed=armed)) is not None:
+            if crossing.at_once:  # negative since an earlier step
+                break
+            found.append((crossing.time, crossing.guard))
+            start = crossing.time + 1e-6
+        # a guard that is negative hides nothing of the other one
+        for guard in (0, 1):
+            alone = first_crossing(both(piece, guard), low, high)
+            if alone is not None and not alone.at_once and all(abs(alone.time - t) > 1e-6 for t, _ in found):
+                found.append((alone.time, guard))
+    assert len(expected) >= 5
+    np.testing.assert_allclose(sorted(found), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.03, 1e-3, 1e-5])
+@pytest.mark.parametrize("middle", [0.11, 0.5, 0.87])
+def test_a_dip_between_samples(width: float, middle: float) -> None:
+    """Two roots closer to each other than a tenth of the step: the first one is found, to 1e-12."""
+    low, high = middle - 0.5 * width, middle + 0.5 * width
+    values = scalar(lambda t: (t - low) * (t - high))
+    found = first_crossing(values, 0.0, 1.0, noise=1e-14)
+    assert found is not None
+    assert not found.at_once
+    assert found.time == pytest.approx(low, rel=0, abs=1e-10)
+    rates = scalar(lambda t: 2.0 * (t - middle))
+    found = first_crossing(values, 0.0, 1.0, noise=1e-14, rates=rates)
+    assert found is not None
+    assert found.time == pytest.approx(low, rel=0, abs=1e-10)
+
+
+@pytest.mark.parametrize("middle", [0.11, 0.5, 0.87])
+def test_a_tangential_touch_is_no_root(middle: float) -> None:
+    """(t - m)^2 touches zero: no crossing; a distance is told to touch; 1e-9 above zero there is nothing at all."""
+    touch = scalar(lambda t: (t - middle) ** 2)
+    above = scalar(lambda t: (t - middle) ** 2 + 1e-9)
+    rates = scalar(lambda t: 2.0 * (t - middle))
+    assert first_crossing(touch, 0.0, 1.0, noise=1e-11) is None
+    assert first_crossing(above, 0.0, 1.0, noise=1e-11) is None
+    found = first_crossing(touch, 0.0, 1.0, noise=1e-11, rates=rates, touching=1e-10)
+    assert found is not None
+    assert found.touches
+    assert found.time == pytest.approx(middle, rel=0, abs=1e-9)
+    assert first_crossing(above, 0.0, 1.0, noise=1e-11, rates=rates, touching=1e-10) is None
+
+
+@pytest.mark.parametrize(("periods", "known"), [(20, True), (3, True), (3, False)])
+def test_what_samples_miss(periods: int, known: bool) -> None:
+    """Waves dip below zero once in every period: the first root of 0.99 + cos(w t) is found; 1.01 + cos(w t) has none.
+
+    Eight samples of twenty periods tell nothing; only rates, which do not fit to them, ask for more samples.
+    """
+    w = 2.0 * np.pi * periods
+    rates = scalar(lambda t: -w * np.sin(w * t)) if known else None
+    found = first_crossing(scalar(lambda t: 0.99 + np.cos(w * t)), 0.0, 1.0, noise=1e-12, rates=rates)
+    assert found is not None
+    assert found.time == pytest.approx(np.arccos(-0.99) / w, rel=0, abs=1e-9)
+    assert first_crossing(scalar(lambda t: 1.01 + np.cos(w * t)), 0.0, 1.0, noise=1e-12, rates=rates) is None
+
+
+def test_the_earlier_guard_is_first() -> None:
+    """Of roots at 0.500 and 0.501 the earlier one, whatever the order of the guards."""
+    for first, second in ((0.5, 0.501), (0.501, 0.5)):
+
+        def pair(t: float, times: tuple[float, float] = (first, second)) -> Array:
+            return np.array(times) - t
+
+        found = first_crossing(pair, 0.0, 1.0)
+        assert found is not None
+        assert found.guard == int(second < first)
+        assert found.time == pytest.approx(0.5, rel=0, abs=1e-15)
+
+
+def test_armed_guards_rise_first() -> None:
+    """A guard that is zero at the beginning: 1e-3 t - t^2 comes back at 1e-3 if it is armed, and else fails at once."""
+    hop = scalar(lambda t: 1e-3 * t - t * t)
+    found = first_crossing(hop, 0.0, 1.0, armed=np.array([True]))
+    assert found is not None
+    assert found.time == pytest.approx(1e-3, rel=1e-12)
+    found = first_crossing(hop, 0.0, 1.0, armed=np.array([False]))
+    assert found is not None
+    assert found.at_once
+    found = first_crossing(scalar(lambda t: -t), 0.0, 1.0, armed=np.array([True]))
+    assert found is not None
+    assert found.at_once
+
+
+def test_guards_that_are_no_numbers() -> None:
+    """Infinite in the whole step: without a meaning; not a number from 0.3 on: lost, to the last halving."""
+    assert first_crossing(scalar(lambda t: np.inf), 0.0, 1.0) is None
+    found = first_crossing(scalar(lambda t: 1.0 if t < 0.3 else np.nan), 0.0, 1.0)
+    assert found is not None
+    assert found.lost
+    assert found.low <= 0.3 <= found.low + 2.0**-9
+
+
+def test_roots() -> None:
+    """Roots to rounding, at zero and at an end, too."""
+    assert root(lambda t: np.cos(t), 0.0, 2.0) == pytest.approx(0.5 * np.pi, rel=1e-15)
+    assert root(lambda t: t, 0.0, 1.0) == 0.0
+    assert abs(root(lambda t: t**3, -1.0, 2.0)) < 1e-12
+    with pytest.raises(ValueError, match="different signs"):
+        root(lambda t: t + 1.0, 0.0, 1.0)
