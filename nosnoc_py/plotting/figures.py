@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -17,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
 from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of
 from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
-Array = npt.NDArray[np.float64]
 Style = tuple[str, str]  # colour, dashes
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is left out, too faint on white.

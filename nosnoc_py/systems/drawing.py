@@ -7,13 +7,11 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-import numpy.typing as npt
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems.scene import Mark, Shape
 from nosnoc_py.systems.symbols import free_of_others
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
