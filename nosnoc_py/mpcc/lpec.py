@@ -110,11 +110,6 @@ class Groups:
         """Per group: the left side is the smaller one."""
         return self.left.largest(np.abs(at.rows)) < self.right.largest(np.abs(at.rows))
 
-    def smaller_side(self, at: Linearization) -> np.ndarray:
-        """Mask of the rows on the smaller side of every group."""
-        left = self.smaller(at)
-        return self.rows(left, ~left, at.rows.size)
-
 
 # The groups whose left, and whose right side is held at zero in a search over branches.
 Node = tuple[np.ndarray, np.ndarray]

@@ -20,6 +20,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.functions import numbers as read_numbers
 from nosnoc_py.mpcc.layout import At, Edge, Layout
 
 
@@ -251,7 +252,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         if fields[name].numel() != 1:
             raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
     sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
-    numbers = {name: _numbers(given[name], name, size) for name, size in sizes.items()}
+    numbers = {name: read_numbers(given[name], name, size) for name, size in sizes.items()}
     rows = {"g": n_g, "G": n_c, "H": n_c}
     labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
     for what in ("w", "g"):
@@ -307,21 +308,6 @@ def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
     if foreign:
         raise ModelError(f"{name}: depends on {', '.join(foreign[:5])}, which is neither in w nor in p.")
     return expression
-
-
-def _numbers(value: Any, name: str, size: int) -> np.ndarray:
-    try:
-        if value is None or isinstance(value, ca.SX):  # NumPy would read None and a single symbol as NaN
-            raise TypeError
-        array = np.array(value, dtype=float)  # a copy: what the user holds may change later
-    except Exception:  # CasADi 3.6 raises a bare Exception when symbols are given for numbers
-        raise ModelError(f"{name}: expected {size} numbers, given {value!r}.") from None
-    array = np.full(size, float(array)) if array.ndim == 0 else array.reshape(-1)
-    if array.size != size:
-        raise ModelError(f"{name}: expected {size} numbers, given {array.size}.")
-    if np.isnan(array).any():
-        raise ModelError(f"{name}: NaN at position {int(np.argmax(np.isnan(array)))}.")
-    return array
 
 
 def _layout(name: str, components: Sequence[str]) -> Layout:
