@@ -66,29 +66,23 @@ class Linearizer:
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
         jacobian = ca.jacobian(rows, mpcc.w)
         gradient = ca.densify(ca.gradient(mpcc.objective, mpcc.w))
-        outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian.nz[:]]
+        outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian]
         self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
         sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
         self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
-        # CasADi stores columns, SciPy's row slices want rows: the order of the nonzeros is found once.
-        row, column = (np.array(index, dtype=np.int32) for index in jacobian.sparsity().get_triplet())
-        self._order = np.lexsort((column, row))
-        self._columns = column[self._order]
-        self._starts = np.searchsorted(row[self._order], np.arange(rows.numel() + 1)).astype(np.int32)
-        self._shape = (rows.numel(), mpcc.w.numel())
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
         """Linearise at (w, p)."""
         from scipy import sparse  # not paid for by an import of the library
 
-        f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
-        parts = (nonzeros[self._order], self._columns, self._starts)
+        *dense, jacobian = self._function(w, p)
+        f, grad, rows = (np.array(value, float).reshape(-1) for value in dense)
         return Linearization(
             f=float(f[0]),
             grad=grad,
             rows=rows,
             **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
-            jacobian=sparse.csr_array(parts, shape=self._shape),
+            jacobian=sparse.csr_array(jacobian.sparse()),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
 

@@ -112,8 +112,6 @@ class MPCC:
     p0: np.ndarray
     w_scale: np.ndarray
     g_scale: np.ndarray
-    G_variable: np.ndarray
-    H_variable: np.ndarray
     groups: tuple[Group, ...]
     aggregation: str = "fe_stage"
     enforce_switched: bool = False
@@ -173,6 +171,16 @@ class MPCC:
         i = np.repeat(left.row, met)
         place = np.arange(i.size) - np.repeat(np.cumsum(met) - met, met)
         return i, right.row[np.repeat(first[left.group], met) + place]
+
+    @cached_property
+    def G_variable(self) -> np.ndarray:
+        """For every row of G the variable that it is, -1 where it is an expression."""
+        return _plain_variables(self.G, self.w)
+
+    @cached_property
+    def H_variable(self) -> np.ndarray:
+        """The same of H."""
+        return _plain_variables(self.H, self.w)
 
     @cached_property
     def members(self) -> tuple[Side, Side]:
@@ -279,8 +287,6 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         "indicator": ca.Function("indicator", [*sides], [ca.SX(0, 1)]),
         "w_scale": np.ones(w.numel()),
         "g_scale": np.ones(n_g),
-        "G_variable": _plain_variables(fields["G"], w),
-        "H_variable": _plain_variables(fields["H"], w),
         "groups": tuple(Group(np.array([i]), np.array([i])) for i in range(n_c)),
         "aggregation": "stage_stage",
     }
@@ -470,8 +476,7 @@ class ProgramBuilder:
         rows: dict[str, Any] = {k: np.concatenate([np.zeros(0), *self._rows[k]]) for k in ("lbg", "ubg", "g_scale")}
         layouts: dict[str, Any] = self.layouts
         G, H = self.quantities()
-        G_variable, H_variable = _plain_variables(G, w), _plain_variables(H, w)
-        plain = np.concatenate([G_variable, H_variable])
+        plain = np.concatenate([_plain_variables(G, w), _plain_variables(H, w)])
         plain = plain[plain >= 0]
         numbers["lbw"][plain] = np.maximum(numbers["lbw"][plain], 0.0)
         symbol_G, symbol_H = ca.SX.sym("G", G.numel()), ca.SX.sym("H", H.numel())
@@ -489,8 +494,6 @@ class ProgramBuilder:
             indicator=ca.Function("indicator", [symbol_G, symbol_H], [eta]),
             **rows,
             **numbers,
-            G_variable=G_variable,
-            H_variable=H_variable,
             groups=tuple(self.groups),
             aggregation=aggregation,
             enforce_switched=enforce_switched,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from nosnoc_py.errors import OptionError, check_positive
+from nosnoc_py.errors import OptionError, check_positive, optional
 from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
@@ -142,12 +142,9 @@ def show_body(
     check_integer("port", port, 1, 65535)
     check_integer("resolution", resolution, 3, 1000)
     check_positive(frames_per_second=frames_per_second)
-    try:
-        import viser
-    except ImportError:
-        raise OptionError(
-            'show_body: viser is not installed; pip install "nosnoc_py[viser]", or write a film with animate_body.'
-        ) from None
+    viser = optional(
+        "viser", 'show_body: viser is not installed; pip install "nosnoc_py[viser]", or write a film with animate_body.'
+    )
     server = viser.ViserServer(port=port)
     handles = _add_meshes(server, meshes_of(body.shape, resolution))
     for plane, polygons in zip(body.planes, floors_of(body.planes, trajectory.x[:, :3], 2.0), strict=True):

@@ -104,10 +104,7 @@ def _stage_axis(axes: Axes, runs: Sequence[tuple[str, float, float]], which: str
     ]
     shown = named[:: -(-len(named) // MOST_LABELS)] if named else []
     ticks, labels = [at for _, at in shown], [name for name, _ in shown]
-    if which == "x":
-        axes.set_xticks(ticks, labels)
-    else:
-        axes.set_yticks(ticks, labels)
+    (axes.set_xticks if which == "x" else axes.set_yticks)(ticks, labels)
 
 
 def _section_axis(axes: Axes, sections: dict[str, int]) -> None:

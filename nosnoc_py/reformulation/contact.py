@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import casadi as ca
 
-from nosnoc_py.reformulation.contact_switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.reformulation.dcs import DCS, Coherence, Equation, Pair, Slide, Variable, of_each
 from nosnoc_py.reformulation.friction import Law, modes_of
 from nosnoc_py.reformulation.impact import (
@@ -19,6 +18,7 @@ from nosnoc_py.reformulation.impact import (
     node_of,
     stack_contacts,
 )
+from nosnoc_py.reformulation.switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS
 

@@ -9,9 +9,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.law import rebound
-from nosnoc_py.reformulation.contact_switching import CONTACT
 from nosnoc_py.reformulation.dcs import Equation, Impact, JumpLaw, NodePair, Variable, of_each
 from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, weights
+from nosnoc_py.reformulation.switching import CONTACT
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
 
@@ -34,7 +34,7 @@ class ContactOptions:
         where gaps are curved.
     isolate_forces : bool
         A force that is continuous at a node fixes the time of stick to slip and of release: see
-        `contact_switching.isolations`.
+        `switching.isolations`.
     rest_velocity : float
         Impacts slower than this are inelastic [m/s].
     lift_acceleration : bool, optional

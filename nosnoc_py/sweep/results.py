@@ -12,7 +12,7 @@ from statistics import median
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.errors import OptionError, UnknownNameError, optional
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution import load as load_trajectory
@@ -98,11 +98,9 @@ class Results:
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one line per run."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise OptionError('to_dataframe needs pandas: pip install "nosnoc_py[data]"') from None
-        return pd.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
+        pandas = optional("pandas", 'to_dataframe needs pandas: pip install "nosnoc_py[data]"')
+        frame: pd.DataFrame = pandas.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
+        return frame
 
     def summary(self) -> str:
         """Return a report of some lines: counts by status, the best run, medians over the values of every axis."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import optional
 from nosnoc_py.files import write_atomically
 
 
@@ -29,12 +29,7 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def check_table(kind: str) -> None:
     """Raise `OptionError` if tables of this kind cannot be written."""
     if kind == "parquet":
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise OptionError(
-                'run.table: parquet needs pyarrow; pip install "nosnoc_py[data]", or choose csv.'
-            ) from None
+        optional("pyarrow.parquet", 'run.table: parquet needs pyarrow; pip install "nosnoc_py[data]", or choose csv.')
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
