@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.sparsity import derivatives
+from nosnoc_py.mpcc.structure import derivatives
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.sheets import finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription

@@ -73,8 +73,7 @@ def grouped(w, G, H, groups, **fields):
     """An MPCC with groups of any size; groups = [(left rows, right rows), ...]."""
     base = MPCC.of_pairs(w=w, G=ca.SX(0, 1), H=ca.SX(0, 1), **fields)
     made = tuple(Group(np.array(left), np.array(right)) for left, right in groups)
-    plain = {f"{side}_variable": -np.ones(rows.numel(), int) for side, rows in (("G", G), ("H", H))}
-    return replace(base, G=G, H=H, groups=made, **plain)
+    return replace(base, G=G, H=H, groups=made)
 
 
 @pytest.mark.parametrize(
