@@ -25,8 +25,7 @@ from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.result import MPCCResult
-from nosnoc_py.mpcc.solve import solve_mpcc
+from nosnoc_py.mpcc.solve import MPCCResult, solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze

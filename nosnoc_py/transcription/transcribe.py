@@ -19,10 +19,9 @@ from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.ocp import OCP, Complementarity, Constraint
-from nosnoc_py.reformulation.contact import contact_dcs, is_curved
+from nosnoc_py.reformulation.contact import ContactOptions, contact_dcs, is_curved
 from nosnoc_py.reformulation.dcs import DCS, Pair, indexed, of_each
 from nosnoc_py.reformulation.filippov import filippov_dcs
-from nosnoc_py.reformulation.impact import ContactOptions
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
