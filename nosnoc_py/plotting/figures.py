@@ -150,17 +150,11 @@ def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> 
 
 
 def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    if trajectory.control_interpolant is not None:
-        _draw_smooth_control(axes, trajectory, name, style)
-        return
-    axes.stairs(trajectory[name], trajectory.u_grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
-
-
-def _draw_smooth_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    """A control with dense output, which may jump where the state does and between its stages."""
     column, grid = trajectory.control_names.index(name), trajectory.u_grid
-    look = trajectory.control_interpolant
-    assert look is not None
+    if (look := trajectory.control_interpolant) is None:
+        axes.stairs(trajectory[name], grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
+        return
+    # one with dense output may jump where the state does and between its stages
     ends = np.unique(np.concatenate([grid, [event.time for event in trajectory.events]]))
     ends = ends[(ends >= grid[0]) & (ends <= grid[-1])]
     t = np.linspace(ends[:-1], ends[1:], 8, axis=1)
