@@ -148,7 +148,7 @@ def given(mpcc, **values):
 
 def test_given_multipliers_prove_s_without_any_solver(monkeypatch):
     monkeypatch.setattr(stationarity, "local_lpec", None)
-    monkeypatch.setattr(stationarity, "solve_linear", None)
+    monkeypatch.setattr(stationarity.LocalProgram, "solve", None)
     desilva = literature.case("desilva").mpcc
     point = (0.5, 0.5, 0.5, 0.5, 0, 0)
     found = certificate(desilva, point, multipliers=given(desilva, g=[-0.5, -0.5], H=[0.5, 0.5]))
