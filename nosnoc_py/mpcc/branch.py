@@ -109,6 +109,8 @@ class BranchProgram:
     def __init__(self, blocks: Blocks) -> None:
         self.mpcc, self.blocks = blocks.mpcc, blocks
         self.nlp = branch_nlp(blocks)
+        row, column = self.nlp.jacobian.sparsity().get_triplet()
+        self._pattern = (np.array(row, int), np.array(column, int))
 
     def bounds(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """lbx, ubx, lbg, ubg: zero rows fix their members where bounds allow, else the row itself.
@@ -146,6 +148,8 @@ class BranchProgram:
         Shortest steps: redundant equations (a gap that is zero at both ends and at the stages) and multipliers that
         are not unique do no harm.
         """
+        from scipy import sparse  # not paid for by an import of the library
+
         lbx, ubx, lbg, ubg = self.bounds(p, branch)
         scale = self.mpcc.w_scale
         free, chosen = lbx < ubx, lbg == ubg
@@ -154,10 +158,11 @@ class BranchProgram:
         for _ in range(iterations):
             values, jacobian = self.nlp.jacobian_function(x, parameters)
             residual = (np.asarray(values).reshape(-1) - lbg)[chosen]
-            matrix = jacobian.sparse().tocsr()
+            nonzeros = np.array(jacobian.nonzeros())
             before, size = size, float(np.abs(residual).max(initial=0.0))
-            if not np.isfinite(matrix.data).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
+            if not np.isfinite(nonzeros).all() or not np.isfinite(size) or STUCK * before <= size < SMALL:
                 break
+            matrix = sparse.csr_matrix((nonzeros, self._pattern), shape=(chosen.size, x.size))
             # Beyond the bounds, too: a simulation reads from what is violated which event comes next.
             x[free] += shortest_step(matrix[chosen][:, free], -residual)
         return x * scale

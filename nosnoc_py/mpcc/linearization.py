@@ -66,23 +66,25 @@ class Linearizer:
         rows = ca.vertcat(mpcc.g, mpcc.G, mpcc.H, mpcc.r)
         jacobian = ca.jacobian(rows, mpcc.w)
         gradient = ca.densify(ca.gradient(mpcc.objective, mpcc.w))
-        outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian]
+        outputs = [ca.densify(mpcc.objective), gradient, ca.densify(rows), jacobian.nz[:]]
         self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
         sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
         self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
+        pattern = jacobian.sparsity()
+        self._shape, places = pattern.shape, (pattern.row(), pattern.colind())
+        self._pattern = tuple(np.array(index, np.int32) for index in places)
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
         """Linearise at (w, p)."""
         from scipy import sparse  # not paid for by an import of the library
 
-        *dense, jacobian = self._function(w, p)
-        f, grad, rows = (np.array(value, float).reshape(-1) for value in dense)
+        f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
         return Linearization(
             f=float(f[0]),
             grad=grad,
             rows=rows,
             **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
-            jacobian=sparse.csr_array(jacobian.sparse()),
+            jacobian=sparse.csc_array((nonzeros, *self._pattern), shape=self._shape).tocsr(),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
 
