@@ -25,8 +25,7 @@ from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.result import MPCCResult
-from nosnoc_py.mpcc.solve import solve_mpcc
+from nosnoc_py.mpcc.solve import MPCCResult, solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
@@ -60,28 +59,10 @@ from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"
 
-# Names that would make the import heavy (matplotlib, rich) are loaded on first use.
-_LAZY = {
-    "Progress": "nosnoc_py.progress",
-    **dict.fromkeys(
-        (
-            "animate",
-            "plot",
-            "plot_active_set",
-            "plot_elements",
-            "plot_homotopy",
-            "plot_phase",
-            "plot_sparsity",
-            "snapshots",
-        ),
-        "nosnoc_py.plotting",
-    ),
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in __all__:  # not loaded with the library, because matplotlib or rich would make the import heavy
+        return getattr(importlib.import_module(f"nosnoc_py.{'progress' if name == 'Progress' else 'plotting'}"), name)
     raise AttributeError(f"module 'nosnoc_py': {unknown_name(name, __all__)}")
 
 

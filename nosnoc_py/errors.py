@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from numbers import Real
+from typing import Any
 
 
 class NosnocError(Exception):
@@ -56,6 +58,14 @@ def check_type(
             f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
             f"{_calls(name for each in kinds for name in _makers(each))}."
         )
+
+
+def optional(module: str, missing: str) -> Any:
+    """Import a module that does not come with the library; `missing` says what to do where it is not there."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise OptionError(missing) from None
 
 
 def check_positive(**values: object) -> None:

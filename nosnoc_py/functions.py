@@ -1,4 +1,4 @@
-"""CasADi functions at the speed of their virtual machine, for what is evaluated thousands of times."""
+"""CasADi functions at the speed of their virtual machine, and numbers where a user might give symbols."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+
+from nosnoc_py.errors import ModelError
 
 Array = np.ndarray
 
@@ -43,3 +45,21 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
             return [array.copy("F") for array in outputs]
 
     return evaluate
+
+
+def numbers(
+    value: Any, what: str, length: int, error: type[Exception] = ModelError, *, spread: bool = True
+) -> np.ndarray:
+    """Return `value` as a finite or infinite float vector (`spread` repeats a scalar); NaN raises the error."""
+    try:
+        if value is None or isinstance(value, ca.SX | ca.MX) or np.asarray(value).dtype.kind in "US":
+            raise TypeError  # NumPy would read None and a symbol as NaN, and "1" as 1
+        array = np.array(value, dtype=float)  # a copy: what the user holds may change later
+    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
+        raise error(f"{what}: expected {length} numbers, given {value!r}.") from None
+    array = np.full(length, float(array)) if spread and array.ndim == 0 else array.reshape(-1)
+    if array.shape != (length,):
+        raise error(f"{what}: expected {length} numbers, given {array.size}.")
+    if np.isnan(array).any():
+        raise error(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
+    return array

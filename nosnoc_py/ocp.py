@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import check_free, check_keys, column, mapping, numbers, scalar
+from nosnoc_py.systems.symbols import check_different, check_free, check_keys, column, mapping, members, numbers, scalar
 
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
@@ -231,7 +231,8 @@ class OCP:
             "terminal_constraints": _named(self.terminal_constraints, "terminal", end),
         }
         pairs = self._pairs(every)
-        _check_names({**constraints, "complementarities": pairs})
+        every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
+        check_different(every_name, "OCP", "constraints")  # multipliers and residuals are found by name
         for c in constraints["path_constraints"]:
             if c.at != "rk_stages" and ca.depends_on(c.expression, s.z):
                 raise ModelError(
@@ -254,12 +255,8 @@ class OCP:
         return _interval(lower, upper, labels, f"bounds {which}")
 
     def _pairs(self, allowed: dict[str, ca.SX]) -> tuple[Complementarity, ...]:
-        if not isinstance(self.complementarities, (list, tuple)):
-            raise ModelError("OCP: complementarities: expected a sequence of ns.Complementarity; put it in a list.")
         named = []
-        for i, pair in enumerate(self.complementarities):
-            if not isinstance(pair, Complementarity):
-                raise ModelError(f"OCP: expected ns.Complementarity objects, given {type(pair).__name__}.")
+        for i, pair in enumerate(members(self.complementarities, Complementarity, "OCP", "complementarities")):
             name = pair.name or f"complementarity_{i}"
             check_free(ca.vertcat(pair.a, pair.b), allowed, f"OCP: {name}")
             named.append(Complementarity(pair.a, pair.b, name=name))
@@ -344,29 +341,9 @@ def _named(
     given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX], barred: FreeTime | None = None
 ) -> tuple[Constraint, ...]:
     """Give every constraint a name and check its symbols; `barred` is a free horizon that it may not use."""
-    if not isinstance(given, (list, tuple)):
-        raise ModelError(
-            f"OCP: {kind}_constraints: expected a sequence of ns.Constraint, given {type(given).__name__}; "
-            "put it in a list."
-        )
     named = []
-    for i, constraint in enumerate(given):
-        if not isinstance(constraint, Constraint):
-            raise ModelError(
-                f"OCP: {kind} constraints have to be ns.Constraint objects, given {type(constraint).__name__}."
-            )
-        c = constraint
+    for i, c in enumerate(members(given, Constraint, "OCP", f"{kind} constraints", field=f"{kind}_constraints")):
         _check_time(c.expression, barred, f"{kind} constraint {c.name or i}")
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
         named.append(Constraint(c.expression, c.lower, c.upper, name=c.name or f"{kind}_{i}", at=c.at))
     return tuple(named)
-
-
-def _check_names(constraints: Mapping[str, tuple[Constraint | Complementarity, ...]]) -> None:
-    """Multipliers and residuals are found by name: one name, one constraint."""
-    seen: set[str] = set()
-    for constraint in (c for group in constraints.values() for c in group):
-        name = str(constraint.name)
-        if name in seen:
-            raise ModelError(f"OCP: two constraints are named {name!r}; give each a name of its own.")
-        seen.add(name)

@@ -18,7 +18,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.result import MPCCResult
+from nosnoc_py.mpcc.solve import MPCCResult
 from problems import nosbench_judge
 from problems.nosbench_rows import Row
 

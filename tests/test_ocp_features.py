@@ -654,8 +654,11 @@ PAIR = ns.Complementarity(u, x[0], name="pair")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"complementarities": PAIR}, "expected a sequence of ns.Complementarity; put it in a list"),
-        ({"complementarities": [(u, x[0])]}, "expected ns.Complementarity objects, given tuple"),
+        (
+            {"complementarities": PAIR},
+            "a sequence of ns.Complementarity, given Complementarity; put it in a list",
+        ),
+        ({"complementarities": [(u, x[0])]}, "complementarities have to be ns.Complementarity objects, given tuple"),
         ({"complementarities": [ns.Complementarity(u, STRANGER, name="pair")]}, "OCP: pair depends on stranger"),
         ({"complementarities": [PAIR, PAIR]}, "two constraints are named 'pair'; give each a name of its own"),
         (

@@ -1,4 +1,8 @@
-"""Solves contact problems of steps: by sweeps, and by Newton's method where these take long."""
+"""Solves contact problems of steps: by sweeps, and by Newton's method where these take long.
+
+The sweeps are projected Gauss-Seidel steps over independent sets of contacts: they find modes soon, and forces in them
+slowly. Newton's method starts from where they are.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from nosnoc_py.contacts.colours import Colouring
-from nosnoc_py.contacts.cones import Projection
-from nosnoc_py.contacts.newton import MOST_ROWS, STIFFEST, Newton
+from nosnoc_py.contacts.cones import Projection, onto_disc
 from nosnoc_py.contacts.rows import RowProblem, RowSolution
-from nosnoc_py.contacts.sweeps import Sweeps
 
 # Sweeps between two looks at the residual, before the first step of Newton's method, and between its steps.
 CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8
@@ -109,3 +111,173 @@ class _Search:
 def _ordered(problem: RowProblem, order: np.ndarray) -> RowProblem:
     fields = ("rows", "dofs", "answers", "reached", "blocks", "least", "friction")
     return replace(problem, **{name: getattr(problem, name)[order] for name in fields})
+
+
+class Sweeps:
+    """Impulses and velocity of contacts in the order of their colours, changed in place.
+
+    Attributes
+    ----------
+    impulses : (m, w)
+    v : (n_q + 1,)
+    stiffness : (m, w)
+        Rates per impulse.
+    """
+
+    def __init__(
+        self, problem: RowProblem, parts: tuple[slice, ...], impulses: np.ndarray, projection: Projection
+    ) -> None:
+        self.problem, self.impulses, self.projection = problem, impulses.copy(), projection
+        self.v = problem.velocity(impulses)
+        self.stiffness = _stiffness(problem.blocks)
+        inverse = 1.0 / self.stiffness
+        self._parts = [
+            (
+                part,
+                problem.rows[part],
+                problem.dofs[part],
+                problem.answers[part],
+                problem.reached[part],
+                problem.blocks[part, 1:, 0],
+                inverse[part],
+                problem.least[part],
+                problem.friction[part],
+            )
+            for part in parts
+        ]
+
+    def put(self, impulses: np.ndarray) -> None:
+        """Go on from other impulses (m, w)."""
+        self.impulses = impulses
+        self.v = self.problem.velocity(impulses)
+
+    def sweep(self) -> None:
+        """Solve contact after contact, those of one colour at once: first for the normal, then for the tangents."""
+        v = self.v
+        for part, rows, dofs, answers, reached, coupling, inverse, least, friction in self._parts:
+            old = self.impulses[part]
+            rates = np.einsum("mwk,mk->mw", rows, v[dofs])
+            new = np.empty_like(old)
+            new[:, 0] = np.maximum(old[:, 0] - (rates[:, 0] - least) * inverse[:, 0], 0.0)
+            if old.shape[1] > 1:
+                slip = rates[:, 1:] + coupling * (new[:, :1] - old[:, :1])
+                new[:, 1:] = self.projection(old[:, 1:] - slip * inverse[:, 1:], friction * new[:, 0])
+            v[reached] += np.einsum("mwk,mw->mk", answers, new - old)
+            self.impulses[part] = new
+
+    def residual(self) -> float:
+        """How far the impulses are from the law [m/s]: what one more projection of every contact would change."""
+        problem, f = self.problem, self.impulses
+        self.v = problem.velocity(f)
+        rates = problem.rates(self.v)
+        normal = np.minimum(f[:, 0] * self.stiffness[:, 0], rates[:, 0] - problem.least)
+        found = float(np.abs(normal).max(initial=0.0))
+        if f.shape[1] > 1:
+            free = f[:, 1:] - rates[:, 1:] / self.stiffness[:, 1:]
+            moved = f[:, 1:] - self.projection(free, problem.friction * np.maximum(f[:, 0], 0.0))
+            found = max(found, float(np.abs(moved * self.stiffness[:, 1:]).max(initial=0.0)))
+        return found if np.isfinite(self.v).all() else np.nan
+
+
+def _stiffness(blocks: np.ndarray) -> np.ndarray:
+    """Rate per impulse (m, w): exact for the normal; for tangents the largest one in any direction."""
+    stiffness = np.einsum("mww->mw", blocks).copy()
+    if blocks.shape[1] == 3:
+        a, b, c = blocks[:, 1, 1], blocks[:, 2, 2], 0.5 * (blocks[:, 1, 2] + blocks[:, 2, 1])
+        stiffness[:, 1:] = (0.5 * (a + b) + np.hypot(0.5 * (a - b), c))[:, None]
+    # A row of zeros is a tangent that a contact does not have.
+    return np.where(stiffness > 0.0, stiffness, 1.0)
+
+
+# First damping, in units of the stiffness of a contact.
+STIFFEST = 1e-2
+ROUNDING = 1e-9
+# More rows are left to the sweeps, which need no matrix.
+MOST_ROWS = 1200
+
+
+class Newton:
+    """Semismooth Newton steps on what a projection of every contact would change; Coulomb's cone only.
+
+    Parameters
+    ----------
+    problem : RowProblem
+    stiffness : (m, w)
+        Rates per impulse.
+    """
+
+    def __init__(self, problem: RowProblem, stiffness: np.ndarray) -> None:
+        count, self.width = stiffness.shape
+        size = problem.free.size
+        rows, answers = np.zeros((count, self.width, size)), np.zeros((count, self.width, size))
+        np.put_along_axis(rows, np.broadcast_to(problem.dofs[:, None, :], problem.rows.shape), problem.rows, axis=2)
+        reached = np.broadcast_to(problem.reached[:, None, :], problem.answers.shape)
+        np.put_along_axis(answers, reached, problem.answers, axis=2)
+        flat = rows[..., :-1].reshape(-1, size - 1)
+        self._scale = 1.0 / stiffness
+        # Rows of the Delassus matrix in units of impulse; its offset so that the normal part is r_n - c.
+        self._matrix = flat @ answers[..., :-1].reshape(-1, size - 1).T * self._scale.reshape(-1, 1)
+        offset = problem.rates(problem.free)
+        offset[:, 0] -= problem.least
+        self._offset, self._friction = offset * self._scale, problem.friction
+
+    def step(self, impulses: np.ndarray, damping: float) -> np.ndarray:
+        """Impulses (m, w) after one step, on their cones.
+
+        Redundant contacts share their forces in many ways, and modes that are not yet right may have no forces at all:
+        the damping keeps them near to those of the sweeps. It does not change the solution.
+        """
+        rates = (self._matrix @ impulses.reshape(-1)).reshape(impulses.shape) + self._offset
+        closed = impulses[:, 0] > rates[:, 0]
+        system, rest = self._matrix.copy(), rates.copy()
+        system[np.diag_indices_from(system)] += damping + ROUNDING
+        numbers = np.arange(impulses.size).reshape(impulses.shape)
+        _replace(system, rest, numbers[~closed].reshape(-1), impulses[~closed].reshape(-1))
+        if self.width > 1:
+            self._slip(system, rest, numbers, impulses, rates, closed)
+        try:
+            change = np.linalg.solve(system, rest.reshape(-1))
+        except np.linalg.LinAlgError:
+            return impulses
+        return self._onto_cones(impulses - change.reshape(impulses.shape))
+
+    def _slip(
+        self,
+        system: np.ndarray,
+        rest: np.ndarray,
+        numbers: np.ndarray,
+        impulses: np.ndarray,
+        rates: np.ndarray,
+        closed: np.ndarray,
+    ) -> None:
+        """Rows of contacts that slip: f_t = mu f_n z / |z| with z = f_t - r_t, which turns in space."""
+        towards = impulses[:, 1:] - rates[:, 1:]
+        length = np.linalg.norm(towards, axis=1)
+        bound = self._friction * impulses[:, 0]
+        slips = np.flatnonzero(closed & (length > bound))
+        direction = towards[slips] / length[slips, None]
+        values = impulses[slips, 1:] - bound[slips, None] * direction
+        share = bound[slips] / length[slips]
+        across = np.eye(self.width - 1) - direction[:, :, None] * direction[:, None, :]
+        turning = np.zeros((len(slips), self.width - 1, system.shape[1]))
+        if self.width == 3:
+            at = np.repeat(numbers[slips, 1:, None], 1, axis=2)
+            local = -system[numbers[slips, 1:]]
+            np.put_along_axis(local, at, np.take_along_axis(local, at, axis=2) + 1.0, axis=2)
+            turning = share[:, None, None] * (across @ local)
+        _replace(system, rest, numbers[slips, 1:].reshape(-1), values.reshape(-1))
+        system[numbers[slips, 1:]] -= turning
+        for k in range(1, self.width):
+            system[numbers[slips, k], numbers[slips, 0]] -= self._friction[slips] * direction[:, k - 1]
+
+    def _onto_cones(self, impulses: np.ndarray) -> np.ndarray:
+        impulses[:, 0] = np.maximum(impulses[:, 0], 0.0)
+        impulses[:, 1:] = onto_disc(impulses[:, 1:], self._friction * impulses[:, 0])
+        return impulses
+
+
+def _replace(system: np.ndarray, rest: np.ndarray, numbers: np.ndarray, values: np.ndarray) -> None:
+    """Rows that say what an impulse is."""
+    system[numbers] = 0.0
+    system[numbers, numbers] = 1.0
+    rest.reshape(-1)[numbers] = values

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from nosnoc_py.options import Method
 from nosnoc_py.reformulation.auxiliary_motions import AuxiliaryParameters
-from nosnoc_py.reformulation.impact import ContactOptions
+from nosnoc_py.reformulation.contact import ContactOptions
 from nosnoc_py.reformulation.time_freezing import misfit
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside

@@ -173,6 +173,13 @@ def evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarr
     return np.asarray(ca.Function("values", symbols, [expression])(x.T, z.T, p)).T
 
 
+def at_stages(dcs: DCS, r: Readout, p: np.ndarray, expression: ca.SX) -> np.ndarray:
+    """Values (elements, stages, rows) of an expression of x, z and p."""
+    count, stages = r.x_stages.shape[:2]
+    x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
+    return evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, expression.numel())
+
+
 def _units(dcs: DCS) -> dict[str, str]:
     """Units by the names of components; a unit given for a whole variable goes to each of its components."""
     named: list[Variable | Equation] = [*dcs.variables, *dcs.outputs]
@@ -261,12 +268,9 @@ class _Slides:
     @classmethod
     def read(cls, dcs: DCS, r: Readout, p: np.ndarray) -> _Slides:
         """Evaluate at the stages."""
-        count, stages = r.x_stages.shape[:2]
-        x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
-        slips, velocities = np.zeros((count, len(dcs.slides)), bool), []
+        slips, velocities = np.zeros((len(r.x_stages), len(dcs.slides)), bool), []
         for i, slide in enumerate(dcs.slides):
-            expression = ca.vertcat(slide.speed, slide.slack, slide.velocity)
-            values = evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, -1)
+            values = at_stages(dcs, r, p, ca.vertcat(slide.speed, slide.slack, slide.velocity))
             speed = values[..., 0].max(axis=1)
             slips[:, i] = (values[..., 1].max(axis=1) < speed) & (speed > RESTING)
             velocities.append(values[..., 2:].mean(axis=1))

@@ -18,7 +18,7 @@ from nosnoc_py.mpcc.branch import complete
 from nosnoc_py.mpcc.homotopy import Homotopy, HomotopyState
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common, landed, logged
+from nosnoc_py.mpcc.strategy import SolverState, Strategy, certificate_of, common
 from nosnoc_py.status import Status
 
 # A branch is worth a switch when it lowers the objective by more than this, relatively.
@@ -104,7 +104,7 @@ class ActiveSet(Strategy):
         certificate = certificate_of(state, radius=self.radius, time_limit=left)
         done = replace(state, certificate=certificate, status=Status.SOLVED)
         log: dict[str, Any] = {"seconds": time.monotonic() - started, "word": "optimal"}
-        done = logged(done, f"certificate {certificate.stationarity.value}", **log)
+        done = done.logged(f"certificate {certificate.stationarity.value}", **log)
         if certificate.b_stationary is not False or certificate.lpec is None or state.switches >= MOST_SWITCHES:
             return done
         return self._switch(state, done, certificate.lpec, deadline)
@@ -117,9 +117,9 @@ class ActiveSet(Strategy):
         _, zero_G, zero_H, _ = np.split(lpec.zero, np.cumsum([mpcc.g.numel(), mpcc.G.numel(), mpcc.H.numel()]))
         branch = complete(mpcc, zero_G, zero_H)
         outcome = self.homotopy.finisher(solvers)(state.w, state.p, deadline, "hold", branch)
-        new = replace(landed(state, outcome), switches=state.switches + 1, records=done.records)
+        new = replace(state.landed(outcome), switches=state.switches + 1, records=done.records)
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
-        new = logged(new, "branch", seconds=time.monotonic() - started, **log)
+        new = new.logged("branch", seconds=time.monotonic() - started, **log)
         gain = state.values.objective - new.values.objective
         if outcome.converged and self.residuals_small(new) and gain > GAIN * max(1.0, abs(state.values.objective)):
             return new

@@ -15,17 +15,7 @@ from nosnoc_py.mpcc.branch import Finish
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
-from nosnoc_py.mpcc.strategy import (
-    Solvers,
-    SolverState,
-    Strategy,
-    certificate_of,
-    landed,
-    logged,
-    measure,
-    nlp_multipliers,
-    runs_away,
-)
+from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, nlp_multipliers, runs_away
 from nosnoc_py.status import Stationarity, Status
 
 # A point that IPOPT has left without converging is taken when its certificate has no slope above this, relatively.
@@ -246,7 +236,7 @@ class Homotopy(Strategy):
         new = replace(new, converged=new.converged and not cusp)
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
         log["word"] = CUSP if cusp else result.solver_status
-        new = self._after(logged(new, "homotopy", sigma, **log), sigma)
+        new = self._after(new.logged("homotopy", sigma, **log), sigma)
         close = new.complementarity <= self.finish_threshold and new.infeasibility <= NEARLY_FEASIBLE
         ways = self.finisher(solvers).ways(new.complementarity) if close and self.finish == "active_set" else ()
         return replace(new, finish_due=ways)
@@ -303,9 +293,9 @@ class Homotopy(Strategy):
         finish = self.finisher(state.solvers)
         way, *further = state.finish_due or finish.ways(state.complementarity)
         outcome = finish(state.w, state.p, deadline, way)
-        done = replace(landed(state, outcome), converged=outcome.converged, finish_due=())
+        done = replace(state.landed(outcome), converged=outcome.converged, finish_due=())
         log: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
-        records = logged(done, "finish", seconds=time.monotonic() - started, **log).records
+        records = done.logged("finish", seconds=time.monotonic() - started, **log).records
         if outcome.interrupted:
             return replace(state, status=Status.INTERRUPTED, records=records)
         if not keep and outcome.multipliers is not None and not outcome.converged and self.residuals_small(done):

@@ -70,25 +70,21 @@ class Linearizer:
         self._function = ca.Function("linearization", [mpcc.w, mpcc.p], outputs)
         sizes = [part.numel() for part in (mpcc.g, mpcc.G, mpcc.H, mpcc.r)]
         self._offsets = tuple(int(k) for k in np.cumsum([0, *sizes]))
-        # CasADi stores columns, SciPy's row slices want rows: the order of the nonzeros is found once.
-        row, column = (np.array(index, dtype=np.int32) for index in jacobian.sparsity().get_triplet())
-        self._order = np.lexsort((column, row))
-        self._columns = column[self._order]
-        self._starts = np.searchsorted(row[self._order], np.arange(rows.numel() + 1)).astype(np.int32)
-        self._shape = (rows.numel(), mpcc.w.numel())
+        pattern = jacobian.sparsity()
+        self._shape, places = pattern.shape, (pattern.row(), pattern.colind())
+        self._pattern = tuple(np.array(index, np.int32) for index in places)
 
     def __call__(self, w: np.ndarray, p: np.ndarray) -> Linearization:
         """Linearise at (w, p)."""
         from scipy import sparse  # not paid for by an import of the library
 
         f, grad, rows, nonzeros = (np.array(value, float).reshape(-1) for value in self._function(w, p))
-        parts = (nonzeros[self._order], self._columns, self._starts)
         return Linearization(
             f=float(f[0]),
             grad=grad,
             rows=rows,
             **dict(zip("gGHr", np.split(rows, self._offsets[1:-1]), strict=True)),
-            jacobian=sparse.csr_array(parts, shape=self._shape),
+            jacobian=sparse.csc_array((nonzeros, *self._pattern), shape=self._shape).tocsr(),
             offsets=self._offsets,  # type: ignore[arg-type]
         )
 
@@ -148,6 +144,54 @@ class LocalProgram:
         return replace(
             self, lower=np.where(zero, -self.slack, self.lower), upper=np.where(zero, -self.slack, self.upper)
         )
+
+    def solve(self, deadline: float = np.inf) -> LinearAnswer:
+        """Solve it without products; every row is divided by its largest entry."""
+        from scipy import sparse
+
+        norm = row_maxima(self.matrix)
+        matrix = divided(self.matrix, norm)
+        lower, upper = self.lower / norm, self.upper / norm
+        equal = np.isfinite(lower) & (lower == upper)
+        above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
+        rows = sparse.vstack([matrix[below], -matrix[above]], format="csc")
+        answer = linear_program(
+            self.cost / self.scale,
+            np.column_stack([self.box_lower, self.box_upper]),
+            (rows, np.concatenate([upper[below], -lower[above]])),
+            (matrix[equal].tocsc(), lower[equal]),
+            deadline=deadline,
+            tolerances=TOLERANCES,
+        )
+        dual = np.zeros(norm.size)
+        if answer.x is None or answer.status != 0:
+            status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
+            return LinearAnswer(e=np.zeros(self.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
+        count = int(below.sum())
+        dual[equal] = -answer.eqlin.marginals
+        dual[below] -= answer.ineqlin.marginals[:count]
+        dual[above] += answer.ineqlin.marginals[count:]
+        dual, bound = self.weak_duality(dual * self.scale / norm)
+        return LinearAnswer(e=answer.x, value=float(self.cost @ answer.x), dual=dual, bound=bound, status="optimal")
+
+    def weak_duality(self, dual: np.ndarray) -> tuple[np.ndarray, float]:
+        """A lower bound on the value from any multipliers of the rows.
+
+        With L(e, y) = cost'e + y'(matrix e - limit), the smallest value of L over the box is below that of cost'e over
+        the feasible directions, for every y of the right signs. Wrong signs are set to zero first.
+
+        Returns
+        -------
+        dual : ndarray (n,)
+            The multipliers with their wrong signs removed.
+        bound : float
+        """
+        signs = np.where(np.isfinite(self.lower), -np.inf, 0.0), np.where(np.isfinite(self.upper), np.inf, 0.0)
+        dual = np.clip(dual, *signs)
+        gradient = self.cost + self.exact.T @ dual
+        limit = np.where(dual > 0, self.upper, np.where(dual < 0, self.lower, 0.0))
+        box = np.minimum(gradient * self.box_lower, gradient * self.box_upper)
+        return dual, float(box.sum() - dual @ limit)
 
 
 def local_program(
@@ -253,58 +297,6 @@ class LinearAnswer:
     dual: np.ndarray
     bound: float
     status: str
-
-
-def solve_linear(program: LocalProgram, deadline: float = np.inf) -> LinearAnswer:
-    """Solve the local program without products; every row is divided by its largest entry."""
-    from scipy import sparse
-
-    norm = row_maxima(program.matrix)
-    matrix = divided(program.matrix, norm)
-    lower, upper = program.lower / norm, program.upper / norm
-    equal = np.isfinite(lower) & (lower == upper)
-    above, below = np.isfinite(lower) & ~equal, np.isfinite(upper) & ~equal
-    rows = sparse.vstack([matrix[below], -matrix[above]], format="csc")
-    answer = linear_program(
-        program.cost / program.scale,
-        np.column_stack([program.box_lower, program.box_upper]),
-        (rows, np.concatenate([upper[below], -lower[above]])),
-        (matrix[equal].tocsc(), lower[equal]),
-        deadline=deadline,
-        tolerances=TOLERANCES,
-    )
-    dual = np.zeros(norm.size)
-    if answer.x is None or answer.status != 0:
-        status = {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
-        return LinearAnswer(e=np.zeros(program.cost.size), value=np.nan, dual=dual, bound=-np.inf, status=status)
-    count = int(below.sum())
-    dual[equal] = -answer.eqlin.marginals
-    dual[below] -= answer.ineqlin.marginals[:count]
-    dual[above] += answer.ineqlin.marginals[count:]
-    dual, bound, _ = weak_duality(program, dual * program.scale / norm)
-    return LinearAnswer(e=answer.x, value=float(program.cost @ answer.x), dual=dual, bound=bound, status="optimal")
-
-
-def weak_duality(program: LocalProgram, dual: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """A lower bound on the value from any multipliers of the rows.
-
-    With L(e, y) = cost'e + y'(matrix e - limit), the smallest value of L over the box is below that of cost'e over the
-    feasible directions, for every y of the right signs. Wrong signs are set to zero first.
-
-    Returns
-    -------
-    dual : ndarray (n,)
-        The multipliers with their wrong signs removed.
-    bound : float
-    gradient : ndarray (n_w,)
-        cost + matrix'y.
-    """
-    signs = np.where(np.isfinite(program.lower), -np.inf, 0.0), np.where(np.isfinite(program.upper), np.inf, 0.0)
-    dual = np.clip(dual, *signs)
-    gradient = program.cost + program.exact.T @ dual
-    limit = np.where(dual > 0, program.upper, np.where(dual < 0, program.lower, 0.0))
-    box = np.minimum(gradient * program.box_lower, gradient * program.box_upper)
-    return dual, float(box.sum() - dual @ limit), gradient
 
 
 # A badly scaled linear program may fail with the first and not with the second.

@@ -20,15 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.mpcc.linearization import (
-    LinearAnswer,
-    Linearization,
-    LocalProgram,
-    divided,
-    row_maxima,
-    seconds_left,
-    solve_linear,
-)
+from nosnoc_py.mpcc.linearization import LinearAnswer, Linearization, LocalProgram, divided, row_maxima, seconds_left
 from nosnoc_py.mpcc.program import MPCC, Side
 
 _NODES = 50  # linear programs spent on a search over branches
@@ -109,11 +101,6 @@ class Groups:
     def smaller(self, at: Linearization) -> np.ndarray:
         """Per group: the left side is the smaller one."""
         return self.left.largest(np.abs(at.rows)) < self.right.largest(np.abs(at.rows))
-
-    def smaller_side(self, at: Linearization) -> np.ndarray:
-        """Mask of the rows on the smaller side of every group."""
-        left = self.smaller(at)
-        return self.rows(left, ~left, at.rows.size)
 
 
 # The groups whose left, and whose right side is held at zero in a search over branches.
@@ -198,7 +185,7 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
     """
     still = np.zeros(program.cost.size)
     if choice.complementary or not choice.open.any():
-        answer = solve_linear(program, deadline)
+        answer = program.solve(deadline)
         if answer.status != "optimal":
             return LPECResult(value=np.nan, d=still, zero=choice.zero, status=answer.status)
         if choice.complementary and answer.bound >= limit:
@@ -208,7 +195,7 @@ def solve_local(program: LocalProgram, choice: Choice, limit: float, deadline: f
             return _settled(choice, limit, answer, choice.zero)
     side, bound, status = _mixed(program, choice, deadline)
     if side is not None and (bound < limit or not choice.complementary):
-        answer = solve_linear(program.holding(choice.forced | side), deadline)
+        answer = program.holding(choice.forced | side).solve(deadline)
         if answer.value < limit or not choice.complementary:
             return _settled(choice, limit, answer, choice.closed | side)
     if not choice.complementary:
@@ -239,7 +226,7 @@ def _search(program: LocalProgram, choice: Choice, limit: float, deadline: float
         left, right = stack.pop()
         nodes += 1
         zero = choice.forced | groups.rows(left, right, program.slack.size)
-        answer = solve_linear(program.holding(zero), deadline)
+        answer = program.holding(zero).solve(deadline)
         undecided = choice.open & ~left & ~right
         if answer.status != "optimal" or nodes > _NODES or time.monotonic() > deadline:
             status = "time limit" if answer.status == "optimal" else answer.status

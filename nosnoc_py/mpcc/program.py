@@ -20,6 +20,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.functions import numbers as read_numbers
 from nosnoc_py.mpcc.layout import At, Edge, Layout
 
 
@@ -111,8 +112,6 @@ class MPCC:
     p0: np.ndarray
     w_scale: np.ndarray
     g_scale: np.ndarray
-    G_variable: np.ndarray
-    H_variable: np.ndarray
     groups: tuple[Group, ...]
     aggregation: str = "fe_stage"
     enforce_switched: bool = False
@@ -172,6 +171,16 @@ class MPCC:
         i = np.repeat(left.row, met)
         place = np.arange(i.size) - np.repeat(np.cumsum(met) - met, met)
         return i, right.row[np.repeat(first[left.group], met) + place]
+
+    @cached_property
+    def G_variable(self) -> np.ndarray:
+        """For every row of G the variable that it is, -1 where it is an expression."""
+        return _plain_variables(self.G, self.w)
+
+    @cached_property
+    def H_variable(self) -> np.ndarray:
+        """The same of H."""
+        return _plain_variables(self.H, self.w)
 
     @cached_property
     def members(self) -> tuple[Side, Side]:
@@ -251,7 +260,7 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         if fields[name].numel() != 1:
             raise ModelError(f"{name}: expected a scalar, given {fields[name].numel()} entries.")
     sizes = {"lbw": w.numel(), "ubw": w.numel(), "w0": w.numel(), "lbg": n_g, "ubg": n_g, "p0": p.numel()}
-    numbers = {name: _numbers(given[name], name, size) for name, size in sizes.items()}
+    numbers = {name: read_numbers(given[name], name, size) for name, size in sizes.items()}
     rows = {"g": n_g, "G": n_c, "H": n_c}
     labels = {"w": _labels(w), "p": _labels(p)} | {k: [f"{k}[{i}]" for i in range(n)] for k, n in rows.items()}
     for what in ("w", "g"):
@@ -278,8 +287,6 @@ def _checked_pairs(given: dict[str, Any]) -> dict[str, Any]:
         "indicator": ca.Function("indicator", [*sides], [ca.SX(0, 1)]),
         "w_scale": np.ones(w.numel()),
         "g_scale": np.ones(n_g),
-        "G_variable": _plain_variables(fields["G"], w),
-        "H_variable": _plain_variables(fields["H"], w),
         "groups": tuple(Group(np.array([i]), np.array([i])) for i in range(n_c)),
         "aggregation": "stage_stage",
     }
@@ -307,21 +314,6 @@ def _expression(value: Any, name: str, known: set[int]) -> ca.SX:
     if foreign:
         raise ModelError(f"{name}: depends on {', '.join(foreign[:5])}, which is neither in w nor in p.")
     return expression
-
-
-def _numbers(value: Any, name: str, size: int) -> np.ndarray:
-    try:
-        if value is None or isinstance(value, ca.SX):  # NumPy would read None and a single symbol as NaN
-            raise TypeError
-        array = np.array(value, dtype=float)  # a copy: what the user holds may change later
-    except Exception:  # CasADi 3.6 raises a bare Exception when symbols are given for numbers
-        raise ModelError(f"{name}: expected {size} numbers, given {value!r}.") from None
-    array = np.full(size, float(array)) if array.ndim == 0 else array.reshape(-1)
-    if array.size != size:
-        raise ModelError(f"{name}: expected {size} numbers, given {array.size}.")
-    if np.isnan(array).any():
-        raise ModelError(f"{name}: NaN at position {int(np.argmax(np.isnan(array)))}.")
-    return array
 
 
 def _layout(name: str, components: Sequence[str]) -> Layout:
@@ -484,8 +476,7 @@ class ProgramBuilder:
         rows: dict[str, Any] = {k: np.concatenate([np.zeros(0), *self._rows[k]]) for k in ("lbg", "ubg", "g_scale")}
         layouts: dict[str, Any] = self.layouts
         G, H = self.quantities()
-        G_variable, H_variable = _plain_variables(G, w), _plain_variables(H, w)
-        plain = np.concatenate([G_variable, H_variable])
+        plain = np.concatenate([_plain_variables(G, w), _plain_variables(H, w)])
         plain = plain[plain >= 0]
         numbers["lbw"][plain] = np.maximum(numbers["lbw"][plain], 0.0)
         symbol_G, symbol_H = ca.SX.sym("G", G.numel()), ca.SX.sym("H", H.numel())
@@ -503,8 +494,6 @@ class ProgramBuilder:
             indicator=ca.Function("indicator", [symbol_G, symbol_H], [eta]),
             **rows,
             **numbers,
-            G_variable=G_variable,
-            H_variable=H_variable,
             groups=tuple(self.groups),
             aggregation=aggregation,
             enforce_switched=enforce_switched,

@@ -25,14 +25,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.implicit_function import shortest_step
-from nosnoc_py.mpcc.linearization import (
-    Linearizer,
-    LocalProgram,
-    linear_program,
-    row_maxima,
-    scaled_columns,
-    solve_linear,
-)
+from nosnoc_py.mpcc.linearization import Linearizer, LocalProgram, linear_program, row_maxima, scaled_columns
 from nosnoc_py.mpcc.lpec import Groups, Node, divided_node
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import depends
@@ -217,7 +210,7 @@ def search_ray(
             return None, False
         programs += 1
         zero = program.groups.rows(left, right, program.known.size)
-        answer = solve_linear(cone.holding(np.append(zero, np.zeros(flat.shape[0], bool))), deadline)
+        answer = cone.holding(np.append(zero, np.zeros(flat.shape[0], bool))).solve(deadline)
         if answer.bound >= -STEEP:
             continue
         if answer.status != "optimal":

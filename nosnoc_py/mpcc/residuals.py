@@ -39,7 +39,6 @@ class Evaluator:
         unequal = ca.SX(ca.DM(mpcc.enforced.astype(float))) * mpcc.r * mpcc.indicator(mpcc.G, mpcc.H)
         outputs = [mpcc.objective, mpcc.penalty, mpcc.g, mpcc.G, mpcc.H, mpcc.r, unequal]
         self._function = buffered(ca.Function("mpcc", [mpcc.w, mpcc.p], outputs))
-        self._indicator = buffered(mpcc.indicator)
         self._pairs = mpcc.pairs()
         self._enforced = bool(mpcc.enforced.any())
 
@@ -91,10 +90,6 @@ class Evaluator:
         if self._enforced:
             found.append(("equation", m.switched, finite_or_inf(np.abs(at.unequal))))
         return found
-
-    def indicators(self, at: Values) -> np.ndarray:
-        """eta of every switched equation."""
-        return self._indicator(at.G, at.H)[0].reshape(-1)
 
 
 def scaled_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:

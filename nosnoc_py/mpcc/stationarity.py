@@ -24,15 +24,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from nosnoc_py.errors import TranscriptionError
-from nosnoc_py.mpcc.linearization import (
-    UNLIMITED,
-    Linearization,
-    LocalProgram,
-    local_program,
-    row_maxima,
-    solve_linear,
-    weak_duality,
-)
+from nosnoc_py.mpcc.linearization import UNLIMITED, Linearization, LocalProgram, local_program, row_maxima
 from nosnoc_py.mpcc.lpec import Choice, Groups, LPECResult, choose, held_rows, local_lpec
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Values, outside
@@ -157,7 +149,7 @@ def certify(
     if not choice.complementary:
         return Certificate(biactive=biactive)
     proof = _Proof(mpcc, at, program.holding(choice.forced), choice, -tolerance * program.scale, deadline)
-    dual, bound, _ = weak_duality(proof.program, proof.rows_of(multipliers))
+    dual, bound = proof.program.weak_duality(proof.rows_of(multipliers))
     if bound >= proof.limit:
         return proof.certificate(Stationarity.S, dual, True, min(bound, 0.0))
     lpec = local_lpec(at, program, choice, radius, proof.limit, deadline)
@@ -249,9 +241,9 @@ class _Proof:
 
     def prove(self, program: LocalProgram) -> tuple[np.ndarray, bool]:
         """The best multipliers with the signs of this program, and whether they are good enough."""
-        dual = solve_linear(program, self.deadline).dual
+        dual = program.solve(self.deadline).dual
         noise = np.abs(dual) * row_maxima(program.matrix) <= 1e-10 * program.scale
-        dual, bound, _ = weak_duality(program, np.where(noise, 0.0, dual))
+        dual, bound = program.weak_duality(np.where(noise, 0.0, dual))
         return dual, bound >= self.limit
 
     def weaker(self) -> tuple[Stationarity, np.ndarray]:

@@ -145,6 +145,21 @@ class SolverState:
         """The strongest kind of stationarity that is certified."""
         return Stationarity.UNKNOWN if self.certificate is None else self.certificate.stationarity
 
+    def landed(self, outcome: Outcome) -> Any:
+        """The state at the point of a branch; its certificate was of another point."""
+        return replace(
+            self,
+            w=outcome.w,
+            branch=outcome.branch,
+            multipliers=outcome.multipliers or self.multipliers,
+            certificate=None,
+            **measure(self.solvers.evaluator, outcome.w, self.p),
+        )
+
+    def logged(self, label: str, sigma: float = 0.0, **said: Any) -> Any:
+        """The state with one more line in its log, see `record`."""
+        return replace(self, records=(*self.records, record(self, label, sigma, **said)))
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}: step {self.step}, objective {self.values.objective:.8g}, "
@@ -363,18 +378,6 @@ def measure(evaluator: Evaluator, w: np.ndarray, p: np.ndarray) -> dict[str, Any
     }
 
 
-def landed(state: Any, outcome: Outcome) -> Any:
-    """The state at the point of a branch; its certificate was of another point."""
-    return replace(
-        state,
-        w=outcome.w,
-        branch=outcome.branch,
-        multipliers=outcome.multipliers or state.multipliers,
-        certificate=None,
-        **measure(state.solvers.evaluator, outcome.w, state.p),
-    )
-
-
 def common(state: SolverState, *without: str) -> dict[str, Any]:
     """The fields of any state that every state has: what a strategy takes over from one it is made of."""
     names = {field.name for field in fields(SolverState)} - set(without)
@@ -384,11 +387,6 @@ def common(state: SolverState, *without: str) -> dict[str, Any]:
 def runs_away(state: SolverState) -> bool:
     """The iterate or its objective is so large, or not a number, that no residual means anything."""
     return not (abs(state.values.objective) < HUGE and np.abs(state.w).max(initial=0.0) < HUGE)
-
-
-def logged(state: Any, label: str, sigma: float = 0.0, **said: Any) -> Any:
-    """The state with one more line in its log, see `record`."""
-    return replace(state, records=(*state.records, record(state, label, sigma, **said)))
 
 
 def record(

@@ -11,15 +11,7 @@ from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_name
 from nosnoc_py.plotting.bodies import animate_body
-from nosnoc_py.plotting.film import (
-    FLASH,
-    Clock,
-    check_integer,
-    check_size,
-    frame_rate,
-    frame_times,
-    record,
-)
+from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion, View
 from nosnoc_py.plotting.sheets import new_figure
@@ -88,23 +80,19 @@ def animate_scene(
     motion = Motion(system, trajectory)
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
-    path = Path(path)
-    rate = frame_rate(path, frames_per_second)
-    times = frame_times(trajectory, speed, rate)
+    film = Film(trajectory, path, frames_per_second, speed, marked=any(impact for _, impact, _ in motion.marks))
     figure, axes, painter = stage(motion, size)
-    flash = FLASH * speed
-    said = Clock(trajectory, times, flash, marked=any(impact for _, impact, _ in motion.marks))
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8, "va": "bottom"}
     clock = axes.annotate("", (0.0, 1.0), xytext=(0, 4), ha="left", **place)
     above = 4 if figure.get_figwidth() >= WIDE else 4 + 72 * LINE / 1.5
     now = axes.annotate("", (1.0, 1.0), xytext=(0, above), ha="right", color="#A03C00", **place)
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(said.said(t))
-        now.set_text(said.now(t))
-        return painter.draw(axes, t, flash=flash)
+        clock.set_text(film.clock.said(t))
+        now.set_text(film.clock.now(t))
+        return painter.draw(axes, t, flash=film.flash)
 
-    return record(figure, path, rate, dots_per_inch, times, draw)
+    return film.record(figure, dots_per_inch, draw)
 
 
 def stage(

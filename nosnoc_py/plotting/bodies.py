@@ -9,28 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import to_rgb
 
-from nosnoc_py.errors import OptionError, check_positive
+from nosnoc_py.errors import OptionError, check_positive, optional
 from nosnoc_py.plotting.figures import COLOURS
-from nosnoc_py.plotting.film import (
-    FLASH,
-    Clock,
-    check_integer,
-    check_size,
-    frame_rate,
-    frame_times,
-    record,
-)
+from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.meshes import Mesh, meshes_of, touching_point, triangles
 from nosnoc_py.plotting.scenes import FLOOR, View, filled, floors_of, scene, shadows_of
 from nosnoc_py.plotting.sheets import new_figure
 from nosnoc_py.rotations import quaternion_of
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
-
-Array = npt.NDArray[np.float64]
 
 PARTS = (COLOURS[5], COLOURS[4], COLOURS[2], COLOURS[3])  # of a body, one after the other
 MARK = COLOURS[1]  # impacts
@@ -78,22 +68,19 @@ def animate_body(
     check_positive(speed=speed, frames_per_second=frames_per_second, dots_per_inch=dots_per_inch)
     check_integer("resolution", resolution, 3, 1000)
     check_size(size)
-    path = Path(path)
-    rate = frame_rate(path, frames_per_second)
+    film = Film(trajectory, path, frames_per_second, speed)
     figure = new_figure(*size, layout=None)
     axes = scene(figure.add_axes((0.0, 0.0, 1.0, 1.0), projection="3d"), body, [trajectory], view)
     meshes = meshes_of(body.shape, resolution)
     places = impact_places(body, trajectory)
     clock = axes.text2D(0.03, 0.95, "", transform=axes.transAxes, fontsize=9, va="top")
-    times = frame_times(trajectory, speed, rate)
-    said = Clock(trajectory, times, FLASH * speed)
 
     def draw(t: float) -> list[Any]:
-        clock.set_text(said.said(t))
-        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: said.struck(t)])]
+        clock.set_text(film.clock.said(t))
+        drawn = [*draw_body(axes, body, meshes, trajectory(t)), *mark(axes, places[: film.clock.struck(t)])]
         return [*drawn, *draw_way(axes, trajectory.x[trajectory.t <= t, :3])]
 
-    return record(figure, path, rate, dots_per_inch, times, draw)
+    return film.record(figure, dots_per_inch, draw)
 
 
 def draw_way(axes: Any, places: Array) -> list[Any]:
@@ -155,12 +142,9 @@ def show_body(
     check_integer("port", port, 1, 65535)
     check_integer("resolution", resolution, 3, 1000)
     check_positive(frames_per_second=frames_per_second)
-    try:
-        import viser
-    except ImportError:
-        raise OptionError(
-            'show_body: viser is not installed; pip install "nosnoc_py[viser]", or write a film with animate_body.'
-        ) from None
+    viser = optional(
+        "viser", 'show_body: viser is not installed; pip install "nosnoc_py[viser]", or write a film with animate_body.'
+    )
     server = viser.ViserServer(port=port)
     handles = _add_meshes(server, meshes_of(body.shape, resolution))
     for plane, polygons in zip(body.planes, floors_of(body.planes, trajectory.x[:, :3], 2.0), strict=True):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,10 +16,9 @@ from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.sheets import finished, legend_outside, new_figure, tidy, titled
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.transcription.transcription import Transcription
-
-Array = npt.NDArray[np.float64]
 
 # Which side of a pair is zero: colour and hatch, told apart without colours, too.
 SIDES: dict[str, tuple[str, str]] = {

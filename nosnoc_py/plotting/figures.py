@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -17,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
 from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of
 from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
-Array = npt.NDArray[np.float64]
 Style = tuple[str, str]  # colour, dashes
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is left out, too faint on white.
@@ -151,17 +150,11 @@ def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> 
 
 
 def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    if trajectory.control_interpolant is not None:
-        _draw_smooth_control(axes, trajectory, name, style)
-        return
-    axes.stairs(trajectory[name], trajectory.u_grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
-
-
-def _draw_smooth_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
-    """A control with dense output, which may jump where the state does and between its stages."""
     column, grid = trajectory.control_names.index(name), trajectory.u_grid
-    look = trajectory.control_interpolant
-    assert look is not None
+    if (look := trajectory.control_interpolant) is None:
+        axes.stairs(trajectory[name], grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
+        return
+    # one with dense output may jump where the state does and between its stages
     ends = np.unique(np.concatenate([grid, [event.time for event in trajectory.events]]))
     ends = ends[(ends >= grid[0]) & (ends <= grid[-1])]
     t = np.linspace(ends[:-1], ends[1:], 8, axis=1)

@@ -13,15 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter
 from matplotlib.figure import Figure
 from PIL import Image
 
 from nosnoc_py.errors import OptionError, check_positive
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
-
-Array = npt.NDArray[np.float64]
 
 MOST = 3000  # frames
 SHORTEST_FRAME = 2  # of a GIF [10 ms]; programs show shorter ones slowly
@@ -94,17 +92,26 @@ class Clock:
         return ", ".join(dict.fromkeys(f"{event.kind.replace('_', ' ')} {event.name}" for event in last))
 
 
-def record(
-    figure: Figure, path: Path, frames_per_second: float, dots_per_inch: int, times: Array, draw: Callable[[float], Any]
-) -> Path:
-    """Write a film whose frames `draw` fills; what it returns is removed before the next one."""
-    with film(figure, path, frames_per_second, dots_per_inch) as take:
-        for t in times:
-            drawn = draw(float(t))
-            take()
-            for artist in drawn:
-                artist.remove()
-    return path
+class Film:
+    """The times of all frames of a motion, and the clock that is written into them."""
+
+    def __init__(
+        self, trajectory: Trajectory, path: str | Path, frames_per_second: float, speed: float, *, marked: bool = True
+    ) -> None:
+        self.path, self.flash = Path(path), FLASH * speed
+        self.rate = frame_rate(self.path, frames_per_second)
+        self.times = frame_times(trajectory, speed, self.rate)
+        self.clock = Clock(trajectory, self.times, self.flash, marked=marked)
+
+    def record(self, figure: Figure, dots_per_inch: int, draw: Callable[[float], Any]) -> Path:
+        """Write the file; `draw` fills each frame, and what it returns is removed before the next one."""
+        with film(figure, self.path, self.rate, dots_per_inch) as take:
+            for t in self.times:
+                drawn = draw(float(t))
+                take()
+                for artist in drawn:
+                    artist.remove()
+        return self.path
 
 
 @contextmanager

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems.shapes import Shape
 from nosnoc_py.systems.shapes.polyhedra import ConvexPolyhedron
-
-Array = npt.NDArray[np.float64]
 
 FLAT = 1e-9  # cosine and height, relative, by which triangles count as one face
 FINE = 1e-3  # of the size of a polyhedron: a skin that is thinner is not drawn

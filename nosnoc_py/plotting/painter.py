@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,9 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.planar import BAND, Motion, View
 from nosnoc_py.plotting.sheets import scaled
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems import scene
-
-Array = npt.NDArray[np.float64]
 
 NAMED = dict(zip(scene.COLOURS, (*COLOURS, GREY), strict=True))
 MARK, EARTH = "#000000", "#C9CDD1"  # no body has the colour of the marks unless it asks for it

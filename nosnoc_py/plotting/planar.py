@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.plotting.figures import dense_output
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems import scene
 from nosnoc_py.systems.described import Described
-
-Array = npt.NDArray[np.float64]
 
 MOST, SEEN = 4000, 1000  # points in time by which a motion is known, and of them for the limits of a picture
 MARGIN, BAND, NARROW = 0.06, 0.05, 0.3  # of the greater side of a picture: margin, ground, least other side
@@ -68,19 +66,16 @@ class Motion:
     def __post_init__(self) -> None:
         if not self.system.scene:
             raise OptionError(no_scene(self.system))
-        names, given = self.system.state_names, self.trajectory.state_names
-        # in numerical time the clock is one more state
-        if given != names and given[:-1] != names:
-            raise OptionError(
-                f"expected a trajectory of this system, with the states {', '.join(names)}, given one with "
-                f"{', '.join(given)}."
-            )
-        names, given = self.system.control_names, self.trajectory.control_names
-        if len(self.trajectory.u) and given[: len(names)] != names:
-            raise OptionError(
-                f"expected a trajectory of this system, with the controls {', '.join(names)}, given one with "
-                f"{', '.join(given) or 'none'}."
-            )
+        system, trajectory = self.system, self.trajectory
+        given = trajectory.control_names if len(trajectory.u) else system.control_names
+        named = {"states": (system.state_names, trajectory.state_names), "controls": (system.control_names, given)}
+        for kind, (names, given) in named.items():
+            # in numerical time the clock is one more state, and its speed one more control
+            if given not in (names, (*names, *given[-1:])):
+                raise OptionError(
+                    f"expected a trajectory of this system, with the {kind} {', '.join(names)}, given one with "
+                    f"{', '.join(given) or 'none'}."
+                )
 
     @property
     def shapes(self) -> tuple[scene.Shape, ...]:

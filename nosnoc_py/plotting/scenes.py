@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from mpl_toolkits.mplot3d.proj3d import proj_transform
 
 from nosnoc_py.plotting.meshes import meshes_of
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
-
-Array = npt.NDArray[np.float64]
 
 FLOOR = "#DDE1E5"
 OPACITY, BEHIND = 0.8, 0.3  # of planes, and of those that are seen from behind

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.sparsity import derivatives
+from nosnoc_py.mpcc.structure import derivatives
 from nosnoc_py.plotting.figures import COLOURS, GREY
 from nosnoc_py.plotting.sheets import finished, new_figure
 from nosnoc_py.transcription.transcription import Transcription
@@ -104,10 +104,7 @@ def _stage_axis(axes: Axes, runs: Sequence[tuple[str, float, float]], which: str
     ]
     shown = named[:: -(-len(named) // MOST_LABELS)] if named else []
     ticks, labels = [at for _, at in shown], [name for name, _ in shown]
-    if which == "x":
-        axes.set_xticks(ticks, labels)
-    else:
-        axes.set_yticks(ticks, labels)
+    (axes.set_xticks if which == "x" else axes.set_yticks)(ticks, labels)
 
 
 def _section_axis(axes: Axes, sections: dict[str, int]) -> None:

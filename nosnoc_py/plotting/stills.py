@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from nosnoc_py.errors import OptionError, check_type, unknown_name
@@ -19,11 +18,11 @@ from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
 from nosnoc_py.plotting.planar import Motion
 from nosnoc_py.plotting.scenes import scene
 from nosnoc_py.plotting.sheets import finished, new_figure, titled
+from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.rigid_body import RigidBody
 
-Array = npt.NDArray[np.float64]
 Arrangement = Literal["strobe", "panels"]
 
 COUNT = {"strobe": 9, "panels": 6}  # moments, unless they are given

@@ -16,8 +16,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.plotting.figures import COLOURS, DASHES
 from nosnoc_py.plotting.sheets import finished, new_figure, tidy
+from nosnoc_py.solution.arrays import Array
 
-Array = npt.NDArray[np.float64]
 Rows = Sequence[Mapping[str, Any]]
 
 DECADES = 2.0  # values that span more are coloured by their logarithm

@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Switch, Variable, of_each
-from nosnoc_py.reformulation.departures import departures
+from nosnoc_py.reformulation.switching import departures
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes

@@ -274,11 +274,9 @@ class Certificate:
             return ["  events            none"]
         lines = [f"  {'event':<34}{'claimed [s]':>14}{'true [s]':>14}{'delay [s]':>12}"]
         for pair in self.events:
-            event = pair.claimed or pair.found
-            assert event is not None
             times = [f"{each.time:.8g}" if each is not None else "-" for each in (pair.claimed, pair.found)]
             delay = "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
-            lines.append(f"  {event.kind + ' ' + event.name:<34}{times[0]:>14}{times[1]:>14}{delay:>12}")
+            lines.append(f"  {pair.event.kind + ' ' + pair.event.name:<34}{times[0]:>14}{times[1]:>14}{delay:>12}")
         return first_lines(lines, SHOWN + 1, "  ... and {} more")
 
     @staticmethod

@@ -13,7 +13,7 @@ from nosnoc_py.solution.records import PairRole, StepRecord
 from nosnoc_py.status import UNITS, Stationarity, Status
 
 if TYPE_CHECKING:
-    from nosnoc_py.mpcc.result import MPCCResult
+    from nosnoc_py.mpcc.solve import MPCCResult
     from nosnoc_py.solution.solution import Solution
 
     Result = Solution | MPCCResult

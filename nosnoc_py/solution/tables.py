@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import optional
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
     from nosnoc_py.solution.trajectory import Trajectory
+
+
+MISSING = 'this conversion needs {0}, which is not installed: pip install "nosnoc_py[data]".'
 
 
 def to_xarray(trajectory: Trajectory) -> xr.Dataset:
@@ -21,7 +23,7 @@ def to_xarray(trajectory: Trajectory) -> xr.Dataset:
     that series share. Their times are the coordinates `node_time`, `control_stage_time`, `grid_0_time`, ...;
     parameters are scalar variables.
     """
-    xarray = _optional("xarray")
+    xarray = optional("xarray", MISSING.format("xarray"))
     dims = _dimensions(trajectory)
     units = trajectory.units
     variables = {name: (dims[name], trajectory[name], {"units": units[name]} if name in units else {}) for name in dims}
@@ -33,7 +35,9 @@ def to_xarray(trajectory: Trajectory) -> xr.Dataset:
 
 def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:
     """Return the states over the nodes, with the time in the column `t`."""
-    frame: pd.DataFrame = _optional("pandas").DataFrame(trajectory.x, columns=list(trajectory.state_names))
+    frame: pd.DataFrame = optional("pandas", MISSING.format("pandas")).DataFrame(
+        trajectory.x, columns=list(trajectory.state_names)
+    )
     # a time-frozen system may well have a state called t
     frame.insert(0, "t", trajectory.t, allow_duplicates=True)
     return frame
@@ -47,12 +51,3 @@ def _dimensions(trajectory: Trajectory) -> dict[str, tuple[str, ...]]:
     for name, series in trajectory.series.items():
         dims[name] = (grids.setdefault(series.t.tobytes(), f"grid_{len(grids)}"),)
     return dims | dict.fromkeys(trajectory.parameters, ())
-
-
-def _optional(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError:
-        raise OptionError(
-            f'this conversion needs {package}, which is not installed: pip install "nosnoc_py[data]".'
-        ) from None

@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import OptionError, optional
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.store import library_version
 from nosnoc_py.sweep.tasks import Outcome, Task
@@ -243,13 +243,11 @@ def _silent(address: str, patience: float, error: Exception) -> OptionError:
 
 
 def _client(address: str, patience: float) -> Any:
+    distributed = optional(
+        "distributed",
+        'scheduler: distributed is not installed; pip install "nosnoc_py[cluster]", or run without a scheduler.',
+    )
     try:
-        from distributed import Client
-    except ImportError:
-        raise OptionError(
-            'scheduler: distributed is not installed; pip install "nosnoc_py[cluster]", or run without a scheduler.'
-        ) from None
-    try:
-        return Client(address, timeout=patience, set_as_default=False)
+        return distributed.Client(address, timeout=patience, set_as_default=False)
     except (OSError, ValueError) as error:
         raise _silent(address, patience, error) from None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import casadi as ca
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.sweep.choices import make
-from nosnoc_py.sweep.values import plain
 
 Reference = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -257,3 +259,31 @@ def _explained(item: Any, given: Any) -> str:
 def _section(names: list[str]) -> type[Section]:
     sections: dict[str, type[Section]] = {"problem": Problem, "simulate": Simulate, "sweep": Sweep, "run": Run}
     return sections[names[0]] if names else Configuration
+
+
+BITS = 63  # of whole numbers: more fit into no table, and into no array
+
+
+def plain(value: Any, field: str = "") -> Any:
+    """Dicts, lists, numbers and words of Python: tuples, ranges and arrays are fine where lists are.
+
+    Raises
+    ------
+    OptionError
+        For what neither JSON nor a table could hold, with the name of the field.
+    """
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item, f"{field}.{key}" if field else str(key)) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, ca.DM):
+        value = float(value) if value.is_scalar() else value.full().squeeze().tolist()
+    if isinstance(value, list | tuple | range):
+        return [plain(item, field) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OptionError(f"{field}: expected a finite number, given {value!r}; results hold no others.")
+    if isinstance(value, int) and value.bit_length() > BITS:
+        raise OptionError(f"{field}: expected a number of at most {BITS} bits, given one of {value.bit_length()}.")
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise OptionError(f"{field}: expected words that UTF-8 can hold, given {value!a}.")
+    return value

@@ -16,9 +16,8 @@ from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Options
 from nosnoc_py.solution.trajectory import jsonable
 from nosnoc_py.sweep.choices import CHOICES, described, fields_of, options_of
-from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load
+from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load, plain
 from nosnoc_py.sweep.references import function, on_path, parameters_of
-from nosnoc_py.sweep.values import plain
 
 KEY_DIGITS = 16
 SWEPT = ("problem", "method", "solver", "simulate", "certify")  # the parts that a run consists of

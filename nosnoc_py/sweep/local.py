@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -28,9 +27,7 @@ THREADS = (
     "NUMBA_NUM_THREADS",
 )
 TAIL = 500  # characters of standard error that a death reports
-CHUNK = 1 << 20
-POLL = 0.2  # seconds between looks at the processes themselves: a fork can keep the pipe of a dead one open
-GRACE = 10.0  # seconds beyond the timeout for the rest of an answer that has begun
+POLL = 0.02  # seconds between looks at the processes
 # A script cannot be named here: Python would put its folder on the path. The first that it does, before the library is
 # imported, is to ask Linux for a SIGKILL when the thread that started it ends (PR_SET_PDEATHSIG).
 START = """
@@ -54,7 +51,7 @@ class LocalExecutor:
 
     Every task has a process of its own, with one BLAS thread and in a process group of its own. It is killed at its
     timeout, when the iterator is closed, and when this process dies, even by SIGKILL (on Linux at once; elsewhere as
-    soon as Python runs there). Not for Windows, where pipes cannot be waited for in this way.
+    soon as Python runs there). Not for Windows, which has no groups of processes that end together.
 
     Parameters
     ----------
@@ -78,51 +75,38 @@ class LocalExecutor:
         """Yield outcomes in the order of their ends; see `Executor`."""
         waiting = iter(tasks)
         running: list[_Process] = []
-        with selectors.DefaultSelector() as selector:
-            try:
-                while True:
-                    while len(running) < self.workers and (task := next(waiting, None)) is not None:
-                        running.append(_Process(task, selector))
-                    if not running:
-                        return
-                    _receive(selector, running)
-                    for process in [process for process in running if process.ended]:
-                        running.remove(process)
-                        yield process.outcome()
-            finally:
-                for process in running:
-                    process.kill()
-
-
-def _receive(selector: selectors.BaseSelector, running: list[_Process]) -> None:
-    """Wait a little for an answer, an end, or the next deadline."""
-    deadline = min(process.deadline for process in running)
-    for key, _ in selector.select(min(POLL, max(0.0, deadline - time.monotonic()))):
-        key.data.read()
+        try:
+            while True:
+                while len(running) < self.workers and (task := next(waiting, None)) is not None:
+                    running.append(_Process(task))
+                if not running:
+                    return
+                time.sleep(POLL)
+                for process in [process for process in running if process.ended]:
+                    running.remove(process)
+                    yield process.outcome()
+        finally:
+            for process in running:
+                process.kill()
 
 
 class _Process:
-    """One task under way."""
+    """One task under way. It answers into a file without a name, which is read when it has ended."""
 
-    def __init__(self, task: Task, selector: selectors.BaseSelector) -> None:
-        self.task, self._selector = task, selector
-        self._answer = bytearray()
-        self._closed = False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._answer, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115, closed by kill
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", START, str(os.getpid()), json.dumps(sys.path)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=self._answer,
             stderr=self._errors,
             env={**os.environ, **dict.fromkeys(THREADS, "1")},
             start_new_session=True,  # so that it can be killed with all that it starts
         )
-        self.deadline = float("inf") if task.timeout is None else time.monotonic() + task.timeout
+        self._deadline = float("inf") if task.timeout is None else time.monotonic() + task.timeout
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._in, self._out = self._process.stdin, self._process.stdout
-        os.set_blocking(self._out.fileno(), False)
-        selector.register(self._out, selectors.EVENT_READ, self)
+        self._in = self._process.stdin
         order = {"function": task.function, "arguments": dict(task.arguments), "paths": task.paths}
         with suppress(BrokenPipeError):  # it died already: the end of its answer says so
             self._in.write(json.dumps(order).encode() + b"\n")
@@ -130,57 +114,33 @@ class _Process:
 
     @property
     def ended(self) -> bool:
-        """The answer is complete, or will never be, or the time is up."""
-        if not self._closed and self._process.poll() is not None:
-            while self.read():  # what it has said before
-                pass
-            self._closed = True
-        return self._closed or self._late or _decoded(self._answer) is not None
-
-    @property
-    def _late(self) -> bool:
-        return time.monotonic() >= self.deadline
-
-    def read(self) -> bool:
-        """Take what has come; whether there was something."""
-        try:
-            chunk = os.read(self._out.fileno(), CHUNK)
-        except BlockingIOError:
-            return False
-        if chunk and not self._answer:
-            self.deadline += GRACE
-        self._answer += chunk
-        self._closed = not chunk
-        return bool(chunk)
+        """It has ended by itself, or its time is up."""
+        return self._process.poll() is not None or time.monotonic() >= self._deadline
 
     def outcome(self) -> Outcome:
         """How it ended; ends the process."""
-        answer = _decoded(self._answer)
-        late = answer is None and not self._closed  # it has not ended by itself
-        code = self.kill(patience=0.0 if late else 5.0)
-        if answer is not None:
+        late = self._process.poll() is None
+        code, content, said = self.kill()
+        if (answer := _decoded(content)) is not None:
             return Outcome(task=self.task, row=answer[0], files=answer[1])
         if late:
             return Outcome(task=self.task, row=failed_row(TIMEOUT, f"killed after {self.task.timeout:g} s"))
-        return Outcome(task=self.task, death=_death(code, self._said))
+        return Outcome(task=self.task, death=_death(code, said.decode(errors="replace").strip()[-TAIL:]))
 
-    def kill(self, patience: float = 0.0) -> int:
-        """End the process and all that it has started, after some seconds; return its exit code."""
-        with suppress(KeyError):
-            self._selector.unregister(self._out)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
+    def kill(self) -> tuple[int, bytes, bytes]:
+        """End the process and all that it has started; return its exit code, its answer, and the end of its errors."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
-        for stream in (self._in, self._out):
-            with suppress(OSError):
-                stream.close()
-        self._said = _tail(self._errors)
-        return code
+        with suppress(OSError):
+            self._in.close()
+        with self._answer, self._errors:
+            self._answer.seek(0)
+            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 4 * TAIL))
+            return code, self._answer.read(), self._errors.read()
 
 
-def _decoded(answer: bytearray) -> tuple[dict[str, Any], dict[str, bytes]] | None:
+def _decoded(answer: bytes) -> tuple[dict[str, Any], dict[str, bytes]] | None:
     """Row and files of a complete answer."""
     end = answer.find(b"\n")
     if end < 0:
@@ -190,16 +150,9 @@ def _decoded(answer: bytearray) -> tuple[dict[str, Any], dict[str, bytes]] | Non
         return None
     files, start = {}, end + 1
     for suffix, size in head["files"].items():
-        files[suffix] = bytes(answer[start : start + size])
+        files[suffix] = answer[start : start + size]
         start += size
     return head["row"], files
-
-
-def _tail(file: Any) -> str:
-    with file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * TAIL))
-        return file.read().decode(errors="replace").strip()[-TAIL:]
 
 
 def _death(code: int, said: str) -> str:

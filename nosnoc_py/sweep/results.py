@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections import Counter
@@ -12,14 +13,13 @@ from statistics import median
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from nosnoc_py.errors import OptionError, UnknownNameError
+from nosnoc_py.errors import OptionError, UnknownNameError, optional
 from nosnoc_py.files import write_atomically
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution import load as load_trajectory
 from nosnoc_py.sweep.config import Configuration, load
 from nosnoc_py.sweep.grid import Run
 from nosnoc_py.sweep.store import FORMAT_VERSION, Store, library_version
-from nosnoc_py.sweep.table import columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,11 +98,9 @@ class Results:
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one line per run."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise OptionError('to_dataframe needs pandas: pip install "nosnoc_py[data]"') from None
-        return pd.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
+        pandas = optional("pandas", 'to_dataframe needs pandas: pip install "nosnoc_py[data]"')
+        frame: pd.DataFrame = pandas.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
+        return frame
 
     def summary(self) -> str:
         """Return a report of some lines: counts by status, the best run, medians over the values of every axis."""
@@ -225,3 +223,51 @@ def numbers_of(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     """The numbers in a column."""
     values = (row.get(name) for row in rows)
     return [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], folder: Path, kind: str) -> Path:
+    """Write the rows as results.csv or results.parquet; a table is derived from the results, never read."""
+    path = folder / f"results.{kind}"
+    write_atomically(path, _csv(rows) if kind == "csv" else _parquet(rows))
+    return path
+
+
+def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of all columns in the order of the fullest rows; "attempts" last."""
+    names = dict.fromkeys(name for row in sorted(rows, key=len, reverse=True) for name in row)
+    last = [name for name in names if name == "attempts"]
+    return [name for name in names if name != "attempts"] + last
+
+
+def check_table(kind: str) -> None:
+    """Raise `OptionError` if tables of this kind cannot be written."""
+    if kind == "parquet":
+        optional("pyarrow.parquet", 'run.table: parquet needs pyarrow; pip install "nosnoc_py[data]", or choose csv.')
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, columns(rows), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({name: _column([row.get(name) for row in rows]) for name in columns(rows)})
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(table, sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Parquet has one type per column: whole numbers beside others become floats, everything else words."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) < 2:
+        return values
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else str(value) for value in values]

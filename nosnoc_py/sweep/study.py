@@ -12,9 +12,8 @@ from nosnoc_py.sweep.config import Configuration, configuration, load
 from nosnoc_py.sweep.grid import Run, runs
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.perform import SweepState, perform
-from nosnoc_py.sweep.results import Results, read, write_copy, write_index
+from nosnoc_py.sweep.results import Results, check_table, read, write_copy, write_index, write_table
 from nosnoc_py.sweep.store import Store
-from nosnoc_py.sweep.table import check_table, write_table
 from nosnoc_py.sweep.tasks import Executor, Task
 
 

@@ -1,4 +1,4 @@
-"""The process of one task: reads it from standard input, answers through a pipe, and dies with its parent.
+"""The process of one task: reads it from standard input, answers into a file, and dies with its parent.
 
 The protocol has no pickle: a task is one line of JSON, an answer is one line of JSON (row, sizes of files), then the
 contents of the files. What the task prints goes nowhere; standard error is kept by the parent for its report.
@@ -29,10 +29,10 @@ def main() -> None:
     threading.Thread(target=_watch, args=(watched,), daemon=True).start()
     row, files = perform(order)
     head = {"row": row, "files": {suffix: len(content) for suffix, content in files.items()}}
-    with os.fdopen(answer, "wb") as pipe:
-        pipe.write(json.dumps(head, allow_nan=False).encode() + b"\n")
+    with os.fdopen(answer, "wb") as file:
+        file.write(json.dumps(head, allow_nan=False).encode() + b"\n")
         for content in files.values():
-            pipe.write(content)
+            file.write(content)
     os._exit(0)  # no thread of the task keeps the process alive
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
+from nosnoc_py.functions import numbers
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import numbers
 
 if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
     from nosnoc_py.ocp import OCP
@@ -108,7 +108,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
             raise TranscriptionError("u: the trajectory has no control stages, so there is no control to apply.")
         if u.control_interpolant is not None:
             return _dense(u, n_u, duration)
-        u = PiecewiseConstant(u.u_grid - u.t0, u.u) if (np.diff(u.u_grid) > 0).all() else _merged(u)
+        u = _merged(u)
     if isinstance(u, PiecewiseConstant):
         return _on_grid(u, n_u, duration)
     if callable(u):
@@ -194,18 +194,16 @@ def _merged(trajectory: Trajectory) -> PiecewiseConstant:
 
 def _dense(trajectory: Trajectory, n_u: int, duration: float) -> Control:
     """A control with dense output: smooth on the elements that it is made of."""
-    check = _on_grid(PiecewiseConstant(trajectory.u_grid[[0, -1]] - trajectory.t0, trajectory.u[:1]), n_u, duration)
+    _on_grid(PiecewiseConstant(trajectory.u_grid[[0, -1]] - trajectory.t0, trajectory.u[:1]), n_u, duration)  # fits it?
     interpolant, t0 = trajectory.control_interpolant, trajectory.t0
     assert interpolant is not None
     edges = np.unique(getattr(interpolant, "t_left", trajectory.u_grid) - t0)
-    slack = GRID_TOLERANCE * duration
-    inner = edges[(edges > slack) & (edges < duration - slack)]
     last = float(trajectory.u_grid[-1])
 
     def law(t: float, x: np.ndarray) -> np.ndarray:
         return np.asarray(interpolant(min(t0 + t, last)))
 
-    return Control(law=law, breaks=np.concatenate([check.breaks[:1], inner, check.breaks[-1:]]), constant=False)
+    return Control(law=law, breaks=_breaks(edges, duration), constant=False)
 
 
 def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
@@ -217,8 +215,12 @@ def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
             f"control grid: it goes from {u.grid[0]:g} to {u.grid[-1]:g} s, which does not cover the interval from 0 "
             f"to {duration:g} s; give a control for all of it or change the duration."
         )
-    inner = u.grid[(u.grid > slack) & (u.grid < duration - slack)]
-    return Control(law=lambda t, x: u(t), breaks=np.concatenate([[0.0], inner, [duration]]), constant=True)
+    return Control(law=lambda t, x: u(t), breaks=_breaks(u.grid, duration), constant=True)
+
+
+def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
+    slack = GRID_TOLERANCE * duration
+    return np.concatenate([[0.0], times[(times > slack) & (times < duration - slack)], [duration]])
 
 
 def _positional(function: Callable[..., Any]) -> int:
@@ -259,12 +261,7 @@ def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.nd
 
 
 def _vector(value: Any, length: int, what: str) -> np.ndarray:
-    try:
-        vector = np.asarray(value, dtype=float).reshape(-1)
-    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
-        raise TranscriptionError(f"{what}: expected {length} numbers, given {value!r}.") from None
-    if vector.size != length:
-        raise TranscriptionError(f"{what}: expected {length} numbers, given {vector.size}.")
+    vector = numbers(value, what, length, TranscriptionError, spread=False)
     if not np.isfinite(vector).all():
         raise TranscriptionError(f"{what}: every number has to be finite, given {vector}.")
     return vector

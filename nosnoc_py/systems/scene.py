@@ -15,13 +15,10 @@ from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
-import numpy.typing as npt
 
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import assign
+from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.symbols import column, scalar
-
-Array = npt.NDArray[np.float64]
 
 COLOURS = ("blue", "vermilion", "green", "purple", "orange", "sky", "black", "grey")  # Okabe and Ito's
 ROUND = 48  # corners of a disc

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.functions import numbers as numbers
 
 # Where symbols are found that are not the system's.
 OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
@@ -141,16 +142,22 @@ def titled(part: Any, noun: str) -> str:
 
 
 def parts(given: Any, kind: type, what: str, things: str) -> tuple[Any, ...]:
-    """Return a list of parts of one kind as a tuple; raise `ModelError` for others and for names used twice."""
+    """Return `members` with different names; raise `ModelError` for names used twice."""
+    found = members(given, kind, what, things)
+    check_different([part.name for part in found], what, things)
+    return found
+
+
+def members(given: Any, kind: type, what: str, things: str, field: str = "") -> tuple[Any, ...]:
+    """Return a list of parts of one kind as a tuple; raise `ModelError` for others."""
     if not isinstance(given, list | tuple):
         raise ModelError(
-            f"{what}: {things}: expected a sequence of ns.{kind.__name__}, given {type(given).__name__}; put it in a "
-            "list."
+            f"{what}: {field or things}: expected a sequence of ns.{kind.__name__}, given {type(given).__name__}; put "
+            "it in a list."
         )
     for part in given:
         if not isinstance(part, kind):
             raise ModelError(f"{what}: {things} have to be ns.{kind.__name__} objects, given {type(part).__name__}.")
-    check_different([part.name for part in given], what, things)
     return tuple(given)
 
 
@@ -174,22 +181,6 @@ def scalar(value: Any, what: str) -> float:
     if isinstance(value, str | bool | ca.SX | ca.MX) or np.ndim(value) > 1 or np.size(value) != 1:
         raise ModelError(f"{what}: expected one number, given {value!r}.")
     return float(numbers(value, what, 1)[0])
-
-
-def numbers(value: Any, what: str, length: int) -> np.ndarray:
-    """Return `value` as a finite or infinite float vector (a scalar is repeated); NaN raises `ModelError`."""
-    try:
-        if value is None or np.asarray(value).dtype.kind in "US":  # NumPy would read None as NaN and "1" as 1
-            raise TypeError
-        array = np.array(value, dtype=float)  # a copy: what the user holds may change later
-    except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
-        raise ModelError(f"{what}: expected {length} numbers, given {value!r}.") from None
-    array = np.full(length, float(array)) if array.ndim == 0 else array.reshape(-1)
-    if array.shape != (length,):
-        raise ModelError(f"{what}: expected {length} numbers, given {array.size}.")
-    if np.isnan(array).any():
-        raise ModelError(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
-    return array
 
 
 def finite(value: Any, what: str, length: int) -> np.ndarray:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.discretization.readout import Readout, evaluate, trajectory_fields
+from nosnoc_py.discretization.readout import Readout, at_stages, trajectory_fields
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.reformulation.time_freezing import Frozen
@@ -90,26 +90,21 @@ class _Values:
     def read(cls, problem: FrozenTranscription, r: Readout, p: np.ndarray, speed: np.ndarray) -> _Values:
         dcs, frozen = problem.dcs, problem.frozen
         system, contacts = frozen.original, frozen.contacts
-        count, stages = r.x_stages.shape[:2]
-
-        def at_stages(expression: ca.SX) -> np.ndarray:
-            x, z = (values.reshape(count * stages, -1) for values in (r.x_stages, r.z_stages))
-            return evaluate(expression, [dcs.x, dcs.z, dcs.p], x, z, p).reshape(count, stages, expression.numel())
-
+        stage_values = partial(at_stages, dcs, r, p)
         approach = ca.vertcat(*[c.approach for c in contacts])
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
         at_ends = ca.Function("ends", [dcs.x, dcs.p], [ca.vertcat(kinetic, approach)])
         ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
-        push = at_stages(ca.vertcat(*[c.push for c in contacts]))
+        push = stage_values(ca.vertcat(*[c.push for c in contacts]))
         return cls(
-            running=at_stages(frozen.running)[..., 0],
-            weight=at_stages(ca.vertcat(*[c.weight for c in contacts])),
+            running=stage_values(frozen.running)[..., 0],
+            weight=stage_values(ca.vertcat(*[c.weight for c in contacts])),
             push=push,
-            rub=tuple(at_stages(c.rub) for c in contacts),
-            gap=at_stages(ca.vertcat(*[c.gap for c in system.contacts])),
-            approach=at_stages(approach),
-            slip=tuple(at_stages(c.slip) for c in contacts),
-            reserve=at_stages(ca.vertcat(*[c.reserve for c in contacts])),
+            rub=tuple(stage_values(c.rub) for c in contacts),
+            gap=stage_values(ca.vertcat(*[c.gap for c in system.contacts])),
+            approach=stage_values(approach),
+            slip=tuple(stage_values(c.slip) for c in contacts),
+            reserve=stage_values(ca.vertcat(*[c.reserve for c in contacts])),
             impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, push),
             ends=ends[..., 1:],
             energy=ends[..., 0],

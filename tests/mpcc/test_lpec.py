@@ -11,7 +11,7 @@ import scipy.optimize
 from scipy.optimize import linprog
 
 from nosnoc_py.mpcc import lpec
-from nosnoc_py.mpcc.linearization import Linearizer, local_program, solve_linear, weak_duality
+from nosnoc_py.mpcc.linearization import Linearizer, local_program
 from nosnoc_py.mpcc.lpec import Groups, LPECResult, choose, held_rows, local_lpec
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.stationarity import certify
@@ -45,8 +45,7 @@ def grouped(w, G, H, groups, **fields):
     """An MPCC with groups of any size; groups = [(left rows, right rows), ...]."""
     base = MPCC.of_pairs(w=w, G=ca.SX(0, 1), H=ca.SX(0, 1), **fields)
     made = tuple(Group(np.array(left), np.array(right)) for left, right in groups)
-    plain = {f"{side}_variable": -np.ones(rows.numel(), int) for side, rows in (("G", G), ("H", H))}
-    return replace(base, G=G, H=H, groups=made, **plain)
+    return replace(base, G=G, H=H, groups=made)
 
 
 def test_the_linearisation_against_differences(program):
@@ -209,11 +208,11 @@ def test_weak_duality_bounds_the_value_for_any_multipliers():
         w = np.zeros(cost.size)
         at = Linearizer(mpcc)(w, mpcc.p0)
         local = local_program(mpcc, at, w, radius=1e-3, tolerance=1e-8, held=np.zeros(0, bool))
-        answer = solve_linear(local)
+        answer = local.solve()
         assert answer.bound == pytest.approx(answer.value, abs=1e-9 * local.scale)
         for _ in range(20):
             dual = answer.dual + rng.normal(size=answer.dual.size)
-            assert weak_duality(local, dual)[1] <= answer.value + 1e-9 * local.scale
+            assert local.weak_duality(dual)[1] <= answer.value + 1e-9 * local.scale
 
 
 @pytest.mark.parametrize(("slack", "slope"), [(0.0, 0.0), (5e-9, 0.0), (-5e-9, 0.0), (1e-6, -1e-3), (1e-4, -0.1)])

@@ -82,8 +82,7 @@ def test_random_scales_and_starts_do_not_fool_anyone(seed):
     case = literature.CASES[seed % len(literature.CASES)]
     mpcc, n = case.mpcc, case.mpcc.G.numel()
     scales = 10.0 ** random.uniform(-2, 2, (2, n))
-    none = np.full(n, -1)  # a scaled variable is no plain variable
-    scaled = replace(mpcc, G=ca.DM(scales[0]) * mpcc.G, H=ca.DM(scales[1]) * mpcc.H, G_variable=none, H_variable=none)
+    scaled = replace(mpcc, G=ca.DM(scales[0]) * mpcc.G, H=ca.DM(scales[1]) * mpcc.H)
     for solver in SOLVERS.values():
         start = random.normal(size=mpcc.w0.size) * 10.0 ** random.uniform(-2, 2)
         result = judged(ns.solve_mpcc(scaled, solver, w0=start, time_limit=20))

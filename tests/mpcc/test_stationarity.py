@@ -73,8 +73,7 @@ def grouped(w, G, H, groups, **fields):
     """An MPCC with groups of any size; groups = [(left rows, right rows), ...]."""
     base = MPCC.of_pairs(w=w, G=ca.SX(0, 1), H=ca.SX(0, 1), **fields)
     made = tuple(Group(np.array(left), np.array(right)) for left, right in groups)
-    plain = {f"{side}_variable": -np.ones(rows.numel(), int) for side, rows in (("G", G), ("H", H))}
-    return replace(base, G=G, H=H, groups=made, **plain)
+    return replace(base, G=G, H=H, groups=made)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def given(mpcc, **values):
 
 def test_given_multipliers_prove_s_without_any_solver(monkeypatch):
     monkeypatch.setattr(stationarity, "local_lpec", None)
-    monkeypatch.setattr(stationarity, "solve_linear", None)
+    monkeypatch.setattr(stationarity.LocalProgram, "solve", None)
     desilva = literature.case("desilva").mpcc
     point = (0.5, 0.5, 0.5, 0.5, 0, 0)
     found = certificate(desilva, point, multipliers=given(desilva, g=[-0.5, -0.5], H=[0.5, 0.5]))

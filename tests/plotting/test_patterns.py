@@ -14,7 +14,7 @@ import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.mpcc.layout import At, Layout
-from nosnoc_py.mpcc.sparsity import derivatives
+from nosnoc_py.mpcc.structure import derivatives
 from nosnoc_py.plotting import plot, plot_active_set, plot_elements, plot_homotopy, plot_phase, plot_sparsity
 from nosnoc_py.plotting.elements import active_set
 from nosnoc_py.plotting.figures import EVENTS

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.reformulation.contact import contact_dcs
-from nosnoc_py.reformulation.impact import ContactOptions
+from nosnoc_py.reformulation.contact import ContactOptions, contact_dcs
 
 FORMS = ["sum", "product"]
 EPSILON, H = 1e-3, 0.1

@@ -11,9 +11,9 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import contact_dcs
-from nosnoc_py.reformulation.contact_switching import isolations, switch_indicator
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
 from nosnoc_py.reformulation.friction import CONES, MODES, Modes, Slip
+from nosnoc_py.reformulation.switching import isolations, switch_indicator
 from nosnoc_py.simulation.newton.contact_filling import CONES as FILLED
 
 MU = 0.4

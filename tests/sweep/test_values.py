@@ -12,15 +12,13 @@ import pytest
 from nosnoc_py import sweep
 from nosnoc_py.errors import OptionError
 from nosnoc_py.sweep import study as study_module
-from nosnoc_py.sweep.config import configuration, load
+from nosnoc_py.sweep.config import configuration, load, plain
 from nosnoc_py.sweep.execute import _measured, execute
 from nosnoc_py.sweep.grid import runs
 from nosnoc_py.sweep.references import RaisedError
-from nosnoc_py.sweep.results import Results, row_of, write_copy
+from nosnoc_py.sweep.results import Results, check_table, row_of, write_copy, write_table
 from nosnoc_py.sweep.store import FORMAT_VERSION, Store
-from nosnoc_py.sweep.table import check_table, write_table
 from nosnoc_py.sweep.tasks import Outcome
-from nosnoc_py.sweep.values import plain
 
 BALL = 'problem: {build: "small_copy:ball"}\nmethod: {name: FESDJ}\nsimulate: {x0: [9, 0], duration: 1.0}\n'
 ROW = {"key": "k", "status": "solved", "success": True}

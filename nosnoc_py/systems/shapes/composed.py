@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +19,18 @@ from nosnoc_py.systems.symbols import finite
 POINTS = 4000  # of the surface of a body that is known by its support alone
 
 
+@dataclass(frozen=True, eq=False)
 class Joined(Shape):
-    """Several convex shapes, `parts`, whose union the body is."""
+    """Several convex shapes, `parts`, whose union the body is; they come from the `shapes` of a user."""
+
+    shapes: Sequence[Shape]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shapes", _checked(self.shapes, type(self).__name__))
+
+    def moved(self, shift: Any) -> Shape:
+        """Return the body shifted by (3,) [m]."""
+        return type(self)(tuple(shape.moved(shift) for shape in self.shapes))
 
     def support(self, direction: Any) -> np.ndarray:
         """Return the furthest of the points furthest in a direction."""
@@ -70,19 +80,10 @@ class Union(Joined):
         If there is no shape, or something that is none.
     """
 
-    shapes: Sequence[Shape]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", _checked(self.shapes, "Union"))
-
     @property
     def parts(self) -> tuple[Shape, ...]:
         """Convex parts of all shapes."""
         return tuple(part for shape in self.shapes for part in shape.parts)
-
-    def moved(self, shift: Any) -> Union:
-        """Return the union shifted by (3,) [m]."""
-        return Union(tuple(shape.moved(shift) for shape in self.shapes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,22 +106,14 @@ class Intersection(Joined):
         If the intersection is empty or has no inside, or a shape cannot be cut.
     """
 
-    shapes: Sequence[Shape]
-    cuts: tuple[Shape, ...] = field(init=False, repr=False)
-
     def __post_init__(self) -> None:
-        shapes = _checked(self.shapes, "Intersection")
-        object.__setattr__(self, "shapes", shapes)
-        object.__setattr__(self, "cuts", common([shape.parts for shape in shapes]))
+        super().__post_init__()
+        assert self.parts  # raises where nothing is common
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Shape, ...]:
         """What is common to one convex part of every shape, where there is something."""
-        return self.cuts
-
-    def moved(self, shift: Any) -> Intersection:
-        """Return the intersection shifted by (3,) [m]."""
-        return Intersection(tuple(shape.moved(shift) for shape in self.shapes))
+        return common([shape.parts for shape in self.shapes])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,10 @@
-"""Where contacts switch: the trees of step equilibration (Tables 1 and 2, Eqs. 27-30), and what isolates switches."""
+"""Where a system switches: the trees of step equilibration (Tables 1 and 2, Eqs. 27-30), and what isolates switches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or, around, inactive, leaves
+from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or, Pair, around, inactive, leaves
 from nosnoc_py.reformulation.friction import Modes
 
 CONTACT = "contact"  # the pair of gaps and normal forces, to which the leaves refer
@@ -36,7 +36,7 @@ def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolat
     see. Forces are continuous at a node unless some contact makes them jump; so they are at the end of the cone (or at
     zero) just before such a switch, if no other contact jumps there. After a reversal that is true anyway.
     """
-    calm = [_calm(i, modes.get(name)) for i, name in enumerate(names)]
+    calm = [_calm(CONTACT, i, modes.get(name)) for i, name in enumerate(names)]
     found = []
     for i, name in enumerate(names):
         others = tuple(calm[:i] + calm[i + 1 :])
@@ -48,7 +48,33 @@ def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolat
     return tuple(found)
 
 
-def _calm(i: int, modes: Modes | None) -> Indicator:
-    """Positive where this contact makes no force jump: no impact, no landing, no end of a slip."""
-    persistent = _contact(i) if modes is None else And((_contact(i), Or((modes.steady, modes.stuck))))
-    return Or((inactive(CONTACT, i), persistent, leaves(CONTACT, i)))
+def departures(pairs: Sequence[Pair], held: Sequence[tuple[str, int]] = ()) -> tuple[Isolation, ...]:
+    """A multiplier b that ends at a node vanishes there, if no other component makes it jump.
+
+    Where the state leaves a sliding mode or a constraint, its multiplier falls to zero continuously. One that is given
+    up early satisfies all equations, too: the state then dips through the surface between the stages.
+
+    Parameters
+    ----------
+    pairs : sequence of Pair
+    held : sequence of (pair, component)
+        Multipliers with one value per finite element: they do not fall, and are no part of this.
+    """
+    places = [(p.name, i) for p in pairs if p.cross != "none" for i in range(p.a.numel()) if (p.name, i) not in held]
+    calm = [_calm(*place) for place in places]
+    found = []
+    for k, (pair, i) in enumerate(places):
+        others = (*calm[:k], *calm[k + 1 :])
+        ends = And((*leaves(pair, i).parts, *others))
+        found.append(Isolation(name=f"departure[{pair}][{i}]", residual=Leaf("end", pair, "b", i), indicator=ends))
+    return tuple(found)
+
+
+def _calm(pair: str, i: int, modes: Modes | None = None) -> Or:
+    """Positive where a component makes no multiplier jump: inactive or active before and after, or given up.
+
+    A contact with friction that stays closed must not end a slip, either.
+    """
+    active = around(pair, "b", i)
+    persistent = active if modes is None else And((active, Or((modes.steady, modes.stuck))))
+    return Or((inactive(pair, i), persistent, leaves(pair, i)))
