@@ -17,8 +17,8 @@ import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 
 METHOD = ns.FESDJ(finite_elements=2, rk_stages=2, scheme="radau_iia")
 SOLVER = SIMULATION_SOLVER
@@ -114,18 +114,4 @@ def _start(arguments: Mapping[str, Any]) -> dict[str, float]:
     return {name: arguments[name] for name in ("restitution", "height", "velocity", "gravity")}
 
 
-PROGRAM = Program(
-    name="bouncing_ball",
-    about="A ball falls on the ground and bounces: simulation, errors against the closed form.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(simulate, without=("method", "solver", "callback")),
-        fixed=("control_stages",),
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, solver=SOLVER, fixed=("control_stages",))

@@ -17,9 +17,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import bouncing_bodies
 from models.bouncing_bodies import energy
-from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main, table
+from problems.runner import Report, program, table
 from problems.settings import Settings, defaults_of
 
 METHOD = ns.LieGroupVariational(h=0.01)
@@ -140,17 +139,4 @@ def _drawing() -> Any:
     return bodies
 
 
-PROGRAM = Program(
-    name="bouncing_bodies",
-    about="A rigid body tumbles and bounces on a plane (LGVCI, cases I to IV): impacts, energy, snapshots.",
-    settings=Settings(
-        method=METHOD,
-        solver=Options(),
-        arguments={**defaults_of(simulate, without=("method", "callback")), "film": False},
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, {**defaults_of(simulate), "film": False}, quick=QUICK, method=METHOD)

@@ -17,8 +17,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import cart_pole_friction as model
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, program
+from problems.settings import Settings
 
 UPRIGHT = (0.0, float(np.pi), 0.0, 0.0)
 # Five stages keep the error of a motion that ends at an unstable equilibrium below 1e-6.
@@ -118,13 +118,4 @@ def _drawing() -> Any:
     return cars
 
 
-PROGRAM = Program(
-    name="cart_pole_friction",
-    about="A pole swings up on a cart with dry friction: optimal control of a Filippov system that sticks.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, build, quick=QUICK, method=METHOD, solver=ns.Auto())

@@ -21,8 +21,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import two_discs_inelastic
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, impacts_text, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, impacts_text, program
+from problems.settings import Settings
 
 OBSTACLE_RADIUS = 1.0
 START = (-2.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -130,7 +130,7 @@ def _show(console: Console, solution: ns.Solution, certificate: ns.Certificate) 
         console.print(
             "The claims hold in every window, started from the solution's own states, up to the defect above. Over the "
             "whole horizon the end differs, because pushing a disc is unstable and amplifies the error of "
-            "discretisation: a finer grid shrinks it (python -m problems.referee draws it)."
+            "discretisation: a finer grid shrinks it (python -m problems.benchmarks.referee draws it)."
         )
 
 
@@ -140,19 +140,6 @@ def _drawing() -> Any:
     return discs
 
 
-PROGRAM = Program(
-    name="disc_manipulation",
-    about="One disc pushes another around an obstacle: optimal control with inelastic impacts.",
-    settings=Settings(
-        method=METHODS["fesdj"],
-        methods=METHODS,
-        solver=SOLVERS["auto"],
-        solvers=SOLVERS,
-        arguments=defaults_of(build),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, build, quick=QUICK, method=METHODS["fesdj"], methods=METHODS, solver=SOLVERS["auto"], solvers=SOLVERS
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

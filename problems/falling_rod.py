@@ -17,8 +17,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import falling_rod
 from nosnoc_py.progress import Progress
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 
 METHOD = ns.FESDJ(finite_elements=2, rk_stages=3, scheme="radau_iia")
 QUICK = {"steps": 20, "duration": 0.5}
@@ -118,17 +118,4 @@ def _draw(trajectory: ns.Trajectory, arguments: Mapping[str, Any], path: Path) -
     rod.strobe(trajectory, _constants(arguments["friction"], arguments["restitution"]), path)
 
 
-PROGRAM = Program(
-    name="falling_rod",
-    about="A rod falls on the ground, tip first: two contacts with friction on one body.",
-    settings=Settings(
-        method=METHOD,
-        arguments=defaults_of(simulate, without=("method", "callback")),
-        fixed=("control_stages", *ns.Homotopy.model_fields),
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, fixed=("control_stages",))

@@ -23,8 +23,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import hysteresis_car as model
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, program
+from problems.settings import Settings
 
 Array = NDArray[np.float64]
 
@@ -108,13 +108,4 @@ def _drawing() -> Any:
     return cars
 
 
-PROGRAM = Program(
-    name="hysteresis_car",
-    about="A car whose turbo has hysteresis drives as fast as it can: a hybrid automaton with a clock.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, build, quick=QUICK, method=METHOD, solver=ns.Auto())

@@ -46,9 +46,9 @@ from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems.hopper_ladder import climb
-from problems.hopper_task import build, centres, glide
-from problems.runner import Program, Report, impacts_text, main
+from problems.benchmarks.hopper_ladder import climb
+from problems.benchmarks.hopper_task import build, centres, glide
+from problems.runner import Report, impacts_text, program
 from problems.settings import Settings, defaults_of
 
 WINDOW = 0.06  # of the certificate [s]
@@ -106,18 +106,12 @@ def _drawing() -> Any:
     return hopper
 
 
-PROGRAM = Program(
-    name="one_legged_hopper",
-    about="A robot on one leg hops over holes: optimal control with impacts and friction.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVERS["robust"],
-        solvers=SOLVERS,
-        arguments={**defaults_of(build), "start": "hops"},
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {**defaults_of(build), "start": "hops"},
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=SOLVERS["robust"],
+    solvers=SOLVERS,
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

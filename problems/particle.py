@@ -3,7 +3,7 @@
 The guiding example of time-freezing. Examples 3 (without friction) and 4 (with it) are simulations in numerical time
 under a control that is a function of the clock, `--set example=3` or `4`; what is known of them in closed form is in
 `models.particle`. Example 5 is an optimal control problem, solved from the default start (all states at x0, no force,
-no contact sequence); what is known of it is in `problems.particle_references`.
+no contact sequence); what is known of it is in `tests.references.particle`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from models import particle
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.reformulation.time_freezing import Frozen
-from problems import particle_references as references
-from problems.runner import Meter, Program, Report, impacts_text, main
+from problems.runner import Meter, Report, impacts_text, program
 from problems.settings import Settings
+from tests.references import particle as references
 
 GOAL = (references.GOAL, 0.0, 0.0, 0.0)
 SPACE = ([-10.0, -1.0, -20.0, -20.0], [10.0, 10.0, 20.0, 20.0])  # wide bounds of the states: inactive
@@ -204,18 +204,12 @@ def _drawing() -> Any:
     return drawing
 
 
-PROGRAM = Program(
-    name="particle",
-    about="A particle lands on the ground, slides and stops: impacts and friction by time-freezing.",
-    settings=Settings(
-        method=METHOD,
-        solver=ns.Auto(),
-        arguments={"example": 5, "steps": STEPS, "seconds": 60.0},
-        fixed=("fesd", "epsilon_t", "stiffness"),
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {"example": 5, "steps": STEPS, "seconds": 60.0},
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=ns.Auto(),
+    fixed=("fesd", "epsilon_t", "stiffness"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

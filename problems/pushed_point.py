@@ -16,8 +16,8 @@ import nosnoc_py as ns
 from models import pushed_point
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 from problems.switching_cases import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
@@ -93,18 +93,6 @@ def _drawing() -> Any:
     return filippov
 
 
-PROGRAM = Program(
-    name="pushed_point",
-    about="A point pushed into a corner and along its walls: projected dynamics against closed forms.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(simulate, without=("method", "solver", "callback")),
-        fixed=("control_stages", "dcs_mode"),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, simulate, quick=QUICK, method=METHOD, solver=SOLVER, fixed=("control_stages", "dcs_mode")
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -20,7 +20,7 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main, table
+from problems.runner import Report, program, table
 from problems.settings import Settings
 
 START, GOAL, HORIZON, BOUND = (0.0, 0.5, 0.0, 0.0), 1.5, 1.0, 10.0
@@ -164,18 +164,12 @@ def _drawing() -> Any:
     return drawing
 
 
-PROGRAM = Program(
-    name="receding_horizon",
-    about="A particle lands and is pushed to a goal by model predictive control; plans are shifted and solved again.",
-    settings=Settings(
-        method=METHOD,
-        solver=ns.Auto(),
-        arguments={"samples": 15},
-        fixed=("fesd", "epsilon_t", "stiffness"),
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {"samples": 15},
     quick={"samples": 3, "control_stages": 5},
-    run=run,
+    method=METHOD,
+    solver=ns.Auto(),
+    fixed=("fesd", "epsilon_t", "stiffness"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -19,8 +19,8 @@ from models import relay_feedback
 from models.relay_feedback import PLANTS, Hysteresis
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 from problems.switching_cases import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
@@ -147,18 +147,4 @@ def _drawing() -> Any:
     return filippov
 
 
-PROGRAM = Program(
-    name="relay_feedback",
-    about="Limit cycles of relay feedback, with sliding and with hysteresis, against matrix exponentials.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(simulate, without=("method", "solver", "callback")),
-        fixed=("control_stages",),
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, solver=SOLVER, fixed=("control_stages",))

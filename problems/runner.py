@@ -7,7 +7,7 @@ Exit codes: 0 for success, 1 when the solver's status says otherwise, 2 for a wr
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import sys
 import time
@@ -26,7 +26,7 @@ from nosnoc_py.errors import NosnocError
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
 from nosnoc_py.solution.trajectory import jsonable
-from problems.settings import Settings, parse
+from problems.settings import Settings, defaults_of, parse
 
 FIGURES = Path("figures")
 MOST = 8  # parts of a default in the help
@@ -111,6 +111,47 @@ class Meter:
         }
 
 
+def program(
+    module: str,
+    run: Callable[[Settings, Progress], Report],
+    arguments: Callable[..., Any] | Mapping[str, Any] | None = None,
+    *,
+    quick: Mapping[str, Any],
+    **settings: Any,
+) -> Program:
+    """Return the program of a module, and run it where the module is the one that Python was started with.
+
+    As the last line of a module, `PROGRAM = program(__name__, run, ...)`, this is all that a problem needs. Its name is
+    that of the module, what is said about it the first sentence of the module's docstring.
+
+    Parameters
+    ----------
+    module : str
+        `__name__`.
+    run : function (settings, progress) -> Report
+    arguments : function or mapping
+        Keys of `--set` with their defaults; of a function all arguments that have one, without options and callbacks.
+    quick : mapping
+        What `--quick` changes.
+    **settings
+        Of `Settings`: method, solver, methods, solvers, fixed.
+    """
+    known = defaults_of(arguments) if callable(arguments) else dict(arguments or {})
+    source = sys.modules[module]
+    about = (source.__doc__ or module).split("\n", 1)[0].partition(": `python -m")[0].removesuffix(".")
+    name = source.__spec__.name if source.__spec__ else module
+    made = Program(
+        name=name.removeprefix("problems."),
+        about=f"{about}.",
+        settings=Settings(**{"method": Options(), "solver": Options(), **settings}, arguments=known),
+        quick=quick,
+        run=run,
+    )
+    if module == "__main__":
+        raise SystemExit(main(made))
+    return made
+
+
 def main(program: Program, argv: Sequence[str] | None = None) -> int:
     """Run a problem from the command line; return the exit code."""
     arguments = _parser(program).parse_args(argv)
@@ -137,8 +178,9 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
 
 
 def run_by_name(name: str, argv: Sequence[str]) -> int:
-    """Run `problems.NAME` as `python -m` does, but in this process; return the exit code."""
-    module = importlib.import_module(f"problems.{name}")
+    """Run a problem or benchmark by name as `python -m` does, but in this process; return the exit code."""
+    here = importlib.util.find_spec(f"problems.{name}") is not None
+    module = importlib.import_module(f"problems.{name}" if here else f"problems.benchmarks.{name}")
     code: int = main(module.PROGRAM, argv) if hasattr(module, "PROGRAM") else module.main(argv)
     return code
 

@@ -17,8 +17,8 @@ import nosnoc_py as ns
 from models import sliding_mode
 from models.sliding_mode import Constants, Optimum
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, program
+from problems.settings import Settings
 from problems.switching_cases import boundary_errors
 
 METHOD = ns.FESD(control_stages=20, finite_elements=2, rk_stages=2)
@@ -78,13 +78,4 @@ def _drawing() -> Any:
     return filippov
 
 
-PROGRAM = Program(
-    name="sliding_mode_control",
-    about="Optimal control along a sliding mode, against the optimum in closed form.",
-    settings=Settings(method=METHOD, solver=SOLVERS["homotopy"], solvers=SOLVERS, arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, build, quick=QUICK, method=METHOD, solver=SOLVERS["homotopy"], solvers=SOLVERS)

@@ -17,8 +17,8 @@ from models import stick_slip
 from models.stick_slip import Constants
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 from problems.switching_cases import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
@@ -108,18 +108,4 @@ def _drawing() -> Any:
     return filippov
 
 
-PROGRAM = Program(
-    name="stick_slip",
-    about="A block sticks and slips on a moving belt: a limit cycle with a sliding mode, against its closed form.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(simulate, without=("method", "solver", "callback")),
-        fixed=("control_stages",),
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, solver=SOLVER, fixed=("control_stages",))

@@ -25,8 +25,8 @@ from models import switching_cases
 from models.switching_cases import BY_NAME, CASES, Case
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = ns.Auto()
@@ -231,18 +231,6 @@ def _draw(rows: Sequence[Row], path: Path) -> None:
     filippov.cases(rows, path)
 
 
-PROGRAM = Program(
-    name="switching_cases",
-    about="Crossing, sliding, leaving, repulsion: Filippov systems against closed forms.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(experiment, without=("method", "solver", "callback")),
-        fixed=("control_stages", "dcs_mode"),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, experiment, quick=QUICK, method=METHOD, solver=SOLVER, fixed=("control_stages", "dcs_mode")
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -25,8 +25,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import three_boxes
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, impacts_text, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, impacts_text, program
+from problems.settings import Settings
 
 TARGET = (-7.0, 1.0, 0.0, 1.0, 6.0, 1.0, *[0.0] * 6)
 WEIGHTS = (10.0, 1e-3, 1.0, 1e-3, 10.0, 1e-3, *[0.1] * 6)
@@ -160,19 +160,6 @@ def _drawing() -> Any:
     return boxes
 
 
-PROGRAM = Program(
-    name="three_boxes",
-    about="One box pushes two others to their places: optimal control with friction, elastic and inelastic impacts.",
-    settings=Settings(
-        method=METHOD,
-        methods=METHODS,
-        solver=SOLVERS["multi_start"],
-        solvers=SOLVERS,
-        arguments=defaults_of(build),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, build, quick=QUICK, method=METHOD, methods=METHODS, solver=SOLVERS["multi_start"], solvers=SOLVERS
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

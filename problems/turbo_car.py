@@ -17,8 +17,8 @@ from rich.console import Console
 import nosnoc_py as ns
 from models import turbo_car as model
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, program
+from problems.settings import Settings
 
 METHOD: Any = ns.FESD(control_stages=6, finite_elements=2, rk_stages=2)
 QUICK = {"control_stages": 3}
@@ -98,13 +98,4 @@ def _drawing() -> Any:
     return cars
 
 
-PROGRAM = Program(
-    name="turbo_car",
-    about="A car with a turbo drives from rest to rest as fast as it can: a Filippov system with free final time.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, build, quick=QUICK, method=METHOD, solver=ns.Auto())

@@ -15,10 +15,10 @@ from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 if TYPE_CHECKING:
     from models.plate_on_springs import Constants
-    from problems.event_selected_hopper import Calibration
-    from problems.event_selected_mujoco import Row
-    from problems.event_selected_order import Curve
-    from problems.plate_on_springs import Bed
+    from problems.benchmarks.event_selected_hopper import Calibration
+    from problems.benchmarks.event_selected_mujoco import Row
+    from problems.benchmarks.event_selected_order import Curve
+    from problems.benchmarks.plate_on_springs import Bed
 
 MARKERS = "os^Dv<>"
 DASHES = ("-", "--", ":", "-.")

@@ -18,7 +18,7 @@ from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 if TYPE_CHECKING:
     from models.sliding_mode import Optimum
-    from problems.oscillator_order import Curve
+    from problems.benchmarks.oscillator_order import Curve
     from problems.relay_feedback import Reference
     from problems.switching_cases import Row
 

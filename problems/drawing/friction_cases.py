@@ -11,7 +11,7 @@ import numpy as np
 from problems.drawing.style import COLOURS, figure, save, tidy
 
 if TYPE_CHECKING:
-    from problems.friction_cases import Row
+    from problems.benchmarks.friction_cases import Row
 
 FLOOR = 1e-17  # where exact zeros are drawn
 MARKERS = "o^sDvP"

@@ -14,7 +14,7 @@ from models.many_balls import Constants, places_of
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 if TYPE_CHECKING:
-    from problems.many_balls import Costs
+    from problems.benchmarks.many_balls import Costs
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from problems.benchmarks.nosbench_report import Ratio, geometric_mean
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
-from problems.nosbench_report import Ratio, geometric_mean
 
 VERDICTS = {"same": "same objective", "better": "better objective", "worse": "worse objective"}
 

@@ -18,7 +18,7 @@ from problems.disc_manipulation import OBSTACLE_RADIUS
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 if TYPE_CHECKING:
-    from problems.referee_certificates import Certified
+    from problems.benchmarks.referee_certificates import Certified
 
 FLOOR = 1e-16  # where exact zeros are drawn
 NEAR = 1e-5  # smallest distance that is drawn [m]

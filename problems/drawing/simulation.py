@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from problems.benchmarks.simulation_work import front
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
-from problems.simulation_work import front
 
 if TYPE_CHECKING:
-    from problems.simulation_curves import Curve, Panel
-    from problems.simulation_timing import Row
-    from problems.simulation_work import Run
+    from problems.benchmarks.simulation_curves import Curve, Panel
+    from problems.benchmarks.simulation_timing import Row
+    from problems.benchmarks.simulation_work import Run
 
 MARKERS = "os^Dv"
 

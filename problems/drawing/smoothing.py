@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 from problems.drawing.style import COLOURS, figure, save, tidy
 
 if TYPE_CHECKING:
-    from problems.smoothing import Comparison, Row
+    from problems.benchmarks.smoothing import Comparison, Row
 
 MARKERS = "os^D"
 EXACT = 1e-12  # what is exact shows at the lower edge
@@ -21,7 +21,7 @@ EXACT = 1e-12  # what is exact shows at the lower edge
 
 def costs(found: Sequence[Comparison], path: Path) -> None:
     """Draw a row of panels per task: error of the end state, largest violation, and time, over sigma."""
-    from problems.smoothing import error_of
+    from problems.benchmarks.smoothing import error_of
 
     quantities: tuple[tuple[str, Callable[[Row], float]], ...] = (
         ("error of the end state [SI units]", error_of),
@@ -43,7 +43,7 @@ def costs(found: Sequence[Comparison], path: Path) -> None:
 
 
 def _panel(axes: Axes, one: Comparison, quantity: Callable[[Row], float]) -> None:
-    from problems.smoothing import smoothed_rows
+    from problems.benchmarks.smoothing import smoothed_rows
 
     for i, steps in enumerate(sorted({row.steps for row in one.rows if row.steps})):
         rows = smoothed_rows(one.rows, steps)

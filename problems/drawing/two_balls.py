@@ -15,7 +15,7 @@ from nosnoc_py.plotting.figures import dense_output
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 
 if TYPE_CHECKING:
-    from problems.two_balls_order import Curve
+    from problems.benchmarks.two_balls_order import Curve
 
 MARKERS = "os^Dv"
 TICKS = [0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0]  # of the step [ms]

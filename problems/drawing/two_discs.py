@@ -16,11 +16,11 @@ from matplotlib.patches import Circle
 
 import nosnoc_py as ns
 from nosnoc_py.plotting.figures import dense_output
+from problems.benchmarks.two_discs_costates import Costates
+from problems.benchmarks.two_discs_history import History
+from problems.benchmarks.two_discs_sequences import Excursion
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 from problems.two_discs import HORIZON, RADII
-from problems.two_discs_costates import Costates
-from problems.two_discs_history import History
-from problems.two_discs_sequences import Excursion
 
 DISCS = (COLOURS[0], COLOURS[1])
 POINT = "#000000"

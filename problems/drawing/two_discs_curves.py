@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from nosnoc_py.solution.solution import costate_name
+from problems.benchmarks.two_discs_findings import series
+from problems.benchmarks.two_discs_grids import GridError, fit
+from problems.benchmarks.two_discs_history import FITTED, MSA, History
+from problems.benchmarks.two_discs_rows import Row
 from problems.drawing.style import COLOURS, GREY, figure, save, tidy
 from problems.drawing.two_discs import TITLES, control
-from problems.two_discs_findings import series
-from problems.two_discs_grids import GridError, fit
-from problems.two_discs_history import FITTED, MSA, History
-from problems.two_discs_rows import Row
 
 MEASURES = ("excess", "slope", "error")
 LABELS = {

@@ -12,10 +12,10 @@ MACHINE = "Another machine and another version of MuJoCo."
 BENCH = ("mujoco",)
 
 EXPERIMENTS = (
-    Experiment(name="order", module="event_selected_order"),
-    Experiment(name="hopper", module="event_selected_hopper"),
-    Experiment(name="marginal", module="event_selected_mujoco", needs=BENCH, timeout=3600.0),
-    Experiment(name="plate", module="plate_on_springs", timeout=3600.0),
+    Experiment(name="order", module="benchmarks.event_selected_order"),
+    Experiment(name="hopper", module="benchmarks.event_selected_hopper"),
+    Experiment(name="marginal", module="benchmarks.event_selected_mujoco", needs=BENCH, timeout=3600.0),
+    Experiment(name="plate", module="benchmarks.plate_on_springs", timeout=3600.0),
 )
 
 

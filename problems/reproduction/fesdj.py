@@ -18,9 +18,9 @@ FAMILIES = {"Radau": "Radau IIA", "Gauss": "Gauss-Legendre"}
 LOCAL = "The task has many local optima: which one is found depends on the start and on every option."
 
 EXPERIMENTS = (
-    Experiment(name="two_balls", module="two_balls_order", timeout=3600.0, may_fail=True),
+    Experiment(name="two_balls", module="benchmarks.two_balls_order", timeout=3600.0, may_fail=True),
     Experiment(name="impacts", module="bouncing_ball"),
-    Experiment(name="friction", module="friction_cases", timeout=1800.0, may_fail=True),
+    Experiment(name="friction", module="benchmarks.friction_cases", timeout=1800.0, may_fail=True),
     Experiment(name="discs", module="disc_manipulation", may_fail=True),
     Experiment(
         name="discs_homotopy", module="disc_manipulation", settings={"solver": "homotopy"}, may_fail=True, figures=()
@@ -172,7 +172,7 @@ ENTRIES = (
         agreement=Holds(reason="each run within its own tolerance of the closed form"),
         remark="Eqs. (5), (13) as printed are infeasible in free flight and (1e), (13b) have a wrong sign; the "
         "corrected forms are run, in the plane and in space.",
-        why="A run that is not within tolerance is a row of `python -m problems.friction_cases`.",
+        why="A run that is not within tolerance is a row of `python -m problems.benchmarks.friction_cases`.",
     ),
     out_of_scope("Table 1", "switching logic of contacts", "a definition, nothing is computed; tested in the library"),
     Entry(
@@ -261,7 +261,7 @@ ENTRIES = (
         read=("certificate", "end_state_error"),
         unit="m, m/s",
         remark="Pushing a disc is unstable and amplifies the error of discretisation; a finer grid shrinks it "
-        "(`python -m problems.referee`). The paper does not look at this.",
+        "(`python -m problems.benchmarks.referee`). The paper does not look at this.",
         quick=False,
     ),
     Entry(

@@ -27,7 +27,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         name="ensemble",
-        module="bouncing_bodies_ensemble",
+        module="benchmarks.bouncing_bodies_ensemble",
         quick={"starts": 3, "duration": 100.0, "horizon": 25.0},
         timeout=3600.0,
     ),

@@ -8,7 +8,7 @@ from typing import Any
 from problems.reproduction.records import Entry, Experiment, Paper, Read, Results, out_of_scope
 from problems.reproduction.verdicts import Agreement, Holds, Within
 
-MODULE = "two_discs_compare"
+MODULE = "benchmarks.two_discs_compare"
 PROBLEMS = {"concentric": "5.1", "general": "5.2", "wall": "5.3"}
 QUANTITIES = {"time": "the collision times", "control": "u", "objective": "J"}
 ALGORITHM_1, DESCENT = "Algorithm 1", "gradient descent"

@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems import impact_instants
-from problems.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
-from problems.impact_instants import AGREE, LEFT_OUT, MEMBER, REFUSED, RIGHTLY, UNIQUE, WRONG, Answer, instant
+from problems.benchmarks import impact_instants
+from problems.benchmarks.impact_instants import (
+    AGREE,
+    LEFT_OUT,
+    MEMBER,
+    REFUSED,
+    RIGHTLY,
+    UNIQUE,
+    WRONG,
+    Answer,
+    instant,
+)
 from problems.runner import main
 from tests.problems.command_line import run_json
+from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
 
 ROOT = np.sqrt(3.0) / 2.0
 CLEAR = 1e-3  # a margin that rounding does not reach

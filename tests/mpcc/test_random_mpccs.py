@@ -1,4 +1,4 @@
-"""A part of `problems.random_mpccs`: no claim of any solver is contradicted by enumeration, and the judge can tell."""
+"""A part of the benchmark `random_mpccs`: no claim of any solver is contradicted by enumeration, and the judge tells."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import random_mpccs
-from problems.random_mpccs_judge import KINDS, SLOPE, made, residuals, slopes, truth
+from problems.benchmarks import random_mpccs
 from tests.problems.command_line import run_json
+from tests.references.mpcc_branches import KINDS, SLOPE, made, residuals, slopes, truth
 
 SEEDS = range(63)
 

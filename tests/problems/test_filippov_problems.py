@@ -17,15 +17,12 @@ from models.sliding_mode import STANDARD, optimum, problem
 from models.switching_cases import BY_NAME
 from nosnoc_py.progress import Progress
 from nosnoc_py.solution.trajectory import jsonable
-from problems import (
-    oscillator_order,
-    pushed_point,
-    sliding_mode_control,
-)
+from problems import pushed_point, sliding_mode_control
 from problems import relay_feedback as relay_problem
 from problems import stick_slip as stick_slip_problem
 from problems import switching_cases as cases_problem
-from problems.oscillator_order import converge
+from problems.benchmarks import oscillator_order
+from problems.benchmarks.oscillator_order import converge
 from problems.runner import Program, main
 from problems.switching_cases import boundary_errors, compare, simulate
 from tests.problems.command_line import KEYS, PNG

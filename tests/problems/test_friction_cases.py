@@ -11,11 +11,12 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems import falling_rod, friction_cases
-from problems.friction_cases import METHOD, compared_events, experiment, simulate
-from problems.friction_closed_forms import BY_NAME, CASES
+from problems import falling_rod
+from problems.benchmarks import friction_cases
+from problems.benchmarks.friction_cases import METHOD, compared_events, experiment, simulate
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
+from tests.references.friction_closed_forms import BY_NAME, CASES
 
 EXACT = (("impact", "floor", 0.4), ("impact", "wall", 0.4), ("stick", "floor", 0.7))
 
@@ -110,7 +111,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["cases=slip_4d", "solver=newtom", "cone=round", "impulse_form=half"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(friction_cases.PROGRAM, ["--json", "--set", change]) == 2
-    assert capsys.readouterr().err.startswith("problems.friction_cases: ")
+    assert capsys.readouterr().err.startswith("problems.benchmarks.friction_cases: ")
 
 
 def test_falling_rod(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from problems.two_balls_order import CEILING, Curve, converge
+from problems.benchmarks.two_balls_order import CEILING, Curve, converge
 
 COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
 

@@ -12,9 +12,8 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems import (
-    bouncing_ball,
-    disc_manipulation,
+from problems import bouncing_ball, disc_manipulation
+from problems.benchmarks import (
     event_selected_hopper,
     event_selected_mujoco,
     event_selected_order,

@@ -12,12 +12,22 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.solution import RungeKuttaInterpolant
-from problems import referee, three_boxes
-from problems.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
-from problems.referee_certificates import KICK, KICKED_NODE, Certified, changed_control, discs, kicked, slide, slides
-from problems.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
+from problems import three_boxes
+from problems.benchmarks import referee
+from problems.benchmarks.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
+from problems.benchmarks.referee_certificates import (
+    KICK,
+    KICKED_NODE,
+    Certified,
+    changed_control,
+    discs,
+    kicked,
+    slide,
+    slides,
+)
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
+from tests.references.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
 
 # --- closed forms ---
 
@@ -224,7 +234,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["cases=slip_4d", "parts=all", "tasks=disks", "comparisons=bowls", "rtol=-1"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(referee.PROGRAM, ["--json", "--set", change]) == 2
-    assert capsys.readouterr().err.startswith("problems.referee: ")
+    assert capsys.readouterr().err.startswith("problems.benchmarks.referee: ")
 
 
 def test_figures_of_the_discs(tmp_path: Path) -> None:

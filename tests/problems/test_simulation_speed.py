@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems import simulation_curves, simulation_orders, simulation_speed, simulation_work
+from problems.benchmarks import simulation_curves, simulation_orders, simulation_speed, simulation_work
+from problems.benchmarks.simulation_agreement import AGREED, DIFFER, Agreement, compare
+from problems.benchmarks.simulation_cases import AGREEMENT, SPEED
+from problems.benchmarks.simulation_timing import NEWTON, chain, error_of, simulator_of
+from problems.benchmarks.simulation_work import DOP853, ROUNDING, Run, front, ratios
 from problems.runner import Program, main
-from problems.simulation_agreement import AGREED, DIFFER, Agreement, compare
-from problems.simulation_cases import AGREEMENT, SPEED
-from problems.simulation_timing import NEWTON, chain, error_of, simulator_of
-from problems.simulation_work import DOP853, ROUNDING, Run, front, ratios
 
 EXACT = {"bouncing ball": 1e-13, "planar friction": 1e-13}
 
@@ -128,4 +128,4 @@ def test_ratios_are_those_at_equal_error() -> None:
 @pytest.mark.parametrize("change", ["part=speed", "cases=unknown"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(simulation_speed.PROGRAM, ["--quick", "--set", change]) == 2
-    assert capsys.readouterr().err.startswith("problems.simulation_speed: ")
+    assert capsys.readouterr().err.startswith("problems.benchmarks.simulation_speed: ")

@@ -1,4 +1,4 @@
-"""Certificates of random spoiled and true solutions: a small part of `problems.spoiled_solutions`."""
+"""Certificates of random spoiled and true solutions: a small part of `problems.benchmarks.spoiled_solutions`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import spoiled_solutions as spoiled
+from problems.benchmarks import spoiled_solutions as spoiled
 from problems.runner import main
 
 

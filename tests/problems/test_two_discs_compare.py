@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import two_discs_costates as costates
-from problems import two_discs_history as history
-from problems import two_discs_rows as rows
-from problems import two_discs_sequences as sequences
-from problems import two_discs_timing as timing
+from problems.benchmarks import two_discs_costates as costates
+from problems.benchmarks import two_discs_history as history
+from problems.benchmarks import two_discs_rows as rows
+from problems.benchmarks import two_discs_sequences as sequences
+from problems.benchmarks import two_discs_timing as timing
+from problems.benchmarks.two_discs_compare import PROGRAM
+from problems.benchmarks.two_discs_findings import Findings
+from problems.benchmarks.two_discs_grids import CONVERGED, GridError, fit, over_grids
 from problems.runner import main
 from problems.two_discs import EXPERIMENTS, build
-from problems.two_discs_compare import PROGRAM
-from problems.two_discs_findings import Findings
-from problems.two_discs_grids import CONVERGED, GridError, fit, over_grids
-from problems.two_discs_references import optimum
+from tests.references.two_discs import optimum
 
 PNG = b"\x89PNG\r\n\x1a\n"
 BEST, TIME = 0.311416870358472, 0.460707998155842  # of 5.2

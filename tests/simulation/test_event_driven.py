@@ -20,8 +20,8 @@ from nosnoc_py.simulation.event_driven.search import Crossing
 from nosnoc_py.simulation.event_driven.soft_closing import soft_closing
 from nosnoc_py.systems.controls import control_of
 from problems import three_boxes as boxes_problem
-from problems.friction_closed_forms import CASES
-from problems.friction_motion import Case
+from tests.references.friction_closed_forms import CASES
+from tests.references.friction_motion import Case
 
 GRAVITY, REST = 9.81, 1e-3
 METHOD = ns.EventDriven(rest_velocity=REST)

@@ -14,8 +14,8 @@ from models import bouncing_ball, oscillator, particle, point_mass, pushed_point
 from nosnoc_py.simulation.fesd import Simulator, SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.solution import Sensitivity
-from problems import oscillator_order, step_sensitivities
-from problems.friction_closed_forms import BY_NAME
+from problems.benchmarks import oscillator_order, step_sensitivities
+from tests.references.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
 FILIPPOV = ns.FESD(finite_elements=2, rk_stages=2)
@@ -395,7 +395,7 @@ def test_smoothing_with_steps_in_proportion_does_not_see_it_either() -> None:
 
 
 def test_the_problem_shows_all_three() -> None:
-    """`problems.step_sensitivities` at two numbers of steps; its exact derivative is that of the closed form."""
+    """The benchmark `step_sensitivities` at two numbers of steps; its exact derivative is that of the closed form."""
     h, by_difference = 1e-6, []
     for d in h * np.eye(2):
         ends = []

@@ -1,0 +1,195 @@
+"""The work of the benchmark: one solver on one problem, measured and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.mpcc import nosbench
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.mpcc.result import MPCCResult
+from problems.benchmarks import nosbench_judge
+from problems.benchmarks.nosbench_rows import Row
+
+BASE_IPOPT: dict[str, str | int | float] = {
+    "tol": 1e-12,
+    "dual_inf_tol": 1e-12,
+    "compl_inf_tol": 1e-12,
+    "constr_viol_tol": 1e-12,
+    "mu_target": 0.0,
+    "acceptable_tol": 1e-6,
+    "acceptable_iter": 15,
+}
+# What is usual elsewhere: every product relaxed by itself, ten NLPs to the last digit, primal warm start.
+BASE: dict[str, Any] = {
+    "relaxation": "scholtes",
+    "steering": "direct",
+    "sigma_0": 1.0,
+    "kappa": 0.1,
+    "sigma_min": 1e-9,
+    "complementarity_tolerance": 1e-9,
+    "infeasibility_tolerance": 1e-6,
+    "finish": "none",
+    "max_iterations": 500,
+    "ipopt": BASE_IPOPT,
+}
+# name: (option class of nosnoc_py, its options)
+SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "base": ("Homotopy", BASE),
+    "auto": ("Auto", {}),
+    "homotopy": ("Homotopy", {}),
+    "elastic": ("Homotopy", {"steering": "l_inf"}),
+    "active_set": ("ActiveSet", {}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One solver on one problem; `draw` >= 0 takes a random start and random scalings of G and H."""
+
+    path: str
+    solver: str
+    time_limit: float
+    draw: int = -1
+    seed: int = 0
+
+    def row(self) -> Row:
+        """The row of this task before any work."""
+        return Row(
+            problem=Path(self.path).stem,
+            solver=self.solver,
+            variant="" if self.draw < 0 else f"seed {self.seed} draw {self.draw}",
+            time_limit=self.time_limit,
+            fingerprint=self._fingerprint(),
+        )
+
+    def _fingerprint(self) -> str:
+        words = (make_solver(self.solver).model_dump_json(), ns.__version__)
+        content = b""
+        with suppress(OSError):  # whoever loads it will say so
+            content = Path(self.path).read_bytes()
+        return hashlib.sha256("|".join(words).encode() + content).hexdigest()[:12]
+
+
+def make_solver(name: str) -> Any:
+    """The options of a solver by its name in the benchmark.
+
+    Raises
+    ------
+    OptionError
+        For an unknown name.
+    """
+    if name not in SOLVERS:
+        raise OptionError(unknown_name(name, SOLVERS, "solver"))
+    kind, options = SOLVERS[name]
+    return getattr(ns, kind)(**options)
+
+
+def load(path: str) -> MPCC:
+    """Read a problem with the library's own reader."""
+    return nosbench.load(path)
+
+
+def solve(mpcc: MPCC, solver: Any, time_limit: float) -> MPCCResult:
+    """Call the library."""
+    return ns.solve_mpcc(mpcc, solver, time_limit=time_limit)
+
+
+def execute(task: Task, tell: Callable[[str, Row], None] = lambda stage, row: None) -> Row:
+    """Do a task; any exception becomes a row with its message.
+
+    Parameters
+    ----------
+    tell : function (stage, row so far)
+        Called before "loading", "solving" and "judging".
+    """
+    row = task.row()
+    try:
+        for stage, so_far in _stages(task, row):
+            row = so_far
+            tell(stage, row)
+    except Exception as error:
+        return replace(row, status="error", message=_describe(error))
+    return row
+
+
+def _stages(task: Task, row: Row) -> Iterator[tuple[str, Row]]:
+    yield "loading", row
+    mpcc = load(task.path)
+    row = replace(row, variables=mpcc.w.numel(), constraints=mpcc.g.numel(), pairs=mpcc.G.numel())
+    scale_G, scale_H = np.ones(mpcc.G.numel()), np.ones(mpcc.H.numel())
+    if task.draw >= 0:
+        mpcc, scale_G, scale_H = vary(mpcc, row.problem, task.draw, task.seed)
+    problem = nosbench_judge.read(Path(task.path), scale_G, scale_H)
+    solver = make_solver(task.solver)
+    yield "solving", row
+    started = time.perf_counter()
+    result = solve(mpcc, solver, task.time_limit)
+    row = replace(row, wall_seconds=time.perf_counter() - started, **_said(result))
+    yield "judging", row
+    verdict = nosbench_judge.judge(problem, np.asarray(result.w, float))
+    row = replace(row, **asdict(verdict), false_success=row.claimed and not verdict.solved)
+    if verdict.solved:
+        slope = nosbench_judge.lpec(problem, np.asarray(result.w, float))
+        row = replace(row, lpec_value=slope.value, certified=slope.certified, gradient=slope.gradient)
+    yield "done", row
+
+
+def _said(result: MPCCResult) -> dict[str, Any]:
+    """What the solver says about its own result."""
+    certificate = result.certificate
+    return {
+        "status": str(result.status),
+        "claimed": bool(result.success),
+        "stationarity": result.stationarity.value,
+        "b_stationary": None if certificate is None else certificate.b_stationary,
+        "iterations": int(result.iterations),
+        "nlps": len(result.log),
+    }
+
+
+def _describe(error: Exception) -> str:
+    text = f"missing field {error}" if isinstance(error, KeyError) and type(error) is KeyError else str(error)
+    return f"{type(error).__name__}: {text}"[:500]
+
+
+def vary(mpcc: MPCC, name: str, draw: int, seed: int) -> tuple[MPCC, np.ndarray, np.ndarray]:
+    """The same problem with another start inside its bounds and rows of G and H times 10^[-2, 2].
+
+    Every draw has its own strength of perturbation, from 1 % to ten times the size of w0.
+
+    Returns
+    -------
+    (MPCC, factors of G, factors of H)
+    """
+    random = np.random.default_rng([seed, draw, zlib.crc32(name.encode())])
+    scale_G, scale_H = (10.0 ** random.uniform(-2.0, 2.0, mpcc.G.numel()) for _ in "GH")
+    strength = 10.0 ** random.uniform(-2.0, 1.0)
+    moved = mpcc.w0 + strength * np.maximum(1.0, np.abs(mpcc.w0)) * random.standard_normal(mpcc.w0.size)
+    kept = ("w", "p", "objective", "penalty", "g", "lbw", "ubw", "lbg", "ubg", "p0")
+    varied = MPCC.of_pairs(
+        **{field: getattr(mpcc, field) for field in kept},
+        G=ca.DM(scale_G) * mpcc.G,
+        H=ca.DM(scale_H) * mpcc.H,
+        w0=np.clip(moved, mpcc.lbw, mpcc.ubw),
+    )
+    return varied, scale_G, scale_H
+
+
+def warm_up(solver: str) -> None:
+    """Solve something tiny, so that imports and the loading of IPOPT are not measured."""
+    w = ca.SX.sym("w", 2)
+    tiny = MPCC.of_pairs(w=w, G=w[0], H=w[1], objective=ca.sumsqr(w - 1), lbw=0.0, w0=0.5)
+    with suppress(Exception):  # the task itself will say what is wrong
+        solve(tiny, make_solver(solver), 10.0)

@@ -1,0 +1,270 @@
+"""Random MPCCs against enumeration of their branches: `python -m problems.benchmarks.random_mpccs`.
+
+Programs with affine constraints and pairs and a linear or convex quadratic objective, in seven classes: plain,
+degenerate, redundant, biactive, unbounded, infeasible, badly scaled. Linear programs on all branches say which are
+feasible and which unbounded, and what slope there is at the point a solver returns (`tests.references.mpcc_branches`).
+
+A claim is false when
+- "solved" stands at a point with residuals, in an infeasible or in an unbounded program, or beside an S or a B that a
+  branch with descent contradicts;
+- "infeasible" is said of a program that has a feasible point;
+- "unbounded" is said of a program that has no ray.
+All other ends are honest; how many of them are failures is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.progress import Progress
+from problems.runner import Report, program, table
+from problems.settings import Settings
+from tests.references.mpcc_branches import FEASIBLE, KINDS, SLOPE, RandomMPCC, Truth, made, residuals, slopes, truth
+
+SOLVERS: Mapping[str, Any] = {"auto": ns.Auto(), "active_set": ns.ActiveSet(), "homotopy": ns.Homotopy()}
+QUICK = {"count": 63}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one solver says about one program, and what enumeration does.
+
+    Parameters
+    ----------
+    seed : int
+    kind, solver : str
+    status, stationarity : str
+        The claims.
+    feasible : bool or None
+        The program has a feasible point; None where it is too close to tell.
+    unbounded : bool
+        Some branch is.
+    false : str
+        What is wrong about the claims; empty where nothing is.
+    objective, size : float
+        At the point returned; the largest of its entries.
+    infeasibility, complementarity : float
+        Of this point, evaluated by the judge.
+    seconds : float
+    iterations : int
+    """
+
+    seed: int
+    kind: str
+    solver: str
+    status: str
+    stationarity: str
+    feasible: bool | None
+    unbounded: bool
+    false: str
+    objective: float
+    size: float
+    infeasibility: float
+    complementarity: float
+    seconds: float
+    iterations: int
+
+    @property
+    def failed(self) -> bool:
+        """Neither solved nor named for what it is."""
+        named = "infeasible" if self.feasible is False else "unbounded" if self.unbounded else "solved"
+        return self.status != named and self.feasible is not None
+
+
+def experiment(
+    count: int = 1000,
+    first: int = 0,
+    kinds: tuple[str, ...] = tuple(KINDS),
+    solvers: tuple[str, ...] = tuple(SOLVERS),
+    time_limit: float = 10.0,
+    in_turns: bool = False,
+    *,
+    callback: Callable[[Any], Any] | None = None,
+) -> Iterator[Row]:
+    """Solve the programs of consecutive seeds by every solver.
+
+    Parameters
+    ----------
+    count, first : int
+        How many seeds, and the first of them; classes take turns.
+    kinds : tuple of str
+        Classes; seeds of others are left out.
+    solvers : tuple of str
+        "auto", "active_set", "homotopy".
+    time_limit : float
+        Seconds for every solve.
+    in_turns : bool
+        Every program by one of the solvers only, which take turns.
+
+    Raises
+    ------
+    OptionError
+        For a class or a solver that does not exist.
+    """
+    for chosen, legal, what in ((kinds, tuple(KINDS), "class"), (solvers, tuple(SOLVERS), "solver")):
+        for name in chosen:
+            if name not in legal:
+                raise OptionError(unknown_name(name, legal, what))
+    for seed in range(first, first + count):
+        program = made(seed)
+        if program.kind in kinds:
+            known = truth(program)
+            chosen = (solvers[seed % len(solvers)],) if in_turns else solvers
+            yield from (solved(program, known, name, time_limit, callback) for name in chosen)
+
+
+def solved(
+    program: RandomMPCC, known: Truth, solver: str, time_limit: float, callback: Callable[[Any], Any] | None = None
+) -> Row:
+    """Solve one program and hold every claim against enumeration."""
+    started = time.process_time()
+    result = ns.solve_mpcc(program.mpcc, SOLVERS[solver], time_limit=time_limit, callback=callback)
+    seconds = time.process_time() - started
+    infeasibility, complementarity = residuals(program, result.w)
+    return Row(
+        seed=program.seed,
+        kind=program.kind,
+        solver=solver,
+        status=result.status.value,
+        stationarity=result.stationarity.value,
+        feasible=known.feasible,
+        unbounded=known.unbounded,
+        false=_false(program, known, result),
+        objective=result.objective,
+        size=float(np.abs(result.w).max()),
+        infeasibility=infeasibility,
+        complementarity=complementarity,
+        seconds=seconds,
+        iterations=result.iterations,
+    )
+
+
+def _false(program: RandomMPCC, known: Truth, result: ns.MPCCResult) -> str:
+    if result.status is ns.Status.INFEASIBLE:
+        return "infeasible, but has a feasible point" if known.feasible else ""
+    if result.status is ns.Status.UNBOUNDED:
+        return "" if known.unbounded else "unbounded, but has no ray"
+    if not result.success:
+        return ""
+    if max(residuals(program, result.w)) > FEASIBLE:
+        return "solved, but with residuals"
+    if known.feasible is False:
+        return "solved, but infeasible"
+    if known.unbounded:
+        return "solved, but unbounded"
+    branches, free = slopes(program, result.w)
+    if result.stationarity in (ns.Stationarity.S, ns.Stationarity.B) and branches < -SLOPE:
+        return f"{result.stationarity.value}, but a branch descends"
+    if result.stationarity is ns.Stationarity.S and free < -SLOPE:
+        return "S, but only B"
+    return ""
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Do the experiment and report."""
+    started = time.monotonic()
+    rows = list(experiment(**settings.arguments, callback=progress))
+    false = [row for row in rows if row.false]
+    return Report(
+        results={
+            "status": (ns.Status.STOPPED if false else ns.Status.SOLVED).value,
+            "objective": None,
+            "complementarity": max((row.complementarity for row in rows if row.status == "solved"), default=np.nan),
+            "infeasibility": max((row.infeasibility for row in rows if row.status == "solved"), default=np.nan),
+            "iterations": sum(row.iterations for row in rows),
+            "events": [],
+            "final_state": [],
+            "false": [vars(row) for row in false],
+            "summary": [dict(zip(COLUMNS, line, strict=True)) for line in summary(rows)],
+            "rows": [vars(row) for row in rows],
+            "wall_seconds": time.monotonic() - started,
+        },
+        success=not false,
+        show=lambda console: _show(console, rows),
+    )
+
+
+COLUMNS: Mapping[str, str] = {  # headers by key
+    "class": "class",
+    "solver": "solver",
+    "programs": "all",
+    "solved": "solved",
+    "s": "S",
+    "b": "B",
+    "false_solved": "false",
+    "infeasible": "infeas.",
+    "infeasible_named": "named",
+    "false_infeasible": "false",
+    "unbounded": "unb.",
+    "unbounded_named": "named",
+    "false_unbounded": "false",
+    "failed": "failed",
+    "median_seconds": "med. s",
+    "longest_seconds": "max s",
+}
+
+
+def summary(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    """One line for every class and solver, and one for every solver: counts in the order of `COLUMNS`.
+
+    Of the infeasible and of the unbounded programs it is said how many are named so; "failed" are feasible and bounded
+    programs without a solution.
+    """
+    solvers = list(dict.fromkeys(row.solver for row in rows))
+    kinds = list(dict.fromkeys(row.kind for row in rows))
+    groups = [(kind, solver) for kind in (*kinds, "all") for solver in solvers]
+    return [
+        _line(kind, solver, [row for row in rows if row.solver == solver and kind in (row.kind, "all")])
+        for kind, solver in groups
+    ]
+
+
+def _line(kind: str, solver: str, rows: Sequence[Row]) -> tuple[Any, ...]:
+    def count(condition: Callable[[Row], bool]) -> int:
+        return sum(map(condition, rows))
+
+    seconds = [row.seconds for row in rows] or [np.nan]
+    return (
+        kind,
+        solver,
+        len(rows),
+        count(lambda row: row.status == "solved"),
+        count(lambda row: row.status == "solved" and row.stationarity == "S"),
+        count(lambda row: row.status == "solved" and row.stationarity == "B"),
+        count(lambda row: bool(row.false) and row.status == "solved"),
+        count(lambda row: row.feasible is False),
+        count(lambda row: row.feasible is False and row.status == "infeasible"),
+        count(lambda row: bool(row.false) and row.status == "infeasible"),
+        count(lambda row: row.unbounded),
+        count(lambda row: row.unbounded and row.status == "unbounded"),
+        count(lambda row: bool(row.false) and row.status == "unbounded"),
+        count(lambda row: row.failed and row.feasible is True and not row.unbounded),
+        round(float(np.median(seconds)), 3),
+        round(float(np.max(seconds)), 2),
+    )
+
+
+def _show(console: Console, rows: Sequence[Row]) -> None:
+    shown = table(*COLUMNS.values(), title="random MPCCs against enumeration of their branches")
+    for line in summary(rows):
+        shown.add_row(*map(str, line))
+    console.print(shown)
+    for row in rows:
+        if row.false:
+            console.print(f"FALSE: seed {row.seed}, {row.kind}, {row.solver}: {row.false}", markup=False)
+    for row in rows:
+        if row.failed and not row.false:
+            what = "infeasible" if row.feasible is False else "unbounded" if row.unbounded else "feasible"
+            place = f"|w| {row.size:.1e}, residuals {row.infeasibility:.1e} and {row.complementarity:.1e}"
+            console.print(f"seed {row.seed}, {row.kind}, {row.solver}: {row.status}, but {what}; {place}", markup=False)
+
+
+PROGRAM = program(__name__, run, experiment, quick=QUICK)

@@ -1,0 +1,239 @@
+"""Derivatives of a motion through a switch by its start: `python -m problems.benchmarks.step_sensitivities`.
+
+The oscillator that turns around at the unit circle, and the error of d x(T) / d x_0 at T = pi/2 s over the number of
+steps. The exact derivative is the product of the transition matrix up to the switch, of the saltation matrix
+
+    I + (f_+ - f_-) n' / (n' f_-)
+
+at the switch, and of the transition matrix from there on, all in closed form. FESD has the time of the switch among its
+unknowns, so the derivative of its steps, by the implicit function theorem, holds the saltation and converges with the
+order of the scheme. Two ways to differentiate a motion do not: steps that do not end at the switch (`switch_detection`
+off) miss the saltation altogether, although their states converge; and a step function smoothed by tanh(c / eps), with
+eps proportional to the step of an explicit Runge-Kutta method, has about the same number of steps within the smooth
+switch, however short they are, and so keeps an error that falls at most slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from rich.console import Console
+
+import nosnoc_py as ns
+from models import oscillator
+from nosnoc_py.progress import Progress
+from nosnoc_py.simulation.fesd import Simulator
+from nosnoc_py.simulation.step_sensitivity import StepSensitivity
+from problems.benchmarks.oscillator_order import DURATION, simulate
+from problems.runner import Meter, Report, program, table
+from problems.settings import Settings
+
+METHOD = ns.FESD(finite_elements=2)
+SOLVER = ns.Auto()
+QUICK = {"steps": (16, 38), "stages": (2,)}
+# With these the switch lies at about the same place within its step (a fifth), so that one error constant holds for
+# all: the derivative depends on where it is more than the state does.
+STEPS = (16, 27, 38, 49, 71, 104)
+FIXED_STAGES = 2
+FLOOR = 1e-9  # errors below are those of the solver, times the slopes
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Curve:
+    """Errors of one way to differentiate, with more and more steps.
+
+    Parameters
+    ----------
+    label : str
+    nominal : int
+        Order that is expected.
+    steps : (runs,)
+    errors : (runs,)
+        Largest error of d x(T) / d x_0; NaN where a step failed.
+    state_errors : (runs,)
+        Largest error of x(T).
+    flags : int
+        Steps that were reported as not smooth.
+    """
+
+    label: str
+    nominal: int
+    steps: tuple[int, ...]
+    errors: tuple[float, ...]
+    state_errors: tuple[float, ...]
+    flags: int = 0
+
+    @property
+    def order(self) -> float | None:
+        """Slope of the errors above round-off over the steps; None with fewer than two of them."""
+        errors = np.array(self.errors)
+        clean = errors > FLOOR
+        if clean.sum() < 2:
+            return None
+        return float(-np.polyfit(np.log(np.array(self.steps)[clean]), np.log(errors[clean]), 1)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything by name."""
+        return {**vars(self), "order": self.order}
+
+
+def exact(duration: float = DURATION, constants: oscillator.Constants = oscillator.STANDARD) -> Array:
+    """d x(T) / d x_0 (2, 2): transition, saltation, transition."""
+    until, x = constants.switch_time, oscillator.exact(constants.switch_time, constants)[0]
+    before, after = (np.array([[1.0, sign * constants.frequency], [-sign * constants.frequency, 1.0]]) @ x
+                     for sign in (1.0, -1.0))  # fmt: skip
+    saltation = np.eye(2) + np.outer(after - before, x) / (x @ before)
+    return _turn(constants.frequency, duration - until) @ saltation @ _turn(-constants.frequency, until)
+
+
+def _turn(frequency: float, t: float) -> Array:
+    """e^t times a rotation: the matrix exponential of [1, -w; w, 1] t."""
+    c, s = np.cos(frequency * t), np.sin(frequency * t)
+    return np.asarray(np.exp(t) * np.array([[c, -s], [s, c]]))
+
+
+def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[Any], Any]) -> tuple[Array, Array, int]:
+    """State at the end, its derivative by x0, and the number of steps that are not smooth; NaN if a step fails."""
+    simulator = Simulator(oscillator.build(), method, step=DURATION / steps, solver=solver)
+    sensitivity = StepSensitivity(simulator.problem)
+    state, found = simulator.init(oscillator.STANDARD.start), []
+    for _ in range(steps):
+        state = simulator.step(state)
+        callback(state)
+        if state.w is None or state.values is None:
+            return np.full(2, np.nan), np.full((2, 2), np.nan), 0
+        found.append(sensitivity(state.w, state.values))
+    made = np.eye(2)
+    for step in found:
+        made = step.x @ made
+    return state.x, made, sum(not step.smooth for step in found)
+
+
+def by_smoothing(steps: int, width: float) -> tuple[Array, Array]:
+    """The same with tanh(c / eps) for the step function, by RK4 with eps = width h."""
+    h = DURATION / steps
+    move = _smooth_step(h, width * h)
+    x, made = np.array(oscillator.STANDARD.start), np.eye(2)
+    for _ in range(steps):
+        end, slope = move(x)
+        x, made = end.full().reshape(-1), slope.full() @ made
+    return x, made
+
+
+def _smooth_step(h: float, eps: float) -> ca.Function:
+    x, frequency = ca.SX.sym("x", 2), oscillator.STANDARD.frequency
+    turn = frequency * ca.tanh((ca.sumsqr(x) - 1.0) / eps)
+    flow = ca.Function("flow", [x], [ca.vertcat(x[0] - turn * x[1], turn * x[0] + x[1])])
+    rate = total = flow(x)
+    for share, weight in ((0.5, 2.0), (0.5, 2.0), (1.0, 1.0)):
+        rate = flow(x + share * h * rate)
+        total = total + weight * rate
+    end = x + h / 6.0 * total
+    return ca.Function("step", [x], [end, ca.jacobian(end, x)])
+
+
+def experiment(
+    steps: tuple[int, ...] = STEPS,
+    stages: tuple[int, ...] = (2, 3),
+    width: float = 1.0,
+    *,
+    method: ns.FESD = METHOD,
+    solver: Any = SOLVER,
+    callback: Callable[[Any], Any] = lambda state: None,
+) -> list[Curve]:
+    """All curves; `width` is eps / h of the smoothing."""
+    end, slope = oscillator.exact(DURATION)[0], exact()
+
+    def curve(label: str, nominal: int, runs: Sequence[tuple[Array, Array]], flags: int = 0) -> Curve:
+        return Curve(
+            label=label,
+            nominal=nominal,
+            steps=tuple(int(count) for count in steps),
+            errors=tuple(float(np.abs(made - slope).max()) for _, made in runs),
+            state_errors=tuple(float(np.abs(x - end).max()) for x, _ in runs),
+            flags=flags,
+        )
+
+    cases = [(f"FESD, {n} stages", 2 * n - 1, method.replace(rk_stages=n)) for n in stages]
+    cases.append(("fixed steps", 0, method.replace(rk_stages=FIXED_STAGES, switch_detection=False)))
+    made = []
+    for label, nominal, chosen in cases:
+        runs = [by_elements(count, chosen, solver, callback) for count in steps]
+        made.append(curve(label, nominal, [run[:2] for run in runs], sum(run[2] for run in runs)))
+    made.append(curve(f"smoothing, eps = {width:g} h", 0, [by_smoothing(count, width) for count in steps]))
+    return made
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Do the experiment."""
+    meter = Meter(progress)
+    curves = experiment(**settings.arguments, method=settings.method, solver=settings.solver, callback=meter)
+    trajectory = simulate(max(settings.arguments["steps"]), method=settings.method, solver=settings.solver)
+    success = trajectory.success and all(np.isfinite(curve.errors).all() and not curve.flags for curve in curves)
+    return Report(
+        results={
+            **meter.results(trajectory),
+            "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
+            "exact": exact().tolist(),
+            "orders": {curve.label: curve.order for curve in curves},
+            "curves": [curve.to_dict() for curve in curves],
+        },
+        success=success,
+        show=lambda console: _show(console, curves),
+        figures={"step_sensitivities.png": lambda path: _draw(curves, path)},
+    )
+
+
+def _show(console: Console, curves: Sequence[Curve]) -> None:
+    steps = [str(count) for count in curves[0].steps]
+    made = table("way", "order", "fitted", *steps, title="largest error of d x(T) / d x_0 over the number of steps")
+    for curve in curves:
+        order = "-" if curve.order is None else f"{curve.order:.2f}"
+        made.add_row(curve.label, str(curve.nominal), order, *(f"{error:.1e}" for error in curve.errors))
+    console.print(made)
+    console.print(f"the largest entry of the exact derivative is {np.abs(exact()).max():.4g}")
+
+
+def _draw(curves: Sequence[Curve], path: Path) -> None:
+    """Errors of the derivatives and of the states over the number of steps, side by side."""
+    from problems.drawing.style import COLOURS, GREY, figure, save, tidy  # matplotlib is slow to import
+
+    made = figure(8.6, 4.2)
+    panels = made.subplots(1, 2, sharex=True)
+    colours = dict(zip([c.label for c in curves if c.nominal], COLOURS, strict=False))
+    marks = iter(("s", "^", "v"))
+    for curve in curves:
+        style = {"color": colours.get(curve.label, GREY), "marker": "o" if curve.nominal else next(marks), "ms": 4.5}
+        for axes, errors in zip(panels, (curve.errors, curve.state_errors), strict=True):
+            axes.loglog(curve.steps, errors, lw=1.4, label=curve.label, **style)
+    for curve in (curve for curve in curves if curve.nominal):
+        n, errors = np.array(curve.steps, float), curve.errors
+        panels[0].loglog(n, 0.5 * errors[0] * (n / n[0]) ** -curve.nominal, color="black", lw=0.7, ls=(0, (4, 2)))
+    panels[0].plot([], [], color="black", lw=0.7, ls=(0, (4, 2)), label="order of the scheme")
+    panels[0].set_ylabel(r"largest error of $\partial x(T) / \partial x_0$ [-]")
+    panels[1].set_ylabel("largest error of the state $x(T)$ [-]")
+    for axes in panels:
+        axes.set_xlabel(r"number of steps $N$ up to $T = \pi/2$ s")
+        axes.set_xticks(list(curves[0].steps), [str(count) for count in curves[0].steps])
+        axes.minorticks_off()
+        tidy(axes)
+    made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+    save(made, path)
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    experiment,
+    quick=QUICK,
+    method=METHOD,
+    solver=SOLVER,
+    fixed=("control_stages", "rk_stages", "switch_detection"),
+)
