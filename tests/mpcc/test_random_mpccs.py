@@ -1,4 +1,4 @@
-"""A part of the benchmark `random_mpccs`: no claim of any solver is contradicted by enumeration, and the judge tells."""
+"""A part of the benchmark `random_mpccs`: enumeration contradicts no claim of any solver, and the judge tells."""
 
 from __future__ import annotations
 
