@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -30,6 +31,9 @@ from problems.settings import Settings, defaults_of, parse
 
 FIGURES = Path("figures")
 MOST = 8  # parts of a default in the help
+NUMBERS = ("objective", "complementarity", "infeasibility", "iterations", "wall_seconds", "events", "final_state")
+SHOWN = 15  # events in a table
+WIDEST = 60  # characters of a cell
 WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
 
@@ -54,6 +58,10 @@ class Report:
     figures: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
 
 
+Run = Callable[[Settings, Progress], Report]
+Drawing = Callable[[Any, Mapping[str, Any]], Any]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
     """A problem that can be run.
@@ -74,7 +82,7 @@ class Program:
     about: str
     settings: Settings
     quick: Mapping[str, Any]
-    run: Callable[[Settings, Progress], Report]
+    run: Run
 
 
 class Meter:
@@ -113,7 +121,7 @@ class Meter:
 
 def program(
     module: str,
-    run: Callable[[Settings, Progress], Report],
+    run: Run,
     arguments: Callable[..., Any] | Mapping[str, Any] | None = None,
     *,
     quick: Mapping[str, Any],
@@ -175,6 +183,161 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
         for path in written:
             console.print(f"figure: {path}")
     return 0 if report.success else 1
+
+
+def simulated(
+    simulate: Callable[..., ns.Trajectory],
+    against: Callable[[ns.Trajectory, Mapping[str, Any]], Mapping[str, Any]],
+    right: Callable[[Mapping[str, Any]], bool] = lambda found: True,
+    figures: Mapping[str, Drawing] | None = None,
+) -> Run:
+    """Return the run of a problem that simulates and compares.
+
+    Parameters
+    ----------
+    simulate : function (**arguments, method, solver, callback) -> Trajectory
+        Without `solver` where the problem has none to set; `arguments` are those of the settings.
+    against : function (trajectory, arguments) -> mapping
+        What the trajectory is held against; "errors" of the results.
+    right : function (errors) -> bool
+        Part of the success.
+    figures : mapping
+        Functions (trajectory, arguments) -> Figure by file name; by default everything over time.
+    """
+
+    def run(settings: Settings, progress: Progress) -> Report:
+        meter, solver = Meter(progress), settings.solver
+        progress.expect(steps=settings.arguments.get("steps"))
+        solved_by = {} if type(solver) is Options else {"solver": solver}
+        found = simulate(**settings.arguments, method=settings.method, **solved_by, callback=meter)
+        errors = against(found, settings.arguments)
+        return Report(
+            results={**meter.results(found), "errors": errors},
+            success=found.success and right(errors),
+            show=lambda console: tell(console, found, errors),
+            figures=_drawings(simulate, found, settings.arguments, figures),
+        )
+
+    return run
+
+
+def optimised(
+    build: Callable[..., ns.OCP],
+    against: Callable[[ns.Solution, Mapping[str, Any]], Mapping[str, Any]],
+    guess: Any = None,
+    figures: Mapping[str, Drawing] | None = None,
+) -> Run:
+    """Return the run of a problem that solves an OCP and compares; "reference" of the results is what `against` says.
+
+    Parameters as in `simulated`; `guess` is that of `ns.solve`.
+    """
+
+    def run(settings: Settings, progress: Progress) -> Report:
+        ocp = build(**settings.arguments)
+        found = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
+        known = against(found, settings.arguments)
+        return Report(
+            results={**found.to_dict(), "reference": known},
+            success=found.success,
+            show=lambda console: tell(console, found, known),
+            figures=_drawings(build, found, settings.arguments, figures),
+        )
+
+    return run
+
+
+def _drawings(
+    of: Callable[..., Any], found: ns.Trajectory, arguments: Mapping[str, Any], figures: Mapping[str, Drawing] | None
+) -> dict[str, Callable[[Path], Any]]:
+    """Functions of a path; by default one figure with the name of the module, everything over time."""
+    spec = sys.modules[of.__module__].__spec__
+    stem = (spec.name if spec else of.__module__).rpartition(".")[2]
+    named = figures or {f"{stem}.png": lambda trajectory, _: ns.plot(trajectory)}
+    return {name: lambda path, draw=draw: draw(found, arguments).savefig(path, dpi=150) for name, draw in named.items()}
+
+
+def tell(console: Console, found: ns.Trajectory, known: Mapping[str, Any]) -> None:
+    """Print how a trajectory or a solution ended, its events, and what it is held against."""
+    console.print(found.summary() if isinstance(found, ns.Solution) else str(found.status), markup=False)
+    if found.message:
+        console.print(found.message, markup=False)
+    rows = table("event", "name", "t [s]", "impulse", "velocity before", "after")
+    for event in found.events[:SHOWN]:
+        cells = ("-" if value is None else f"{value:.6f}" for value in (event.impulse, event.v_before, event.v_after))
+        rows.add_row(event.kind, event.name, f"{event.time:.9f}", *cells)
+    console.print(rows)
+    if len(found.events) > SHOWN:
+        console.print(f"and {len(found.events) - SHOWN} more")
+    console.print("errors and references:")
+    for name, value in known.items():
+        console.print(f"  {name.replace('_', ' ')}: {_short(value)}", markup=False)
+    if not found.success:
+        console.print(f"What to try: {found.status.remedy}")
+
+
+def _short(value: Any) -> str:
+    """Numbers with nine digits, also those in sequences and mappings."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)) or callable(getattr(value, "tolist", None)):
+        return ", ".join(map(_short, value)) if np.ndim(value) or isinstance(value, (list, tuple)) else f"{value:.9g}"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def tabled(
+    results: Mapping[str, Any],
+    success: bool,
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    figures: Mapping[str, Callable[[], Any]] | None = None,
+    said: Sequence[str] = (),
+) -> Report:
+    """Return a report that shows rows of values by name.
+
+    Parameters
+    ----------
+    results, success
+        As of `Report`; what a benchmark has none of (objective, events ...) is added as None.
+    tables : mapping
+        Rows by title; all rows of a table have the same keys.
+    figures : mapping
+        Functions that return a figure, by file name.
+    said : sequence of str
+        Lines below the tables.
+    """
+
+    def show(console: Console) -> None:
+        for title, rows in tables.items():
+            if rows:
+                made = table(*rows[0], title=title)
+                for row in rows:
+                    made.add_row(*(escape(_cell(value)) for value in row.values()))
+                console.print(made)
+        for line in said:
+            console.print(line, markup=False)
+
+    named = figures or {}
+    return Report(
+        results={**dict.fromkeys(NUMBERS), "status": _status(success), **results},
+        success=success,
+        show=show,
+        figures={name: lambda path, draw=draw: draw().savefig(path, dpi=150) for name, draw in named.items()},
+    )
+
+
+def _status(success: bool) -> str:
+    return (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value
+
+
+def _cell(value: Any) -> str:
+    """A value in a table: three digits of numbers, and not too much of a text."""
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "-"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return ", ".join(map(_cell, value))
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
 
 
 def run_by_name(name: str, argv: Sequence[str]) -> int:

@@ -16,17 +16,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from numpy.typing import NDArray
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
+from models import oscillator, two_balls_spring
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_curves import FAMILIES, Curve, Panel, by_elements, circle, panel_of, two_balls
-from problems.runner import Meter, Report, program, table
+from problems.benchmarks.orders import FAMILIES, Convergence, check_names, figure_of, final_errors, nominal, rows_of
+from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
+
+Array = NDArray[np.float64]
 
 PARTS = ("all", "orders", "two_balls")
 SOFT = 100.0  # [N/m]
+STEPPING = {"moreau_jean": "Moreau-Jean", "stewart_trinkle": "Stewart-Trinkle"}
+FIXED_STAGES = 2
+FINER = 16
+EVENT_DRIVEN = ns.EventDriven(rtol=1e-13, atol=1e-14)
 # Schemes and stages for which no step of the two balls may fail, from 100 steps on. Radau IIA with one stage is not
 # among them: on the stiff spring some of its long steps have no solution.
 RELIABLE = (
@@ -40,6 +46,122 @@ QUICK = {
     "fixed_steps": (27,),
     "counted_steps": (100,),
 }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Example:
+    """A motion, its exact end, and the range of errors (floor, ceiling) in which a power of the step shows."""
+
+    title: str
+    system: Any
+    method: ns.FESD
+    start: tuple[float, ...]
+    duration: float
+    end: Array
+    units: str
+    clean: tuple[float, float]
+
+    def error(self, trajectory: ns.Trajectory) -> float:
+        """Of the state at the end; NaN if it was not reached."""
+        return float(np.abs(trajectory.final_state - self.end).max()) if trajectory.success else np.nan
+
+
+def two_balls(stiffness: float = two_balls_spring.PAPER.stiffness) -> Example:
+    """With a spring [N/m], by default that of the paper, for one second; the fastest impact has about 4 m/s."""
+    start = (1.0, 2.0, 0.0, 0.0)
+    constants = two_balls_spring.Constants(stiffness=stiffness)
+    return Example(
+        title=f"two balls, spring of {stiffness:g} N/m (impacts)",
+        system=two_balls_spring.build(stiffness),
+        method=ns.FESDJ(finite_elements=2),
+        start=start,
+        duration=1.0,
+        end=two_balls_spring.exact(1.0, start[:2], start[2:], constants)([1.0])[0],
+        units="m, m/s",
+        clean=(1e-12, 0.4),
+    )
+
+
+def circle() -> Example:
+    """The oscillator, until pi / 2 s."""
+    duration = float(np.pi / 2.0)
+    return Example(
+        title="oscillator (a switch)",
+        system=oscillator.build(),
+        method=ns.FESD(finite_elements=2),
+        start=oscillator.STANDARD.start,
+        duration=duration,
+        end=oscillator.exact([duration])[0],
+        units="-",
+        clean=(1e-11, 0.5),
+    )
+
+
+def by_elements(example: Example, steps: int, callback: Any = None, **options: Any) -> tuple[ns.Trajectory, int]:
+    """A simulation by finite elements, and how many steps Newton's method did not do alone."""
+    meter = Meter(callback or (lambda state: None))
+    trajectory = ns.simulate(
+        example.system,
+        x0=example.start,
+        duration=example.duration,
+        steps=steps,
+        method=example.method.replace(**options),
+        callback=meter,
+    )
+    return trajectory, meter.homotopies
+
+
+def curve_of(
+    example: Example, scheme: str, stages: int, steps: Sequence[int], *, detect: bool = True, callback: Any = None
+) -> Convergence:
+    """Simulate by finite elements with every number of steps; without `detect` the steps are fixed, and MPCCs."""
+    options = dict(scheme=scheme, rk_stages=stages, switch_detection=detect)
+    found = [by_elements(example, count, callback, **options) for count in steps]
+    fixed_order = int(not isinstance(example.system, ns.CLS))
+    return Convergence(
+        label=f"{FAMILIES[scheme]} {stages}" + ("" if detect else ", fixed"),
+        nominal=nominal(scheme, stages) if detect else fixed_order,
+        steps=tuple(steps),
+        errors=tuple(example.error(trajectory) for trajectory, _ in found),
+        clean=example.clean,
+        must_solve=detect and nominal(scheme, stages) > 1,
+        more={"fallbacks": sum(count for _, count in found) if detect else 0},
+    )
+
+
+def stepping_of(example: Example, scheme: str, steps: Sequence[int]) -> Convergence:
+    """Simulate by time-stepping with every number of steps."""
+    method = ns.TimeStepping(tolerance=1e-10).replace(scheme=scheme)
+    motion = dict[str, Any](x0=example.start, duration=example.duration, method=method)
+    errors, _ = final_errors(steps, lambda count: ns.simulate(example.system, steps=count, **motion), example.end)
+    return Convergence(label=STEPPING[scheme], nominal=1, steps=tuple(steps), errors=errors, clean=example.clean)
+
+
+def panel_of(
+    example: Example, stages: Sequence[int], steps: Sequence[int], fixed_steps: Sequence[int], progress: Progress
+) -> list[Convergence]:
+    """All methods on an example."""
+    progress.describe(example.title)
+    made = [
+        curve_of(example, scheme, count, _grids(example, scheme, count, steps), callback=progress)
+        for scheme in FAMILIES
+        for count in stages
+    ]
+    made += [curve_of(example, scheme, FIXED_STAGES, fixed_steps, detect=False) for scheme in FAMILIES]
+    if isinstance(example.system, ns.CLS):
+        made += [stepping_of(example, scheme, steps) for scheme in STEPPING]
+    return made
+
+
+def rounding_of(example: Example) -> float:
+    """Error of event-driven simulation."""
+    return example.error(ns.simulate(example.system, x0=example.start, duration=example.duration, method=EVENT_DRIVEN))
+
+
+def _grids(example: Example, scheme: str, stages: int, steps: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of steps: more of them for implicit Euler, which on long steps damps the oscillator to rest."""
+    damps = scheme == "radau_iia" and stages == 1 and not isinstance(example.system, ns.CLS)
+    return tuple(FINER * count if damps else count for count in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +197,8 @@ def experiment(
     counted_steps: tuple[int, ...] = (100, 200, 400, 800),
     *,
     progress: Progress,
-) -> tuple[tuple[Panel, ...], tuple[Count, ...]]:
-    """Both panels, and the counts of the two balls.
+) -> tuple[dict[Example, list[Convergence]], tuple[Count, ...]]:
+    """Curves of both examples, and the counts of the two balls.
 
     Parameters
     ----------
@@ -90,15 +212,14 @@ def experiment(
     counted_steps : tuple of int
         Of the two balls, whose failed steps are counted.
     """
-    if part not in PARTS:
-        raise OptionError(unknown_name(part, PARTS, "part"))
-    panels: tuple[Panel, ...] = ()
+    check_names(part=((part,), PARTS))
+    panels = {}
     if part != "two_balls":
         longer = [4 * count for count in fixed_steps]
-        contact = panel_of(two_balls(SOFT), stages, contact_steps, longer, progress)
-        panels = (contact, panel_of(circle(), stages, switch_steps, fixed_steps, progress))
-    found = () if part == "orders" else tuple(counts(counted_steps, progress))
-    return panels, found
+        soft, switch = two_balls(SOFT), circle()
+        panels[soft] = panel_of(soft, stages, contact_steps, longer, progress)
+        panels[switch] = panel_of(switch, stages, switch_steps, fixed_steps, progress)
+    return panels, () if part == "orders" else tuple(counts(counted_steps, progress))
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -106,65 +227,28 @@ def run(settings: Settings, progress: Progress) -> Report:
     meter = Meter(progress)
     trajectory, _ = by_elements(two_balls(), 200, meter, rk_stages=3)
     panels, found = experiment(**settings.arguments, progress=progress)
+    curves = {example.title: each for example, each in panels.items()}
     success = trajectory.success and not any(count.failed or count.fallbacks for count in found)
-    success = success and not any(curve.failures for panel in panels for curve in panel.curves if _must_converge(curve))
-    return Report(
-        results={**meter.results(trajectory), **_results(panels, found, success)},
-        success=success,
-        show=lambda console: _show(console, panels, found),
-        figures={"simulation_orders.png": lambda path: _drawing().orders(panels, path)} if panels else {},
-    )
-
-
-def _must_converge(curve: Curve) -> bool:
-    return curve.kind == "time-stepping" or (curve.kind == "elements" and curve.nominal > 1)
-
-
-def _results(panels: Sequence[Panel], found: Sequence[Count], success: bool) -> dict[str, Any]:
-    return {
+    success = success and not any(one.failures for each in curves.values() for one in each if one.must_solve)
+    rounding = {example.title: rounding_of(example) for example in panels}
+    results = {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
-        "orders": {panel.title: {curve.label: curve.order for curve in panel.curves} for panel in panels},
-        "event_driven_errors": {panel.title: panel.rounding for panel in panels},
-        "curves": {panel.title: [curve.to_dict() for curve in panel.curves] for panel in panels},
+        "orders": {title: {one.label: one.order for one in each} for title, each in curves.items()},
+        "event_driven_errors": rounding,
+        "curves": {title: [one.to_dict() for one in each] for title, each in curves.items()},
         "failed_steps": sum(count.failed for count in found),
         "fallback_steps": sum(count.fallbacks for count in found),
         "counted_steps": sum(count.steps for count in found),
         "counts": [vars(count) for count in found],
     }
-
-
-def _show(console: Console, panels: Sequence[Panel], found: Sequence[Count]) -> None:
-    for panel in panels:
-        _show_panel(console, panel)
-    if found:
-        _show_counts(console, found)
-
-
-def _show_panel(console: Console, panel: Panel) -> None:
-    made = table("method", "order", "fitted", "fallbacks", "errors, from few to many steps", title=panel.title)
-    for curve in panel.curves:
-        order = "-" if curve.order is None else f"{curve.order:.2f}"
-        errors = " ".join("failed" if np.isnan(error) else f"{error:.0e}" for error in curve.errors)
-        fallbacks = "-" if curve.kind != "elements" else str(sum(curve.fallbacks))
-        made.add_row(curve.label, str(curve.nominal or "none"), order, fallbacks, errors)
-    console.print(made)
-    console.print(f"event-driven: {panel.rounding:.1e}")
-
-
-def _show_counts(console: Console, found: Sequence[Count]) -> None:
-    made = table("two balls", "steps", "failed", "fallbacks", "error [m, m/s]")
-    for count in found:
-        row = (str(count.steps), str(count.failed), str(count.fallbacks), f"{count.error:.1e}")
-        made.add_row(f"{FAMILIES[count.scheme]} {count.rk_stages}", *row)
-    console.print(made)
-    total = (sum(count.steps for count in found), sum(count.failed for count in found))
-    console.print(f"of {total[0]} steps {total[1]} failed, {sum(count.fallbacks for count in found)} fell back")
-
-
-def _drawing() -> Any:
-    from problems.drawing import simulation  # matplotlib is slow to import and not needed with --json
-
-    return simulation
+    told = ", ".join(f"{results[name]} {name.replace('_', ' ')}" for name in ("counted_steps", "failed_steps"))
+    return tabled(
+        {**meter.results(trajectory), **results},
+        success,
+        {**{title: rows_of(each) for title, each in curves.items()}, "two balls": [vars(count) for count in found]},
+        {"simulation_orders.png": lambda: figure_of(curves)} if curves else {},
+        [f"event-driven: {rounding}", f"{told}, {results['fallback_steps']} fell back"],
+    )
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK)

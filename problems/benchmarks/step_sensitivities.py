@@ -16,26 +16,24 @@ switch, however short they are, and so keeps an error that falls at most slowly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import oscillator
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
+from problems.benchmarks.orders import Convergence, figure_of, results_of, rows_of
 from problems.benchmarks.oscillator_order import DURATION, simulate
-from problems.runner import Meter, Report, program, table
+from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
 METHOD = ns.FESD(finite_elements=2)
 SOLVER = ns.Auto()
-QUICK = {"steps": (16, 38), "stages": (2,)}
+QUICK = {"steps": (16, 27, 38), "stages": (2,)}
 # With these the switch lies at about the same place within its step (a fifth), so that one error constant holds for
 # all: the derivative depends on where it is more than the state does.
 STEPS = (16, 27, 38, 49, 71, 104)
@@ -43,45 +41,6 @@ FIXED_STAGES = 2
 FLOOR = 1e-9  # errors below are those of the solver, times the slopes
 
 Array = np.ndarray
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Curve:
-    """Errors of one way to differentiate, with more and more steps.
-
-    Parameters
-    ----------
-    label : str
-    nominal : int
-        Order that is expected.
-    steps : (runs,)
-    errors : (runs,)
-        Largest error of d x(T) / d x_0; NaN where a step failed.
-    state_errors : (runs,)
-        Largest error of x(T).
-    flags : int
-        Steps that were reported as not smooth.
-    """
-
-    label: str
-    nominal: int
-    steps: tuple[int, ...]
-    errors: tuple[float, ...]
-    state_errors: tuple[float, ...]
-    flags: int = 0
-
-    @property
-    def order(self) -> float | None:
-        """Slope of the errors above round-off over the steps; None with fewer than two of them."""
-        errors = np.array(self.errors)
-        clean = errors > FLOOR
-        if clean.sum() < 2:
-            return None
-        return float(-np.polyfit(np.log(np.array(self.steps)[clean]), np.log(errors[clean]), 1)[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything by name."""
-        return {**vars(self), "order": self.order}
 
 
 def exact(duration: float = DURATION, constants: oscillator.Constants = oscillator.STANDARD) -> Array:
@@ -147,18 +106,19 @@ def experiment(
     method: ns.FESD = METHOD,
     solver: Any = SOLVER,
     callback: Callable[[Any], Any] = lambda state: None,
-) -> list[Curve]:
-    """All curves; `width` is eps / h of the smoothing."""
+) -> list[Convergence]:
+    """All curves; `width` is eps / h of the smoothing. Beside the errors those of the state, and steps not smooth."""
     end, slope = oscillator.exact(DURATION)[0], exact()
 
-    def curve(label: str, nominal: int, runs: Sequence[tuple[Array, Array]], flags: int = 0) -> Curve:
-        return Curve(
+    def curve(label: str, nominal: int, runs: Sequence[tuple[Array, Array]], flags: int = 0) -> Convergence:
+        state_errors = tuple(float(np.abs(x - end).max()) for x, _ in runs)
+        return Convergence(
             label=label,
             nominal=nominal,
             steps=tuple(int(count) for count in steps),
             errors=tuple(float(np.abs(made - slope).max()) for _, made in runs),
-            state_errors=tuple(float(np.abs(x - end).max()) for x, _ in runs),
-            flags=flags,
+            clean=(FLOOR, np.inf),
+            more={"state_errors": state_errors, "flags": flags},
         )
 
     cases = [(f"FESD, {n} stages", 2 * n - 1, method.replace(rk_stages=n)) for n in stages]
@@ -176,56 +136,14 @@ def run(settings: Settings, progress: Progress) -> Report:
     meter = Meter(progress)
     curves = experiment(**settings.arguments, method=settings.method, solver=settings.solver, callback=meter)
     trajectory = simulate(max(settings.arguments["steps"]), method=settings.method, solver=settings.solver)
-    success = trajectory.success and all(np.isfinite(curve.errors).all() and not curve.flags for curve in curves)
-    return Report(
-        results={
-            **meter.results(trajectory),
-            "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
-            "exact": exact().tolist(),
-            "orders": {curve.label: curve.order for curve in curves},
-            "curves": [curve.to_dict() for curve in curves],
-        },
-        success=success,
-        show=lambda console: _show(console, curves),
-        figures={"step_sensitivities.png": lambda path: _draw(curves, path)},
+    found, success = results_of(curves, trajectory.success and not any(curve.more["flags"] for curve in curves))
+    return tabled(
+        {**meter.results(trajectory), **found, "exact": exact().tolist()},
+        success,
+        {"largest error of d x(T) / d x_0 over the number of steps": rows_of(curves)},
+        {"step_sensitivities.png": lambda: figure_of({"derivative by the start": curves})},
+        [f"the largest entry of the exact derivative is {np.abs(exact()).max():.4g}"],
     )
-
-
-def _show(console: Console, curves: Sequence[Curve]) -> None:
-    steps = [str(count) for count in curves[0].steps]
-    made = table("way", "order", "fitted", *steps, title="largest error of d x(T) / d x_0 over the number of steps")
-    for curve in curves:
-        order = "-" if curve.order is None else f"{curve.order:.2f}"
-        made.add_row(curve.label, str(curve.nominal), order, *(f"{error:.1e}" for error in curve.errors))
-    console.print(made)
-    console.print(f"the largest entry of the exact derivative is {np.abs(exact()).max():.4g}")
-
-
-def _draw(curves: Sequence[Curve], path: Path) -> None:
-    """Errors of the derivatives and of the states over the number of steps, side by side."""
-    from problems.drawing.style import COLOURS, GREY, figure, save, tidy  # matplotlib is slow to import
-
-    made = figure(8.6, 4.2)
-    panels = made.subplots(1, 2, sharex=True)
-    colours = dict(zip([c.label for c in curves if c.nominal], COLOURS, strict=False))
-    marks = iter(("s", "^", "v"))
-    for curve in curves:
-        style = {"color": colours.get(curve.label, GREY), "marker": "o" if curve.nominal else next(marks), "ms": 4.5}
-        for axes, errors in zip(panels, (curve.errors, curve.state_errors), strict=True):
-            axes.loglog(curve.steps, errors, lw=1.4, label=curve.label, **style)
-    for curve in (curve for curve in curves if curve.nominal):
-        n, errors = np.array(curve.steps, float), curve.errors
-        panels[0].loglog(n, 0.5 * errors[0] * (n / n[0]) ** -curve.nominal, color="black", lw=0.7, ls=(0, (4, 2)))
-    panels[0].plot([], [], color="black", lw=0.7, ls=(0, (4, 2)), label="order of the scheme")
-    panels[0].set_ylabel(r"largest error of $\partial x(T) / \partial x_0$ [-]")
-    panels[1].set_ylabel("largest error of the state $x(T)$ [-]")
-    for axes in panels:
-        axes.set_xlabel(r"number of steps $N$ up to $T = \pi/2$ s")
-        axes.set_xticks(list(curves[0].steps), [str(count) for count in curves[0].steps])
-        axes.minorticks_off()
-        tidy(axes)
-    made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, frameon=False)
-    save(made, path)
 
 
 PROGRAM = program(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems.benchmarks import simulation_curves, simulation_orders, simulation_speed, simulation_work
+from problems.benchmarks import simulation_orders, simulation_speed, simulation_work
 from problems.benchmarks.simulation_agreement import AGREED, DIFFER, Agreement, compare
 from problems.benchmarks.simulation_cases import AGREEMENT, SPEED
 from problems.benchmarks.simulation_timing import NEWTON, chain, error_of, simulator_of
@@ -51,9 +51,9 @@ def test_orders_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_fixed_steps_lose_the_order() -> None:
-    example = simulation_curves.circle()
-    detected = simulation_curves.curve_of(example, "radau_iia", 2, (27, 49))
-    fixed = simulation_curves.curve_of(example, "radau_iia", 2, (27, 49), detect=False)
+    example = simulation_orders.circle()
+    detected = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49))
+    fixed = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49), detect=False)
     assert min(fixed.errors) > 10.0 * max(detected.errors)
 
 
