@@ -13,14 +13,13 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.reformulation.time_freezing import Frozen
-from problems.runner import Meter, Report, impacts_text, program
+from problems.runner import Meter, Report, program, tell
 from problems.settings import Settings
 from tests.references import particle as references
 
@@ -121,8 +120,8 @@ def _simulation(example: int, settings: Settings, progress: Progress) -> Report:
     return Report(
         results={**meter.results(found), "errors": errors},
         success=found.success,
-        show=lambda console: _show_simulation(console, found, errors),
-        figures={f"particle_example_{example}.png": lambda path: _drawing().both_times(found, constants, path)},
+        show=lambda console: tell(console, found, errors),
+        figures={f"particle_example_{example}.png": lambda path: ns.plot(found, path=path)},
     )
 
 
@@ -148,8 +147,10 @@ def _optimal_control(settings: Settings, progress: Progress) -> Report:
             "by_jumps": {"status": jumps.status.value, "objective": jumps.objective},
         },
         success=solution.success,
-        show=lambda console: _show_solution(console, solution, checks, certificate, jumps),
-        figures={"particle_example_5.png": lambda path: _drawing().optimal(solution, jumps, path)},
+        show=lambda console: tell(
+            console, solution, {**checks, "objective by FESD-J": jumps.objective, "certificate": certificate}
+        ),
+        figures={"particle_example_5.png": lambda path: ns.plot(solution, path=path)},
     )
 
 
@@ -170,38 +171,6 @@ def resimulated(ocp: ns.OCP, solution: ns.Solution) -> dict[str, Any]:
         "goal_missed": float(np.abs(end - GOAL).max()),
         "exact_end": exact,
     }
-
-
-def _show_simulation(console: Console, found: ns.Trajectory, errors: dict[str, float]) -> None:
-    events = ", ".join(f"{event.name} {event.kind} {event.time:.6g}" for event in found.events)
-    console.print(f"{found.status.value}; in numerical time: {events}", markup=False)
-    console.print(f"state at tau = {found.t[-1]:g}: {', '.join(f'{value:.8g}' for value in found.final_state)}")
-    console.print(
-        f"error against the closed form: {errors['final_state']:.1e} at the end, {errors['largest']:.1e} most"
-    )
-
-
-def _show_solution(
-    console: Console, solution: ns.Solution, checks: dict[str, Any], certificate: ns.Certificate, jumps: ns.Solution
-) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    console.print(
-        f"objective {solution.objective:.10g}; best of its kind {checks['reference']:.10g}, over all controls "
-        f"{checks['continuous']:.10g}; T/N sum u^2 = {checks['quadrature']:.10g}"
-    )
-    console.print("speed of time: " + ", ".join(f"{value:.4g}" for value in checks["speed_of_time"]))
-    console.print(
-        f"the control leads {checks['goal_missed']:.1e} past the goal (largest of x [m] and v [m/s])", markup=False
-    )
-    console.print(f"FESD-J from there: {jumps.status.value}, objective {jumps.objective:.10g}")
-    console.print(str(certificate), markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import particle as drawing  # matplotlib is slow to import and not needed with --json
-
-    return drawing
 
 
 PROGRAM = program(

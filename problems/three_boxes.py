@@ -20,12 +20,11 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import three_boxes
 from nosnoc_py.progress import Progress
-from problems.runner import Report, impacts_text, program
+from problems.runner import Report, program, tell
 from problems.settings import Settings
 
 TARGET = (-7.0, 1.0, 0.0, 1.0, 6.0, 1.0, *[0.0] * 6)
@@ -124,10 +123,12 @@ def run(settings: Settings, progress: Progress) -> Report:
     return Report(
         results={**solution.to_dict(), "resimulation": found, "certificate": certificate.to_dict()},
         success=solution.success,
-        show=lambda console: _show(console, solution, found, certificate),
+        show=lambda console: tell(console, solution, {**found, "certificate": certificate}),
         figures={
-            "three_boxes_frames.png": lambda path: _drawing().frames(solution, TARGET, path),
-            "three_boxes.png": lambda path: _drawing().over_time(solution, path),
+            "three_boxes_frames.png": lambda path: ns.snapshots(
+                ocp.system, solution, np.linspace(0.0, solution.duration, 10), arrangement="panels", path=path
+            ),
+            "three_boxes.png": lambda path: ns.plot(solution, path=path),
         },
     )
 
@@ -142,22 +143,6 @@ def resimulated(solution: ns.Solution) -> dict[str, Any]:
         "final_state": motion.end,
         "final_error": float(np.abs(motion.end - found).max()),
     }
-
-
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any], certificate: ns.Certificate) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    times = ", ".join(f"{impact['name']} {impact['time']:.6g}" for impact in found["impacts"][:6])
-    console.print(f"exact motion under this control: objective {found['objective']:.6g}, impacts {times}")
-    away = f"it ends {found['final_error']:.1e} away from the solution (largest of x [m] and v [m/s])"
-    console.print(away, markup=False)
-    console.print(str(certificate), markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import boxes  # matplotlib is slow to import and not needed with --json
-
-    return boxes
 
 
 PROGRAM = program(

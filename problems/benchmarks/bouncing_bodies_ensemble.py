@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import bouncing_bodies
 from models.bouncing_bodies import CASES
 from nosnoc_py.progress import Progress
-from problems.bouncing_bodies import findings
-from problems.runner import Report, program, table
+from problems.bouncing_bodies import energies, energy_errors, findings
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings, defaults_of
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     short = {case: simulate(case, None, SHORT, method) for case in CASES}
     bodies = {case: bouncing_bodies.build(case) for case in CASES}
     kept = {case: findings(bodies[case], trajectory) for case, trajectory in long.items()}
-    body, motions = neighbours(given["horizon"], method=method)
+    motions = neighbours(given["horizon"], method=method)[1]
     t, errors = distances(motions)
     first = motions["original"]
     other = sparse(method, given["duration"]).replace(algorithm="5.1")
@@ -140,20 +140,38 @@ def run(settings: Settings, progress: Progress) -> Report:
         "growth": {name: growth(first, t, error) for name, error in errors.items()},
         "algorithms": {name: _wandering(bodies["I"], trajectory) for name, trajectory in pair.items()},
     }
-    pairs = {case: (bodies[case], short[case]) for case in CASES}
-    mixed = {case: (bodies[case], (short if case in ("I", "II") else long)[case]) for case in CASES}
-    return Report(
-        results=results,
-        success=all(trajectory.success for trajectory in everything),
-        show=lambda console: _show(console, results),
-        figures={
-            "bouncing_bodies_snapshots.png": lambda path: _drawing().snapshots(pairs, path),
-            "bouncing_bodies_energies.png": lambda path: _drawing().energies(pairs, path),
-            "bouncing_bodies_energy_errors.png": lambda path: _drawing().energy_errors(mixed, path, lines=("I", "II")),
-            "bouncing_bodies_divergence.png": lambda path: _drawing().divergence(body, motions, t, errors, path),
-            "bouncing_bodies_algorithms.png": lambda path: _drawing().algorithms(bodies["I"], pair, path),
+    grown = [
+        {"after impact": n, **dict(zip(errors, one, strict=True))}
+        for n, one in enumerate(zip(*results["growth"].values(), strict=True))
+    ]
+    moments = np.linspace(0.0, SHORT, 8)
+    mixed = {case: (short if case in ("I", "II") else long)[case] for case in CASES}
+    return tabled(
+        results,
+        all(trajectory.success for trajectory in everything),
+        {
+            "collisions from perturbed starts": [{"case": case, **found} for case, found in numbers.items()],
+            "kept over a long motion": [{"case": case, **found} for case, found in results["kept"].items()],
+            "distance of perturbed motions of the cube": grown,
+            "largest energy error of Case I [J]": [{"algorithm": n, **f} for n, f in results["algorithms"].items()],
+        },
+        {
+            "bouncing_bodies_snapshots.png": lambda: ns.snapshots(bodies["III"], short["III"], moments),
+            "bouncing_bodies_energies.png": lambda: chart([energies(bodies[c], short[c], c) for c in CASES], 2),
+            "bouncing_bodies_energy_errors.png": lambda: chart(
+                [energy_errors(bodies[c], mixed[c], c) for c in CASES], 2
+            ),
+            "bouncing_bodies_divergence.png": lambda: chart([_divergence(t, errors, first)]),
+            "bouncing_bodies_algorithms.png": lambda: chart([energy_errors(bodies["I"], pair[n], n) for n in pair]),
         },
     )
+
+
+def _divergence(t: Array, errors: Mapping[str, Array], first: ns.Trajectory) -> Panel:
+    """Distances from the first motion over time (Fig. 8), and its impacts."""
+    times = [event.time for event in first.impacts]
+    curves = [Curve(t, values, name) for name, values in errors.items()]
+    return Panel(curves=curves, y="$|x_{per} - x| + |R_{per} - R|$", log="y", times=times, levels=(VISIBLE,))
 
 
 def _wandering(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
@@ -161,51 +179,6 @@ def _wandering(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
     error = np.abs(bouncing_bodies.energy(body, trajectory.x) - bouncing_bodies.energy(body, trajectory.x[0]))
     early = trajectory.t <= trajectory.t0 + 0.5 * trajectory.duration
     return {"first_half": float(error[early].max()), "second_half": float(error[~early].max())}
-
-
-def _show(console: Console, results: Mapping[str, Any]) -> None:
-    rows = table(
-        "case",
-        "starts",
-        "mean",
-        "deviation",
-        "standard error",
-        "reference",
-        "standard errors away",
-        title="collisions from perturbed starts",
-    )
-    for case, found in results["collisions"].items():
-        away = found["standard_errors_away"]
-        texts = [f"{found[key]:.1f}" for key in ("mean", "deviation", "standard_error", "reference")]
-        rows.add_row(case, str(len(found["counts"])), *texts, "-" if away is None else f"{away:.1f}")
-    console.print(rows)
-    rows = table(
-        "case",
-        "impacts",
-        "energy error [J]",
-        "R'R - I",
-        "momentum error [kg m/s]",
-        "penetration [m]",
-        title="kept over a long motion",
-    )
-    for case, found in results["kept"].items():
-        keys = ("energy_error", "orthogonality", "momentum_error", "penetration")
-        rows.add_row(case, str(found["impacts"]), *(f"{found[key]:.1e}" for key in keys))
-    console.print(rows)
-    rows = table("after impact", *results["growth"], title="distance of perturbed motions of the cube")
-    for number, values in enumerate(zip(*results["growth"].values(), strict=True)):
-        rows.add_row(str(number), *("-" if np.isnan(value) else f"{value:.1e}" for value in values))
-    console.print(rows)
-    rows = table("algorithm", "first half", "second half", title="largest energy error of Case I [J]")
-    for name, found in results["algorithms"].items():
-        rows.add_row(name, f"{found['first_half']:.2e}", f"{found['second_half']:.2e}")
-    console.print(rows)
-
-
-def _drawing() -> Any:
-    from problems.drawing import bodies  # matplotlib is slow to import and not needed with --json
-
-    return bodies
 
 
 PROGRAM = program(

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.progress import Progress
 from problems.benchmarks.event_selected_common import CHOSEN, off_guard, results_of, rms
-from problems.runner import Report, program, table
+from problems.figures import DASHED, Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 Array = NDArray[np.float64]
@@ -160,38 +160,39 @@ def run(settings: Settings, progress: Progress) -> Report:
         "event_time_error": found.time_error,
         "final_state_error": float(np.abs(found.best.final_state - found.exact[-1]).max()),
     }
-    return Report(
-        results={**results_of(found.best, started, off_guard(found.best, system)), **more},
-        success=found.best.success,
-        show=lambda console: _show(console, found),
-        figures={"event_selected_hopper.png": lambda path: _drawing().hopper(found, path)},
+    if found.eps is not None:
+        said = f"eps' = {found.eps:.4g} m: there Euler's projection has the RMS error of MuJoCo (paper: 0.13)"
+    elif MUJOCO in found.states:
+        said = f"no eps' in {BRACKET} m has the RMS error of MuJoCo"
+    else:
+        said = 'MuJoCo is not installed: pip install "nosnoc_py[bench]"'
+    return tabled(
+        {**results_of(found.best, started, off_guard(found.best, system)), **more},
+        found.best.success,
+        {
+            "over height [m] and velocity [m/s], at the nodes": [
+                {"method": name, "RMS error": found.rms(name)} for name in found.states
+            ],
+            f"processor time of a simulation of {found.t[-1]:g} s, median": [
+                {"program": name, "time [ms]": 1e3 * seconds} for name, seconds in found.seconds.items()
+            ],
+        },
+        {"event_selected_hopper.png": lambda: _drawn(found)},
+        [said, f"largest error of the event times {found.time_error:.1e} s"],
     )
 
 
-def _show(console: Console, found: Calibration) -> None:
-    z, v = found.best.final_state
-    console.print(f"{found.best.status}, z({found.t[-1]:g}) = {z:.9g} m, v = {v:.9g} m/s")
-    console.print(f"largest error of the event times {found.time_error:.1e} s")
-    rows = table("method", "RMS error", title="over height [m] and velocity [m/s], at the nodes")
-    for name in found.states:
-        rows.add_row(name, f"{found.rms(name):.3e}")
-    console.print(rows)
-    times = table("program", "time [ms]", title=f"processor time of a simulation of {found.t[-1]:g} s, median")
-    for name, seconds in found.seconds.items():
-        times.add_row(name, f"{1e3 * seconds:.3f}")
-    console.print(times)
-    if found.eps is not None:
-        console.print(f"eps' = {found.eps:.4g} m: there Euler's projection has the RMS error of MuJoCo (paper: 0.13)")
-    elif MUJOCO in found.states:
-        console.print(f"no eps' in {BRACKET} m has the RMS error of MuJoCo")
-    else:
-        console.print('MuJoCo is not installed: pip install "nosnoc_py[bench]"', markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import event_selected  # matplotlib is slow to import and not needed with --json
-
-    return event_selected
+def _drawn(found: Calibration) -> Any:
+    """Height and velocity and, below, how far every program is off, as in Fig. 4."""
+    times, panels = [event.time for event in found.best.events], []
+    for column, quantity in enumerate(("height $z$ [m]", "velocity $v_z$ [m/s]")):
+        curves = [Curve(found.t, found.exact[:, column], "closed form", DASHED)]
+        curves += [Curve(found.t, states[:, column], name) for name, states in found.states.items()]
+        off = {name: np.maximum(np.abs(found.errors(name)[:, column]), 1e-17) for name in found.states}
+        panels.append(Panel(curves=curves, y=quantity, times=times))
+        errors = [Curve(found.t, values, name) for name, values in off.items()]
+        panels.append(Panel(curves=errors, y=f"error of {quantity}", log="y", times=times))
+    return chart(panels, 2)
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, fixed=CHOSEN)

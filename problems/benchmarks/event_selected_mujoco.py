@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import plate_on_springs
@@ -31,7 +30,8 @@ from nosnoc_py.methods.event_selected.run import Walk, initial_mode
 from nosnoc_py.progress import Progress
 from problems.benchmarks import mujoco_models
 from problems.benchmarks.event_selected_common import CHOSEN, results_of
-from problems.runner import Report, program, table
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.plate import Geometry, linear, normal, reference, vertical
 
@@ -207,33 +207,43 @@ def run(settings: Settings, progress: Progress) -> Report:
     marginal = {row.name: row.marginal for row in rows}
     ratios = {name: marginal[CONTACTS] / value for name, value in marginal.items()}
     found = {"rows": {row.name: row.to_dict() for row in rows}, "ratio_to_mujoco_contacts": ratios}
-    return Report(
-        results={**results_of(shown, started), **found, "constants": {**vars(constants)}},
-        success=shown.success,
-        show=lambda console: _show(console, rows, constants, arguments["duration"]),
-        figures={"event_selected_mujoco.png": lambda path: _drawing().costs(rows, path)},
+    title = f"processor time [ms] of {arguments['duration']:g} s in {rows[0].steps} steps, median over starts"
+    return tabled(
+        {**results_of(shown, started), **found, "constants": {**vars(constants)}},
+        shown.success,
+        {
+            f"{title}, by contacts": [{"program": row.name, **row.to_dict()["milliseconds"]} for row in rows],
+            "marginal cost per contact and 1000 steps [us], and errors": [
+                {
+                    "program": row.name,
+                    "marginal": row.marginal,
+                    "of MuJoCo's contacts": row.marginal / marginal[CONTACTS],
+                    "error, fewest": float(row.errors[0]),
+                    "error, most contacts": float(row.errors[-1]),
+                }
+                for row in rows
+            ],
+        },
+        {"event_selected_mujoco.png": lambda: _costs(rows)},
+        [str(constants)],
     )
 
 
-def _show(console: Console, rows: Sequence[Row], constants: Constants, duration: float) -> None:
-    title = f"processor time [ms] of {duration:g} s in {rows[0].steps} steps, median over starts, by contacts"
-    made = table("program", *map(str, rows[0].contacts), title=title)
-    for row in rows:
-        made.add_row(row.name, *(f"{1e3 * value:.2f}" for value in row.seconds))
-    console.print(made)
-    mujoco = next(row.marginal for row in rows if row.name == CONTACTS)
-    costs = table("program", "marginal [us]", "of MuJoCo's contacts", "error, fewest", "error, most contacts")
-    for row in rows:
-        errors = (f"{row.errors[0]:.1e}", f"{row.errors[-1]:.1e}")
-        costs.add_row(row.name, f"{row.marginal:.1f}", f"{row.marginal / mujoco:.2f}", *errors)
-    console.print(costs)
-    console.print(f"marginal: per contact and 1000 steps; {constants}", markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import event_selected  # matplotlib is slow to import and not needed with --json
-
-    return event_selected
+def _costs(rows: Sequence[Row]) -> Any:
+    """Times and, as in Fig. 5, marginal costs over the number of contacts."""
+    contacts = np.array(rows[0].contacts)
+    middles = 0.5 * (contacts[1:] + contacts[:-1])
+    rises = {row.name: np.where(row.derivative > 0.0, row.derivative, np.nan) for row in rows}  # what falls is noise
+    times = [Curve(contacts, 1e3 * row.seconds, row.name) for row in rows]
+    marginal = [Curve(middles, values, name) for name, values in rises.items()]
+    label = "marginal cost [µs / (contact × 1000 steps)]"
+    return chart(
+        [
+            Panel(curves=times, x="contacts", y="processor time [ms]", log="y"),
+            Panel(curves=marginal, x="contacts", y=label, log="y"),
+        ],
+        2,
+    )
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, fixed=CHOSEN)

@@ -9,18 +9,18 @@ of the steps of dopri5 between the guards, is at rounding.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import affine_guards
 from nosnoc_py.progress import Progress
 from problems.benchmarks.event_selected_common import off_guard, results_of, rms_error
-from problems.runner import Report, program, table
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 METHOD = ns.EventSelected(step=1e-3)
@@ -37,45 +37,28 @@ QUICK = {"eps": (0.01, 0.00562, 0.00316, 0.00178, 0.001)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Curve:
-    """Errors of one projection.
+class Errors:
+    """Of one projection over the widths eps of the bands: RMS over the motion, and of the crossings [s], at most.
 
-    Parameters
-    ----------
-    name : str
-        Key of `PROJECTIONS`.
-    eps : (runs,)
-        Widths of the bands.
-    errors : (runs,)
-        RMS errors over the motion.
-    event_errors : (runs,)
-        Largest errors of the times of the crossings [s].
-    statuses : (runs,)
-    fitted : (2,)
-        Smallest and largest eps that count for the order.
+    The order is fitted to the runs with eps in `fitted` whose errors are above rounding.
     """
 
     name: str
     eps: tuple[float, ...]
     errors: tuple[float, ...]
     event_errors: tuple[float, ...]
-    statuses: tuple[ns.Status, ...]
+    success: bool
     fitted: tuple[float, float]
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Which runs (runs,) the order is fitted to."""
-        low, high = self.fitted
-        eps, errors = np.array(self.eps), np.array(self.errors)
-        return (eps >= low * (1 - 1e-9)) & (eps <= high * (1 + 1e-9)) & (errors > FLOOR)
 
     @property
     def order(self) -> float | None:
         """Slope of the errors over eps; None with fewer than three of them above rounding."""
-        if self.counts.sum() < 3:
+        eps, errors = np.array(self.eps), np.array(self.errors)
+        low, high = self.fitted
+        counts = (eps >= low * (1 - 1e-9)) & (eps <= high * (1 + 1e-9)) & (errors > FLOOR)
+        if counts.sum() < 3:
             return None
-        eps, errors = np.array(self.eps)[self.counts], np.array(self.errors)[self.counts]
-        return float(np.polyfit(np.log(eps), np.log(errors), 1)[0])
+        return float(np.polyfit(np.log(eps[counts]), np.log(errors[counts]), 1)[0])
 
 
 def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> ns.Trajectory:
@@ -90,19 +73,19 @@ def experiment(
     fitted: tuple[float, float] = (1e-4, 0.01),
     *,
     method: ns.EventSelected = METHOD,
-) -> list[Curve]:
+) -> list[Errors]:
     """The curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
     exact = affine_guards.crossing_times()
     curves = []
     for name in PROJECTIONS:
         runs = [simulate(value, name, method) for value in eps]
         curves.append(
-            Curve(
+            Errors(
                 name=name,
                 eps=tuple(eps),
                 errors=tuple(rms_error(run, affine_guards.exact) for run in runs),
                 event_errors=tuple(event_error(run, exact) for run in runs),
-                statuses=tuple(run.status for run in runs),
+                success=all(run.success for run in runs),
                 fitted=(fitted[0], fitted[1]),
             )
         )
@@ -131,37 +114,26 @@ def run(settings: Settings, progress: Progress) -> Report:
         "event_errors": {c.name: dict(zip(map(str, c.eps), c.event_errors, strict=True)) for c in curves},
         "orders": {curve.name: curve.order for curve in curves},
     }
-    success = best.success and all(status.success for curve in curves for status in curve.statuses)
-    status = ns.Status.SOLVED if success else ns.Status.STEP_FAILED
+    success = best.success and all(curve.success for curve in curves)
     residual = off_guard(best, affine_guards.build_numeric())
-    return Report(
-        results={**results_of(best, started, residual), **found, "status": status.value},
-        success=success,
-        show=lambda console: _show(console, curves, best, found),
-        figures={"event_selected_order.png": lambda path: _drawing().orders(curves, path)},
+    status = (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value
+    drawn = [
+        Curve(1.0 / np.array(one.eps), one.errors, f"{one.name}, order {one.order or np.nan:.2f}", {"marker": "o"})
+        for one in curves
+    ]
+    panel = Panel(curves=drawn, x=r"$1 / \varepsilon$", y="RMS error over the motion", log="xy")
+    return tabled(
+        {**results_of(best, started, residual), **found, "status": status},
+        success,
+        {
+            "RMS error over the motion, by the width of the bands": [
+                {"eps": eps, **{one.name: one.errors[i] for one in curves}} for i, eps in enumerate(curves[0].eps)
+            ],
+            f"crossings, two corrections, eps = {PRINTED:g}": [event.to_dict() for event in best.events],
+        },
+        {"event_selected_order.png": lambda: chart([panel])},
+        [f"orders: {found['orders']}; RMS error at eps = {PRINTED:g}: {found['rms_at']}"],
     )
-
-
-def _show(console: Console, curves: Sequence[Curve], best: ns.Trajectory, found: Mapping[str, Any]) -> None:
-    rows = table("eps", *(c.name for c in curves), title="RMS error over the motion, by the width of the bands")
-    for i, eps in enumerate(curves[0].eps):
-        rows.add_row(f"{eps:g}", *(f"{curve.errors[i]:.2e}" for curve in curves))
-    rows.add_row("order", *("rounding" if curve.order is None else f"{curve.order:.2f}" for curve in curves))
-    console.print(rows)
-    exact = affine_guards.crossing_times()
-    events = table("guard", "t [s]", "error [s]", title=f"crossings, two corrections, eps = {PRINTED:g}")
-    for event in best.events:
-        events.add_row(event.name, f"{event.time:.15f}", f"{abs(event.time - exact[event.name]):.1e}")
-    console.print(events)
-    at = ", ".join(f"{name} {value:.2e}" for name, value in found["rms_at"].items())
-    console.print(f"RMS error at eps = {PRINTED:g}: {at}")
-    console.print(f"{best.status}, largest error of the final state {found['final_state_error']:.1e}")
-
-
-def _drawing() -> Any:
-    from problems.drawing import event_selected  # matplotlib is slow to import and not needed with --json
-
-    return event_selected
 
 
 PROGRAM = program(

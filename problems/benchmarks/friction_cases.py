@@ -12,27 +12,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Meter, Report, program, table
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 from tests.references.friction_closed_forms import BY_NAME, CASES
-from tests.references.friction_motion import Case, Events
+from tests.references.friction_motion import Case, compared_events
 
 METHOD = ns.FESDJ(finite_elements=2, rk_stages=3, scheme="radau_iia")
 SOLVERS = ("newton", "mpcc")
 QUICK = {"impulse_form": ("sum",), "steps": 4}
-SHOWN = 44  # characters of what is wrong, in the table
-SAME_TIME = 1e-3  # a found event further away from the exact one is another event [s]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,43 +209,32 @@ def _compared(case: Case, trajectory: ns.Trajectory) -> dict[str, Any]:
     return {"error": error, **compared_events(case.events, found)}
 
 
-def compared_events(exact: Events, found: Events) -> dict[str, Any]:
-    """Match every exact event with the nearest found one of its kind and contact.
-
-    Returns
-    -------
-    dict
-        `event_error`, `missing` and `extra` of a `Row`.
-    """
-    rest, errors, missing = list(found), [], []
-    for kind, name, at in exact:
-        near = [event for event in rest if event[:2] == (kind, name) and abs(event[2] - at) < SAME_TIME]
-        if near:
-            best = min(near, key=lambda event: abs(event[2] - at))
-            rest.remove(best)
-            errors.append(abs(best[2] - at))
-        else:
-            missing.append(f"{kind} {name} at {at:.6g}")
-    impacts = [at for kind, _, at in exact if kind == "impact"]
-    extra = [event for event in rest if all(abs(event[2] - at) > SAME_TIME for at in impacts)]
-    return {
-        "event_error": max(errors, default=np.nan),
-        "missing": tuple(missing),
-        "extra": tuple(f"{kind} {name} at {at:.6g}" for kind, name, at in extra),
-    }
-
-
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment and report."""
     started = time.monotonic()
     found = experiment(**settings.arguments, method=settings.method, homotopy=settings.solver, callback=progress)
     rows = list(found)
-    return Report(
-        results={**_results(rows), "wall_seconds": time.monotonic() - started},
-        success=all(row.success for row in rows),
-        show=lambda console: _show(console, rows, settings.arguments["solver"]),
-        figures={"friction_cases.png": lambda path: _draw(rows, path)},
+    found = _results(rows)
+    told = ("case", "cone", "impulse_form", "status", "error", "event_error", "homotopies", "wall_seconds", "missing")
+    wrong = [
+        f"{row.label}: {row.status}, error {row.error:.1e}; {'; '.join((*row.missing, row.message))}"
+        for row in rows
+        if not row.success
+    ]
+    return tabled(
+        {**found, "wall_seconds": time.monotonic() - started},
+        not wrong,
+        {"errors against closed forms": [{name: getattr(row, name) for name in told} for row in rows]},
+        {"friction_cases.png": lambda: _errors(rows)},
+        [f"{len(rows) - len(wrong)} of {len(rows)} runs are right, within {rows[0].tolerance:g}", *wrong],
     )
+
+
+def _errors(rows: Sequence[Row]) -> Any:
+    """The errors of the states at the end and of the event times, case by case."""
+    values = {name: [max(getattr(row, name), 1e-17) for row in rows] for name in ("error", "event_error")}
+    curves = [Curve(np.arange(len(rows)), each, name.replace("_", " "), DOTS) for name, each in values.items()]
+    return chart([Panel(curves=curves, x="run", y="error [m, m/s, s]", log="y", levels=(rows[0].tolerance,))])
 
 
 def _results(rows: Sequence[Row]) -> dict[str, Any]:
@@ -268,39 +253,6 @@ def _results(rows: Sequence[Row]) -> dict[str, Any]:
         **worst,
         "rows": [{**vars(row), "success": row.success} for row in rows],
     }
-
-
-def _show(console: Console, rows: Sequence[Row], solver: str) -> None:
-    columns = ("cone", "impulses", "error at T", "events [s]", "MPCCs", "t [s]", "what is wrong")
-    made = table("case", *columns, title=f"errors against closed forms, solver {solver}")
-    for row in rows:
-        homotopies = f"{row.homotopies}/{row.steps}"
-        numbers = (_number(row.error), _number(row.event_error), homotopies, f"{row.wall_seconds:.2f}")
-        made.add_row(row.case, row.cone, row.impulse_form, *numbers, escape(_wrong(row)))
-    console.print(made)
-    console.print(f"{sum(row.success for row in rows)} of {len(rows)} runs are right, within {rows[0].tolerance:g}")
-    for row in rows:
-        if not row.success:
-            said = "; ".join((*(f"no {event}" for event in row.missing), row.message))
-            console.print(f"{row.label}: {row.status}, error {_number(row.error)}; {said}", markup=False)
-
-
-def _wrong(row: Row) -> str:
-    """In a few words; what failed is told in full below the table."""
-    parts = [] if row.status == ns.Status.SOLVED.value else [row.status]
-    parts += [f"no {event}" for event in row.missing] + [f"also {event}" for event in row.extra]
-    text = "; ".join(parts)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-
-
-def _number(value: float) -> str:
-    return f"{value:.1e}" if np.isfinite(value) else "-"
-
-
-def _draw(rows: Sequence[Row], path: Path) -> None:
-    from problems.drawing import friction_cases  # matplotlib is slow to import and not needed with --json
-
-    friction_cases.errors(rows, path)
 
 
 PROGRAM = program(

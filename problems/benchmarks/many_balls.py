@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import many_balls
@@ -24,7 +23,8 @@ from models.many_balls import Constants
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
-from problems.runner import Meter, Report, program, table
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
 Array = NDArray[np.float64]
@@ -127,14 +127,21 @@ def run(settings: Settings, progress: Progress) -> Report:
     found = findings(trajectory, constants, depths, costs)
     results = meter.results(trajectory) | found
     results["events"] = [event.to_dict() for event in trajectory.impacts]  # thousands of others are only counted
-    return Report(
-        results=results,
-        success=trajectory.success and found["penetration"] < LIMIT,
-        show=lambda console: _show(console, trajectory, results, costs),
-        figures={
-            "many_balls.png": lambda path: _drawing().snapshots(trajectory, constants, path),
-            "many_balls_costs.png": lambda path: _drawing().costs(costs, trajectory.t, depths, path),
+    said = f"{trajectory.status} {trajectory.message}; deepest {100 * found['penetration']:.2g} % of the radius"
+    return tabled(
+        results,
+        trajectory.success and found["penetration"] < LIMIT,
+        {"findings": [found], "costs": _binned(costs)},
+        {
+            "many_balls.png": lambda: ns.snapshots(
+                many_balls.build(constants),
+                trajectory,
+                trajectory.t0 + trajectory.duration * np.array([0.0, 0.1, 0.2, 1.0]),
+                arrangement="panels",
+            ),
+            "many_balls_costs.png": lambda: _costs(costs, trajectory.t, depths),
         },
+        [said],
     )
 
 
@@ -158,30 +165,36 @@ def contact_count(constants: Constants) -> int:
     return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
 
 
-def _show(console: Console, trajectory: ns.Trajectory, results: Mapping[str, Any], costs: Costs) -> None:
-    counts = ", ".join(f"{count} {kind}s" for kind, count in sorted(results["event_counts"].items()))
-    console.print(f"{trajectory.status} in {results['wall_seconds']:.1f} s; {counts or 'no events'}")
-    if trajectory.message:
-        console.print(trajectory.message, markup=False)
-    console.print(
-        f"deepest penetration: {100 * results['penetration']:.2g} % of the radius, at t = "
-        f"{results['penetration_time']:g} s; energy {results['energy'][0]:.4g} -> {results['energy'][1]:.4g} J"
-    )
-    rows = table("active contacts", "steps", "time per step [ms]", "sweeps", "largest residual [m/s]", title="costs")
+def _binned(costs: Costs) -> list[dict[str, Any]]:
+    """Means of the steps with about as many active contacts."""
+    rows = []
     edges = np.unique(np.linspace(0.0, costs.contacts.max(initial=0.0) + 1.0, 6).round())
     for low, high in pairwise(edges):
         inside = (costs.contacts >= low) & (costs.contacts < high)
         if inside.any():
-            numbers = (costs.seconds[inside].mean() * 1e3, costs.sweeps[inside].mean(), costs.residual[inside].max())
-            texts = (f"{numbers[0]:.2f}", f"{numbers[1]:.1f}", f"{numbers[2]:.1e}")
-            rows.add_row(f"{low:.0f} to {high - 1:.0f}", str(int(inside.sum())), *texts)
-    console.print(rows)
+            rows.append(
+                {
+                    "active contacts": f"{low:.0f} to {high - 1:.0f}",
+                    "steps": int(inside.sum()),
+                    "ms per step": float(costs.seconds[inside].mean() * 1e3),
+                    "sweeps": float(costs.sweeps[inside].mean()),
+                    "largest residual [m/s]": float(costs.residual[inside].max()),
+                }
+            )
+    return rows
 
 
-def _drawing() -> Any:
-    from problems.drawing import many_balls  # matplotlib is slow to import and not needed with --json
-
-    return many_balls
+def _costs(costs: Costs, t: Array, depths: Array) -> Any:
+    """Time per step over the active contacts; contacts and penetration over time."""
+    cloud = Curve(costs.contacts, 1e3 * costs.seconds, style={**DOTS, "ms": 1.5})
+    deepest = Curve(t, np.maximum(100.0 * depths, 1e-12))
+    return chart(
+        [
+            Panel(curves=[cloud], x="active contacts", y="time per step [ms]", log="y"),
+            Panel(curves=[Curve(costs.t, costs.contacts)], y="contacts"),
+            Panel(curves=[deepest], y="penetration [% of r]", log="y", levels=(100.0 * LIMIT,)),
+        ]
+    )
 
 
 PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, fixed=("friction", "solver"))

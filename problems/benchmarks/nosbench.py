@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from nosnoc_py.errors import NosnocError, OptionError
@@ -30,6 +31,7 @@ from problems.benchmarks import nosbench_report as report
 from problems.benchmarks.nosbench_rows import Row, Store, read
 from problems.benchmarks.nosbench_task import SOLVERS, Task, make_solver
 from problems.benchmarks.nosbench_worker import run_tasks
+from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import FIGURES
 
 WIDTH = 190  # of the table of all rows
@@ -143,16 +145,19 @@ def _draw(rows: Sequence[Row], arguments: argparse.Namespace) -> list[Path]:
     folder: Path | None = arguments.figures or (None if arguments.json else FIGURES)
     if folder is None or not any(row.solved for row in rows):
         return []
-    from problems.drawing import nosbench as drawing  # matplotlib is slow to import and not needed with --json
-
     folder.mkdir(parents=True, exist_ok=True)
     solvers = arguments.solver
-    paths = [folder / "nosbench_profile.png"]
-    drawing.profile(report.profiles(rows, solvers), paths[0])
+    shares = {name: (r, np.arange(1, r.size + 1) / r.size) for name, r in report.profiles(rows, solvers).items()}
+    solved = {name: (r[np.isfinite(r)], share[np.isfinite(r)]) for name, (r, share) in shares.items()}
+    curves = [Curve(r, share, name, {"drawstyle": "steps-post"}) for name, (r, share) in solved.items()]
+    panels = {"profile": Panel(curves=curves, x="time over that of the fastest", y="share of problems", log="x")}
     for a, b in report.pairs_of(solvers):
         if found := report.ratios(rows, a, b):
-            paths.append(folder / f"nosbench_ratios_{a}_{b}.png")
-            drawing.ratios(found, a, b, paths[-1])
+            points = [Curve(np.arange(len(found)), [one.ratio for one in found], f"time {a} / {b}", DOTS)]
+            panels[f"ratios_{a}_{b}"] = Panel(curves=points, x="problem", y="ratio", log="y", levels=(1.0,))
+    paths = [folder / f"nosbench_{name}.png" for name in panels]
+    for path, panel in zip(paths, panels.values(), strict=True):
+        chart([panel]).savefig(path)
     return paths
 
 

@@ -14,20 +14,20 @@ constants; those of `models.plate_on_springs` are: mass 1 kg, width 6 m (inertia
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.progress import Progress
 from problems.benchmarks.event_selected_common import CHOSEN, off_guard, results_of
-from problems.runner import Report, program, table
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.plate import Reference, reference
 
@@ -38,6 +38,7 @@ LIMIT = 1e-8  # of the errors of the better projection [m, rad, m/s, rad/s]
 TIME_LIMIT = 1e-8  # of the errors of the times of its events [s]
 FLAT_SPRINGS, FLAT_DURATION = (2, 10, 100), 2.0
 QUICK = {"contacts": (2, 10), "starts": 4}
+NEAR, FAR = {**DOTS, "color": "C0"}, {**DOTS, "color": "C1"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -183,37 +184,24 @@ def run(settings: Settings, progress: Progress) -> Report:
         "flat_errors": {str(count): error for count, error in flat.items()},
         "constants": {**vars(plate_on_springs.STANDARD), "duration": plate_on_springs.DURATION},
     }
-    return Report(
-        results={**results_of(shown, started, residual), **found},
-        success=success,
-        show=lambda console: _show(console, beds, flat),
-        figures={
-            "plate_on_springs.png": lambda path: _drawing().plate(shown, plate_on_springs.STANDARD, path),
-            "plate_on_springs_errors.png": lambda path: _drawing().plate_errors(beds, LIMIT, path),
-        },
-    )
-
-
-def _show(console: Console, beds: Sequence[Bed], flat: Mapping[int, float]) -> None:
-    title = f"largest error of the state at the end over {len(beds[0].errors)} starts, against DOP853"
-    better, euler = ("RK-Newton", "median", "event times [s]"), ("Euler", "median", "failed", "at eps'")
-    rows = table("springs", *better, *euler, "events", "slowest [m/s]", title=title)
-    for bed in beds:
-        numbers = (bed.errors.max(), np.median(bed.errors), bed.time_errors.max(), np.nanmax(bed.euler_errors))
-        cells = [*(f"{value:.1e}" for value in numbers), f"{np.nanmedian(bed.euler_errors):.1e}"]
-        counts = f"{bed.events.min():.0f} to {bed.events.max():.0f}"
-        cells += [str(np.isnan(bed.euler_errors).sum()), str(bed.failures)]
-        rows.add_row(str(bed.contacts), *cells, counts, f"{bed.slowest:.2g}")
-    console.print(rows)
     said = ", ".join(f"{count} springs {error:.1e}" for count, error in flat.items())
-    console.print("failed: runs by Euler's projection that end with a status, with bands of a step, and of eps'")
-    console.print(f"dropped flat, against the hopper: {said}")
-
-
-def _drawing() -> Any:
-    from problems.drawing import event_selected  # matplotlib is slow to import and not needed with --json
-
-    return event_selected
+    points = [
+        Curve(np.full(values.size, bed.contacts), np.maximum(values, 1e-16), label if bed is beds[0] else "", style)
+        for label, name, style in (("RK-Newton", "errors", NEAR), ("Euler's projection", "euler_errors", FAR))
+        for bed in beds
+        for values in (getattr(bed, name),)
+    ]
+    panel = Panel(curves=points, x="springs", y="error at the end [m, rad, m/s, rad/s]", log="xy", levels=(LIMIT,))
+    return tabled(
+        {**results_of(shown, started, residual), **found},
+        success,
+        {f"errors over {len(beds[0].errors)} starts, against DOP853": [bed.to_dict() for bed in beds]},
+        {
+            "plate_on_springs.png": lambda: ns.plot(shown, shown.state_names),
+            "plate_on_springs_errors.png": lambda: chart([panel]),
+        },
+        [f"dropped flat, against the hopper: {said}"],
+    )
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, fixed=CHOSEN)

@@ -11,19 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from problems.benchmarks.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
 from problems.benchmarks.referee_certificates import Certified, boxes, discs, slides
-from problems.runner import Report, program, table
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.referee_motions import COMPARISONS, NAMES, closed_form, comparison
 
@@ -35,7 +33,6 @@ QUICK = {
     "comparisons": ("slope_curve_3d",),
     "tasks": ("slide",),
 }
-SHOWN = 40  # characters of what is wrong, in a table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,18 +125,69 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment and report."""
     started = time.monotonic()
     found = experiment(**settings.arguments, method=settings.method, referee=settings.solver, callback=progress)
-    figures: dict[str, Callable[[Path], Any]] = {}
-    if found.grids:
-        figures["referee_grids.png"] = lambda path: _drawing().grids(found.grids, path)
-        figures["referee_discs.png"] = lambda path: _drawing().discs(found.grids[0], path)
-    if found.certificates:
-        figures["referee_windows.png"] = lambda path: _drawing().windows(found.certificates, path)
-    return Report(
-        results={**results(found), "wall_seconds": time.monotonic() - started},
-        success=found.success,
-        show=lambda console: _show(console, found),
-        figures=figures,
+    told = results(found)
+    right = sum(row.success for row in found.agreements)
+    wrong = [f"{row.label}, {row.wrong}: {row.certificate.reason}" for row in found.certificates if row.wrong]
+    whole = [f"{row.label}\n{row.certificate}" for row in found.certificates if not row.wrong]
+    count = [f"{right} of {len(found.agreements)} motions are right"] if found.agreements else []
+    return tabled(
+        {**told, "wall_seconds": time.monotonic() - started},
+        found.success,
+        {
+            "the referee against closed forms: largest errors": told["closed_forms"],
+            "FESD-J against the referee": told["fesdj"],
+            "certificates": [{n: v for n, v in row.items() if n != "certificate"} for row in told["certificates"]],
+        },
+        _figures(found),
+        [*count, *wrong, *whole],
     )
+
+
+def _figures(found: Findings) -> dict[str, Callable[[], Any]]:
+    made: dict[str, Callable[[], Any]] = {}
+    if found.grids:
+        made["referee_grids.png"] = lambda: _grids(found.grids)
+        made["referee_discs.png"] = lambda: _distances(found.grids[0])
+    if found.certificates:
+        made["referee_windows.png"] = lambda: _windows(found.certificates)
+    return made
+
+
+def _grids(rows: Sequence[Certified]) -> Any:
+    """Errors of the end state and defects of the windows over the number of control stages."""
+    stages = [row.control_stages for row in rows]
+    curves = {
+        "end state": [row.certificate.end_state_error for row in rows],
+        "worst window": [row.largest_defect for row in rows],
+        "median window": [row.median_defect for row in rows],
+    }
+    drawn = [Curve(stages, values, label, {"marker": "o"}) for label, values in curves.items()]
+    label = "difference from the true motion [m, m/s]"
+    return chart([Panel(curves=drawn, x="control stages", y=label, log="xy")])
+
+
+def _distances(row: Certified) -> Any:
+    """Distances of both discs from their true places over time, and the true impacts."""
+    claimed, true = row.solution, row.certificate.trajectory
+    t = np.linspace(0.0, min(claimed.duration, true.duration), 1201)[1:]
+    away = np.asarray(claimed(t + claimed.t0)) - np.asarray(true(t + true.t0))
+    curves = [
+        Curve(t, np.maximum(np.linalg.norm(away[:, 2 * k : 2 * k + 2], axis=1), 1e-12), f"disc {k + 1}") for k in (0, 1)
+    ]
+    times = [event.time for event in true.impacts]
+    return chart([Panel(curves=curves, y="distance from the true place [m]", log="y", times=times)])
+
+
+def _windows(rows: Sequence[Certified]) -> Any:
+    """Defects of the windows over time; dashed lines are wrong on purpose."""
+    curves = []
+    for row in rows:
+        windows = row.certificate.windows
+        edges = [*(window.start for window in windows), *(window.end for window in windows[-1:])]
+        defects = np.maximum([window.defect for window in windows], 1e-16)
+        dashes = {"ls": "--" if row.wrong else "-"}
+        curves.append(Curve(edges, defects, f"{row.label} {row.wrong}", dashes, steps=True))
+    return chart([Panel(curves=curves, y="defect of a window [m, m/s]", log="y")])
 
 
 def results(found: Findings) -> dict[str, Any]:
@@ -159,86 +207,6 @@ def results(found: Findings) -> dict[str, Any]:
         ],
         "certificates": [row.to_dict() for row in found.certificates],
     }
-
-
-def _show(console: Console, found: Findings) -> None:
-    if found.agreements:
-        _show_agreements(console, found.agreements)
-    if found.convergences:
-        _show_convergences(console, found.convergences)
-    if found.certificates:
-        _show_certificates(console, found)
-
-
-def _show_agreements(console: Console, rows: Sequence[Agreement]) -> None:
-    columns = ("status", "state", "event [s]", "missing", "also", "ms/s", "what is wrong")
-    made = table("motion", *columns, title="the referee against closed forms: largest errors, milliseconds per second")
-    for row in rows:
-        counts = (str(len(row.missing)), str(len(row.extra)))
-        wrong = "; ".join([*(f"no {e}" for e in row.missing), *(f"also {e}" for e in row.extra), row.message])
-        text = escape(wrong.strip("; ")[:SHOWN])
-        numbers = (_number(row.error), _number(row.event_error), *counts, f"{row.milliseconds:.0f}")
-        made.add_row(row.case, row.status, *numbers, text)
-    console.print(made)
-    right = sum(row.success for row in rows)
-    console.print(f"{right} of {len(rows)} motions are right, within {rows[0].tolerance:g}; worst {_worst(rows)}")
-
-
-def _worst(rows: Sequence[Agreement]) -> str:
-    """The largest errors of all, and the median time."""
-    states, events = ([getattr(row, name) for row in rows] for name in ("error", "event_error"))
-    known = [value for value in events if np.isfinite(value)]
-    event = f", of an event {max(known):.1e} s" if known else ""
-    milliseconds = np.median([row.milliseconds for row in rows])
-    return f"error of a state {np.max(states):.1e}{event}; median {milliseconds:.0f} ms per simulated second"
-
-
-def _show_convergences(console: Console, rows: Sequence[Convergence]) -> None:
-    columns = ("order", "found", "steps", "differences", "events", "FESD-J [s]", "referee [s]", "ratio")
-    made = table("motion", *columns, title="FESD-J against the referee: differences of the states at the end, times")
-    for row in rows:
-        order = "rounding" if row.order is None else f"{row.order:.2f}"
-        times = (", ".join(f"{second:.2f}" for second in row.seconds), f"{row.referee_seconds:.2f}", f"{row.ratio:.1f}")
-        steps, differences = ", ".join(map(str, row.steps)), ", ".join(_number(value) for value in row.differences)
-        events = "same" if row.events_agree else "differ"
-        made.add_row(row.case, str(row.nominal), order, steps, differences, events, *times)
-    console.print(made)
-    console.print("ratio: of the times of FESD-J with the most steps and of the referee")
-
-
-def _show_certificates(console: Console, found: Findings) -> None:
-    columns = ("objective", "true", "end state", "worst", "median", "verdict", "solve [s]", "referee [s]")
-    made = table("solution", *columns, title="certificates: errors of the end state, and of the windows")
-    for row in found.certificates:
-        c, label = row.certificate, f"  {row.wrong}" if row.wrong else row.label
-        errors = (c.end_state_error, row.largest_defect, row.median_defect)
-        times = ("" if row.wrong else f"{row.seconds:.1f}", f"{c.seconds:.2f}")
-        made.add_row(
-            escape(label), f"{c.objective:.6g}", f"{c.true_objective:.6g}", *map(_number, errors), _said(row), *times
-        )
-    console.print(made)
-    for row in found.certificates:
-        if row.wrong:
-            console.print(f"{row.label}, {row.wrong}: {row.certificate.reason}", markup=False)
-    coarsest = found.grids[:1]
-    for row in (*(row for row in found.certificates if not row.wrong and row not in found.grids), *coarsest):
-        console.print(f"\n{row.label}\n{row.certificate}", markup=False)
-
-
-def _said(row: Certified) -> str:
-    """The verdict in a word, and the status of a solution that is none."""
-    verdict = row.certificate.verdict.value.split(", ")[-1]
-    return verdict if row.solution.success else f"{verdict} ({row.solution.status})"
-
-
-def _number(value: float) -> str:
-    return f"{value:.1e}" if np.isfinite(value) else "-"
-
-
-def _drawing() -> Any:
-    from problems.drawing import referee  # matplotlib is slow to import and not needed with --json
-
-    return referee
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, solver=REFEREE, fixed=("control_stages",))

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from problems.benchmarks.friction_cases import compared_events
-from tests.references.friction_motion import Case
+from tests.references.friction_motion import Case, compared_events
 from tests.references.referee_motions import Comparison
 
 METHOD = ns.FESDJ(finite_elements=2, rk_stages=3, scheme="radau_iia")

@@ -13,18 +13,15 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from nosnoc_py.systems.rescaled import rescaled
-from problems.benchmarks.friction_cases import compared_events
-from problems.runner import Report, program, table
+from problems.benchmarks.orders import check_names
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.friction_closed_forms import BY_NAME, CASES
-from tests.references.friction_motion import Case
+from tests.references.friction_motion import Case, compared_events
 
 UNITS: Mapping[str, tuple[float, float]] = {"m, kg": (1.0, 1.0), "mm, mg": (1e3, 1e6), "km, t": (1e-3, 1e-3)}
 METHODS: Mapping[str, Any] = {
@@ -113,10 +110,7 @@ def experiment(*, cases: Sequence[str] = (), methods: Sequence[str] = tuple(METH
     OptionError
         For an unknown case or method.
     """
-    for names, known, what in ((cases, BY_NAME, "case"), (methods, METHODS, "method")):
-        for name in names:
-            if name not in known:
-                raise OptionError(unknown_name(name, known, what))
+    check_names(case=(cases, BY_NAME), method=(methods, METHODS))
     for case in [BY_NAME[name] for name in cases] or CASES:
         for method in methods:
             for units in UNITS:
@@ -127,36 +121,21 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment and report."""
     started = time.monotonic()
     rows = list(experiment(**settings.arguments))
-    failed = [row for row in rows if not row.success]
-    results = {
-        "status": (ns.Status.STEP_FAILED if failed else ns.Status.SOLVED).value,
-        "objective": None,
-        "complementarity": None,
-        "infeasibility": None,
-        "iterations": None,
-        "events": None,
-        "final_state": None,
-        "wall_seconds": time.monotonic() - started,
-        "rows": [{**vars(row), "success": row.success} for row in rows],
+    results = {"wall_seconds": time.monotonic() - started, "rows": [{**vars(r), "success": r.success} for r in rows]}
+    groups = {
+        (row.method, row.units): [r for r in rows if (r.method, r.units) == (row.method, row.units)] for row in rows
     }
-    return Report(results=results, success=not failed, show=lambda console: _show(console, rows))
-
-
-def _show(console: Console, rows: Sequence[Row]) -> None:
-    for method in dict.fromkeys(row.method for row in rows):
-        counts = {units: [row for row in rows if row.method == method and row.units == units] for units in UNITS}
-        made = table("units", "as in closed form", "largest error [m]", title=method)
-        for units, found in counts.items():
-            made.add_row(
-                units,
-                f"{sum(row.success for row in found)} of {len(found)}",
-                f"{max((row.error for row in found), default=np.nan):.1e}",
-            )
-        console.print(made)
-    for row in rows:
-        if not row.success:
-            said = ", ".join([*row.missing, *row.extra, row.message])
-            console.print(escape(f"{row.case} [{row.units}] {row.method}: {row.status} {row.error:.1e} {said}"))
+    counts = [
+        {
+            "method": method,
+            "units": units,
+            "as in closed form": f"{sum(row.success for row in found)} of {len(found)}",
+            "largest error [m]": max(row.error for row in found),
+        }
+        for (method, units), found in groups.items()
+    ]
+    failed = [vars(row) for row in rows if not row.success]
+    return tabled(results, not failed, {"motions": counts, "others": failed})
 
 
 PROGRAM = program(__name__, run, experiment, quick={"cases": ("bounce_slip_2d", "landing_stick_3d", "rod_tip_kick_2d")})

@@ -15,13 +15,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from problems import particle
-from problems.runner import Report, program, table
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 # Coarser than `problems.particle`, where a solution from the default start takes seconds, and often is another optimum.
@@ -105,16 +104,13 @@ def run(settings: Settings, progress: Progress) -> Report:
     rows = measured(states(settings.arguments["states"]), settings.method, settings.solver, progress)
     pairs = compared(rows)
     totals = {way: _total(values) for way, values in rows.items()}
-    return Report(
-        results={
-            "status": "solved" if all(total["solved"] == len(rows[ANEW]) for total in totals.values()) else "partly",
-            "ways": totals,
-            "pairs": pairs,
-            "rows": rows,
-        },
-        success=(pairs[-1]["ratio"] >= WANTED or len(rows[ANEW]) < MANY)
-        and pairs[0]["higher"] + pairs[0]["lower"] == 0,
-        show=lambda console: _show(console, totals, pairs),
+    solved = all(total["solved"] == len(rows[ANEW]) for total in totals.values())
+    fast = pairs[-1]["ratio"] >= WANTED or len(rows[ANEW]) < MANY
+    return tabled(
+        {"status": "solved" if solved else "partly", "ways": totals, "pairs": pairs, "rows": rows},
+        fast and pairs[0]["higher"] + pairs[0]["lower"] == 0,
+        {"ways": [{"way": way, **total} for way, total in totals.items()], "ratios of times": pairs},
+        said=["differences of objectives are relative; lower and higher: where the fast way found another optimum"],
     )
 
 
@@ -126,34 +122,6 @@ def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "iterations": sum(row["iterations"] for row in rows),
         "median_iterations": median(row["iterations"] for row in rows),
     }
-
-
-def _show(console: Console, totals: Mapping[str, dict[str, Any]], pairs: list[dict[str, Any]]) -> None:
-    ways = table("way", "solved", "total [s]", "median [s]", "iterations", "median")
-    for way, total in totals.items():
-        ways.add_row(
-            way,
-            str(total["solved"]),
-            f"{total['seconds']:.2f}",
-            f"{total['median_seconds']:.3f}",
-            str(total["iterations"]),
-            f"{total['median_iterations']:g}",
-        )
-    console.print(ways)
-    ratios = table("slow", "fast", "ratio of times", "both solved", "largest difference", "lower", "higher")
-    for pair in pairs:
-        gap = pair["largest_difference"]
-        ratios.add_row(
-            pair["slow"],
-            pair["fast"],
-            f"{pair['ratio']:.2f}",
-            str(pair["both_solved"]),
-            "-" if gap is None else f"{gap:.1e}",
-            str(pair["lower"]),
-            str(pair["higher"]),
-        )
-    console.print(ratios)
-    console.print("differences of objectives are relative; lower and higher: where the fast way found another optimum")
 
 
 PROGRAM = program(

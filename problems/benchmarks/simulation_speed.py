@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+import numpy as np
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_agreement import AGREE, AGREED, DIFFER, Agreement, compare
+from problems.benchmarks.simulation_agreement import AGREE, DIFFER, Agreement, compare
 from problems.benchmarks.simulation_cases import AGREEMENT, SPEED
 from problems.benchmarks.simulation_timing import (
     HOMOTOPY,
@@ -32,8 +32,9 @@ from problems.benchmarks.simulation_timing import (
     geometric_mean,
     measure,
 )
-from problems.benchmarks.simulation_work import Run, examples, ladder, largest_ratio, mean_ratio, ratios
-from problems.runner import Meter, Report, program, table
+from problems.benchmarks.simulation_work import Run, examples, front, ladder, largest_ratio, mean_ratio, ratios
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
 PARTS = ("steps", "work", "agreement")
@@ -157,21 +158,84 @@ def run(settings: Settings, progress: Progress) -> Report:
     )
     found = experiment(**settings.arguments, progress=progress)
     success = trajectory.success and found.success
-    return Report(
-        results={**meter.results(trajectory), **_results(found, success)},
-        success=success,
-        show=lambda console: _show(console, found),
-        figures=_figures(found),
+    told = _results(found, success)
+    entries = [*found.fallbacks, *(e for row in found.rows for e in row.failures)]
+    entries += [entry for row in found.agreements for entry in (*row.fallbacks, *row.failures)]
+    said = [f"{e.case}, step {e.step} at {e.time:.6g} s, {e.seconds:.3g} s: {e.reason}" for e in entries]
+    if found.speedup is not None:
+        slow = ", ".join(row.case for row in found.rows if row.speedup < AIM)
+        said.insert(0, f"geometric mean {found.speedup:.0f}x; below {AIM:g}x: {slow or 'none'}")
+    return tabled(
+        {**meter.results(trajectory), **told},
+        success,
+        {
+            "a step [ms of the processor], and how many times faster than homotopies": [
+                _cost(row) for row in found.rows
+            ],
+            **{f"{runs[0].example}, at equal error": _work(runs) for runs in found.runs},
+            "states at the step ends: active-set Newton against the MPCC": told["agreement"],
+        },
+        _figures(found),
+        [*said, f"largest ratios to DOP853 (limit {LIMIT:g}): {told['largest_ratios_to_dop853']}"],
     )
+
+
+def _cost(row: Row) -> dict[str, Any]:
+    speedups = {"speedup": row.speedup, "tight": row.speedup_tight, "relaxed": row.speedup_relaxed}
+    counts = {"fell back": len(row.fallbacks), "failed": len(row.failures)}
+    differ = max(row.differences[name] for name in (HOMOTOPY, TIGHT))
+    times = {f"{name} [ms]": row.milliseconds[name] for name in SOLVERS}
+    return {
+        "case": row.case,
+        "steps": row.steps,
+        **times,
+        **speedups,
+        "differ": differ,
+        "error": row.errors[NEWTON],
+        **counts,
+    }
+
+
+def _work(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    rows = []
+    for other, mine in ratios(runs):
+        setting = None if mine is None else f"{mine.rk_stages} stages, {mine.setting:g} x {mine.elements} elements"
+        rows.append(
+            {
+                "DOP853, tolerance": other.setting,
+                "error": other.error,
+                "ms/s": other.milliseconds,
+                "FESD": setting,
+                "its error": None if mine is None else mine.error,
+                "its ms/s": None if mine is None else mine.milliseconds,
+            }
+        )
+    return rows
 
 
 def _figures(found: Findings) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if found.rows:
-        made["simulation_speed.png"] = lambda path: _drawing().speedups(found.rows, AIM, path)
+        at = np.arange(len(found.rows))
+        names = ("speedup", "speedup_tight", "speedup_relaxed")
+        curves = [Curve(at, [getattr(row, name) for row in found.rows], name, DOTS) for name in names]
+        label = ", ".join(f"{i} {row.case}" for i, row in enumerate(found.rows))
+        panel = Panel(curves=curves, x=label, y="time of a step over that of Newton", log="y", levels=(AIM,))
+        made["simulation_speed.png"] = lambda: chart([panel])
     if found.runs:
-        made["simulation_work.png"] = lambda path: _drawing().work_precision(found.runs, path)
+        made["simulation_work.png"] = lambda: chart([_precision(runs) for runs in found.runs], 2)
     return made
+
+
+def _precision(runs: Sequence[Run]) -> Panel:
+    """The error at the end over the time per simulated second."""
+    curves = []
+    for stages in sorted({run.rk_stages for run in runs}):
+        best = front([run for run in runs if run.rk_stages == stages])
+        label = f"FESD, {stages} stages" if stages else "DOP853 with events"
+        points = ([run.milliseconds for run in best], [max(run.error, 1e-16) for run in best])
+        curves.append(Curve(*points, label, {"marker": "o"}))
+    return Panel(curves=curves, title=runs[0].example, x="ms per simulated second", y="error", log="xy")
 
 
 def _results(found: Findings, success: bool) -> dict[str, Any]:
@@ -187,87 +251,6 @@ def _results(found: Findings, success: bool) -> dict[str, Any]:
         "agreement": [row.to_dict() for row in found.agreements],
         "largest_difference": max((row.difference for row in found.agreements if row.verdict == AGREE), default=None),
     }
-
-
-def _show(console: Console, found: Findings) -> None:
-    if found.rows:
-        _show_steps(console, found)
-    for runs in found.runs:
-        _show_work(console, runs)
-    if found.agreements:
-        _show_agreement(console, found.agreements)
-
-
-def _show_steps(console: Console, found: Findings) -> None:
-    columns = ("steps", "events", "Newton", "homotopy", "tight", "relaxed", "speedup", "tight", "relaxed")
-    more = ("differ", "error", "fell back", "failed")
-    made = table(
-        "case",
-        *columns,
-        *more,
-        title="a step [ms of the processor] by active-set Newton and by homotopies, and the ratios",
-    )
-    for row in found.rows:
-        times = [f"{row.milliseconds[name]:.3g}" for name in SOLVERS]
-        numbers = (max(row.differences[name] for name in (HOMOTOPY, TIGHT)), row.errors[NEWTON])
-        counts = (str(len(row.fallbacks)), str(len(row.failures)))
-        speedups = (f"{ratio:.0f}x" for ratio in (row.speedup, row.speedup_tight, row.speedup_relaxed))
-        made.add_row(
-            row.case, str(row.steps), str(row.events), *times, *speedups, *(f"{n:.1e}" for n in numbers), *counts
-        )
-    console.print(made)
-    slow = [row.case for row in found.rows if row.speedup < AIM]
-    console.print(f"geometric mean {found.speedup:.0f}x; below {AIM:g}x: {', '.join(slow) or 'none'}")
-    console.print("tight: as the library asks of a step; relaxed: without an active-set finish, less exact")
-    console.print(f"{len(found.fallbacks)} steps were not solved by Newton's method alone")
-    _list(console, "", found.fallbacks)
-    _list(console, "homotopy: ", [entry for row in found.rows for entry in row.failures])
-
-
-def _show_work(console: Console, runs: Sequence[Run]) -> None:
-    title = f"{runs[0].example}: milliseconds per simulated second, at an error that is not larger"
-    made = table("DOP853, tolerance", "error", "time [ms/s]", "FESD", "error", "time [ms/s]", "ratio", title=title)
-    for other, mine in ratios(runs):
-        left = (f"{other.setting:.0e}", f"{other.error:.1e}", f"{other.milliseconds:.3g}")
-        if mine is None:
-            made.add_row(*left, "none", "-", "-", "-")
-            continue
-        setting = f"{mine.rk_stages} stages, {mine.setting:g} x {mine.elements} elements"
-        ratio = f"{mine.milliseconds / other.milliseconds:.2f}"
-        made.add_row(*left, setting, f"{mine.error:.1e}", f"{mine.milliseconds:.3g}", ratio)
-    console.print(made)
-    mean, largest = mean_ratio(runs), largest_ratio(runs)
-    if mean is not None and largest is not None:
-        console.print(f"geometric mean {mean:.2f}, largest {largest:.2f} (limit {LIMIT:g})")
-
-
-def _show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
-    columns = ("steps", "difference", "in step", "error", "of MPCC", "fallbacks", "MPCC failed", "verdict")
-    made = table("case", *columns, title="states at the step ends: active-set Newton against the MPCC")
-    for row in rows:
-        numbers = (f"{row.difference:.1e}", str(row.worst_step), *(f"{error:.1e}" for error in row.errors))
-        made.add_row(row.case, str(row.steps), *numbers, str(len(row.fallbacks)), str(len(row.failures)), row.verdict)
-    console.print(made)
-    console.print(f"{sum(row.verdict == AGREE for row in rows)} of {len(rows)} agree, within {AGREED:g}")
-    for row in rows:
-        if row.open:
-            console.print(f"{row.case}: {row.open}", markup=False)
-        _list(console, "", row.fallbacks)
-        _list(console, "MPCC: ", row.failures)
-
-
-def _list(console: Console, who: str, entries: Sequence[Fallback]) -> None:
-    for entry in entries:
-        console.print(
-            f"{who}{entry.case}, step {entry.step} at {entry.time:.6g} s, {entry.seconds:.3g} s: {entry.reason}",
-            markup=False,
-        )
-
-
-def _drawing() -> Any:
-    from problems.drawing import simulation  # matplotlib is slow to import and not needed with --json
-
-    return simulation
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK)

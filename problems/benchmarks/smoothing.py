@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.progress import Progress
 from problems import disc_manipulation, particle
-from problems.runner import Report, program, table
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 SIGMAS = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -161,49 +161,30 @@ def run(settings: Settings, progress: Progress) -> Report:
             raise OptionError(unknown_name(name, TASKS, "task"))
     found = [compare(name, settings.arguments, settings.method, settings.solver, progress) for name in tasks]
     best = found[0].rows[-1].solution
-    return Report(
-        results={**best.to_dict(), "rows": {one.task: [row.to_dict() for row in one.rows] for one in found}},
-        success=best.success,
-        show=lambda console: _show(console, found),
-        figures={"smoothing.png": lambda path: _drawing().costs(found, path)},
+    rows = {one.task: [row.to_dict() for row in one.rows] for one in found}
+    return tabled(
+        {**best.to_dict(), "rows": rows},
+        best.success,
+        {f"{task}: true, by the event-driven referee": each for task, each in rows.items()},
+        {"smoothing.png": lambda: chart([_panel(one) for one in found])},
     )
 
 
-def _show(console: Console, found: Sequence[Comparison]) -> None:
-    columns = ("sigma", "steps", "objective", "true", "end error", "violation", "compl.", "time [s]", "status")
-    for one in found:
-        rows = table("method", *columns, title=f"{one.task}: true, by the event-driven referee")
-        for row in one.rows:
-            solution, certificate = row.solution, row.certificate
-            rows.add_row(
-                row.method,
-                f"{row.sigma:.0e}" if row.sigma else "",
-                f"{row.steps}" if row.steps else "",
-                f"{solution.objective:.5g}",
-                f"{certificate.true_objective:.5g}",
-                f"{certificate.end_state_error:.1e}",
-                f"{row.violation:.1e}",
-                f"{solution.complementarity:.1e}",
-                f"{solution.wall_seconds:.1f}",
-                str(solution.status),
-            )
-        console.print(rows)
-
-
-def smoothed_rows(rows: Sequence[Row], steps: int) -> list[Row]:
-    """The rows of direct shooting with so many steps, by their smoothing."""
-    return sorted((row for row in rows if row.steps == steps), key=lambda row: row.sigma)
+def _panel(one: Comparison) -> Panel:
+    """The error of the end state over the smoothing that is left; lines of the methods that detect switches."""
+    curves = []
+    for steps in sorted({row.steps for row in one.rows if row.steps}):
+        rows = sorted((row for row in one.rows if row.steps == steps), key=lambda row: row.sigma)
+        points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
+        curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
+    levels = [error for row in one.rows if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
+    label = "error of the end state; dotted: FESD-J"
+    return Panel(curves=curves, title=one.task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
 
 
 def error_of(row: Row) -> float:
     """Distance of the true end state from the claimed one; NaN where the referee did not get there."""
     return float(row.certificate.end_state_error) if np.isfinite(row.certificate.end_state_error) else np.nan
-
-
-def _drawing() -> Any:
-    from problems.drawing import smoothing as drawing  # matplotlib is slow to import and not needed with --json
-
-    return drawing
 
 
 PROGRAM = program(

@@ -239,14 +239,11 @@ def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFix
 
 def test_figures_of_the_discs(tmp_path: Path) -> None:
     """Solutions that were given up at once are drawn as well as they are."""
-    from problems.drawing import referee as drawing
-
-    rows = list(discs((4, 6), time_limit=1e-3))
+    rows = tuple(discs((4, 6), time_limit=1e-3))
     assert not any(row.success for row in rows)
-    drawing.grids(rows, tmp_path / "grids.png")
-    drawing.discs(rows[0], tmp_path / "discs.png")
-    drawing.windows(rows, tmp_path / "windows.png")
-    assert all((tmp_path / f"{name}.png").read_bytes()[:8] == PNG for name in ("grids", "discs", "windows"))
+    for name, draw in referee._figures(referee.Findings(certificates=rows)).items():
+        draw().savefig(tmp_path / name)
+        assert (tmp_path / name).read_bytes()[:8] == PNG
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import nosnoc_py as ns
 
 Array = NDArray[np.float64]
 Events = tuple[tuple[str, str, float], ...]
+SAME_TIME = 1e-3  # a found event further away from the exact one is another event [s]
 NOWHERE: Mapping[int, float] = MappingProxyType({})
 
 
@@ -146,3 +147,29 @@ def on_line(q: ArrayLike, direction: ArrayLike, found: Line) -> Motion:
     for start, speed, acceleration in rest:
         moved = moved.then(start, v=speed * unit, a=acceleration * unit)
     return moved
+
+
+def compared_events(exact: Events, found: Events) -> dict[str, Any]:
+    """Match every exact event with the nearest found one of its kind and contact.
+
+    Returns
+    -------
+    dict
+        "event_error", and the texts of what is "missing" and "extra"; at the time of an impact nothing is extra.
+    """
+    rest, errors, missing = list(found), [], []
+    for kind, name, at in exact:
+        near = [event for event in rest if event[:2] == (kind, name) and abs(event[2] - at) < SAME_TIME]
+        if near:
+            best = min(near, key=lambda event: abs(event[2] - at))
+            rest.remove(best)
+            errors.append(abs(best[2] - at))
+        else:
+            missing.append(f"{kind} {name} at {at:.6g}")
+    impacts = [at for kind, _, at in exact if kind == "impact"]
+    extra = [event for event in rest if all(abs(event[2] - at) > SAME_TIME for at in impacts)]
+    return {
+        "event_error": max(errors, default=np.nan),
+        "missing": tuple(missing),
+        "extra": tuple(f"{kind} {name} at {at:.6g}" for kind, name, at in extra),
+    }
