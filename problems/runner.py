@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,8 @@ def simulated(
 
     def run(settings: Settings, progress: Progress) -> Report:
         meter, solver = Meter(progress), settings.solver
-        progress.expect(steps=settings.arguments.get("steps"))
+        if "steps" in settings.arguments:
+            progress.expect(steps=settings.arguments["steps"])
         solved_by = {} if type(solver) is Options else {"solver": solver}
         found = simulate(**settings.arguments, method=settings.method, **solved_by, callback=meter)
         errors = against(found, settings.arguments)
@@ -253,7 +255,12 @@ def _drawings(
     spec = sys.modules[of.__module__].__spec__
     stem = (spec.name if spec else of.__module__).rpartition(".")[2]
     named = figures or {f"{stem}.png": lambda trajectory, _: ns.plot(trajectory)}
-    return {name: lambda path, draw=draw: draw(found, arguments).savefig(path, dpi=150) for name, draw in named.items()}
+    return {name: _to_file(partial(draw, found, arguments)) for name, draw in named.items()}
+
+
+def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
+    """A function of a path, of one that returns a figure."""
+    return lambda path: draw().savefig(path, dpi=150)
 
 
 def tell(console: Console, found: ns.Trajectory, known: Mapping[str, Any]) -> None:
@@ -315,12 +322,11 @@ def tabled(
         for line in said:
             console.print(line, markup=False)
 
-    named = figures or {}
     return Report(
         results={**dict.fromkeys(NUMBERS), "status": _status(success), **results},
         success=success,
         show=show,
-        figures={name: lambda path, draw=draw: draw().savefig(path, dpi=150) for name, draw in named.items()},
+        figures={name: _to_file(draw) for name, draw in (figures or {}).items()},
     )
 
 

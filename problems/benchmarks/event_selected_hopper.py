@@ -95,7 +95,7 @@ def experiment(
     programs: dict[str, Callable[[], Any]] = {f"{BETTER}, NumPy": lambda: ours(system)}
     eps = None
     if importlib.util.find_spec("mujoco") is not None:
-        from problems.benchmarks import mujoco_models
+        from models import mujoco_springs as mujoco_models
 
         model, start = mujoco_models.hopper(constants, method.step), np.array(constants.start)
         states[MUJOCO] = mujoco_models.trajectory(model, start, count)

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nosnoc_py as ns
+from models import mujoco_springs as mujoco_models
 from models import plate_on_springs
 from models.plate_on_springs import Constants
 from nosnoc_py.methods.event_selected.functions import fields_of
 from nosnoc_py.methods.event_selected.run import Walk, initial_mode
 from nosnoc_py.progress import Progress
-from problems.benchmarks import mujoco_models
 from problems.benchmarks.event_selected_common import CHOSEN, results_of
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled

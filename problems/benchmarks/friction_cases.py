@@ -214,7 +214,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     started = time.monotonic()
     found = experiment(**settings.arguments, method=settings.method, homotopy=settings.solver, callback=progress)
     rows = list(found)
-    found = _results(rows)
+    results = _results(rows)
     told = ("case", "cone", "impulse_form", "status", "error", "event_error", "homotopies", "wall_seconds", "missing")
     wrong = [
         f"{row.label}: {row.status}, error {row.error:.1e}; {'; '.join((*row.missing, row.message))}"
@@ -222,7 +222,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         if not row.success
     ]
     return tabled(
-        {**found, "wall_seconds": time.monotonic() - started},
+        {**results, "wall_seconds": time.monotonic() - started},
         not wrong,
         {"errors against closed forms": [{name: getattr(row, name) for name in told} for row in rows]},
         {"friction_cases.png": lambda: _errors(rows)},

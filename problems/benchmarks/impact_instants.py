@@ -18,10 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import casadi as ca
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
 
 import nosnoc_py as ns
 from nosnoc_py.contacts.law import raises_energy
@@ -30,9 +27,10 @@ from nosnoc_py.contacts.solver import Algorithm, ContactSolver
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Report, program, table
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
-from tests.references.contact_oracle import Solutions, energy_gain, impact
+from tests.references.contact_oracle import Solutions, energy_gain
+from tests.references.impact_instants import CLASSES, Instant, instant
 
 DURATION = 0.01
 METHOD = ns.FESDJ(initial_impulse=True)
@@ -41,180 +39,11 @@ TIME_STEPPING = ns.TimeStepping(tolerance=1e-12, max_sweeps=20000)
 LEAST_MARGIN = 1e-6  # of an instant that rounding does not decide
 AGREED, INEXACT = 1e-8, 1e-5  # differences of velocities, relative to those above 1
 GAIN = 1e-9  # of kinetic energy, relative, that counts
-SLOWEST = 0.02  # approach or separation, unless at rest; rest velocities are 1e-3
-FASTEST = 0.1  # approach of one contact at least
 UNIQUE, SEVERAL, NONE, LEFT_OUT = "unique", "several", "none", "left out"
 AGREE, MEMBER, RIGHTLY, CLOSE = "agree", "one of several", "rightly refused", "inexact"
 UNTOLD = "untold"  # one of several solutions, as if it were the only one
 REFUSED, WRONG, RAISED = "refused", "WRONG", "RAISED"
 VERDICTS = (AGREE, MEMBER, UNTOLD, RIGHTLY, CLOSE, REFUSED, WRONG, RAISED)
-CLASSES = tuple((n_t, friction, count) for n_t in (1, 2) for friction in (False, True) for count in (1, 2, 3, 4))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Instant:
-    """An impact with k closed contacts.
-
-    Parameters
-    ----------
-    index : int
-    spatial : bool
-    mass : (n_q, n_q)
-    before : (n_q,)
-        Velocities v- before the impact.
-    normals : k of (n_q,)
-    tangents : k of (n_q, n_t)
-        Without columns where there is no friction.
-    friction : k of n_t coefficients
-    restitution : k numbers
-    """
-
-    index: int
-    spatial: bool
-    mass: np.ndarray
-    before: np.ndarray
-    normals: tuple[np.ndarray, ...]
-    tangents: tuple[np.ndarray, ...]
-    friction: tuple[tuple[float, ...], ...]
-    restitution: tuple[float, ...]
-
-    @property
-    def label(self) -> str:
-        """Its class."""
-        friction = "friction" if any(map(any, self.friction)) else "no friction"
-        return f"{'space' if self.spatial else 'plane'}, {friction}, {len(self.normals)}"
-
-    @property
-    def x0(self) -> np.ndarray:
-        """State before the impact, all gaps closed."""
-        return np.concatenate([np.zeros_like(self.before), self.before])
-
-    def solutions(self) -> Solutions:
-        """All velocities after the impact."""
-        return impact(self.mass, self.before, self.normals, self.tangents, self.friction, self.restitution)
-
-    def system(self) -> ns.CLS:
-        """The same as a system: gaps n'q, no forces."""
-        q, v = ca.SX.sym("q", self.before.size), ca.SX.sym("v", self.before.size)
-        contacts = [
-            ns.Contact(
-                f"c{i}",
-                gap=ca.dot(ca.DM(normal), q),
-                tangent=ca.DM(tangent) if mu else None,
-                friction=mu or 0.0,
-                restitution=e,
-            )
-            for i, (normal, tangent, mu, e) in enumerate(
-                zip(self.normals, self.tangents, self.friction, self.restitution, strict=True)
-            )
-        ]
-        return ns.CLS(q=q, v=v, mass_matrix=ca.DM(self.mass), force=ca.DM.zeros(self.before.size), contacts=contacts)
-
-
-# -------------------------------------------------------------------------------------------------------- random ones
-
-
-def instant(seed: int, index: int) -> Instant:
-    """Return a random instant; the class goes round with the index."""
-    rng = np.random.default_rng([seed, index])
-    n_t, frictional, count = CLASSES[index % len(CLASSES)]
-    mass, frames = (_any if rng.random() < 0.4 else _bodies)(rng, n_t, count)
-    rubs = frictional & ((rng.random(count) < 0.8) | (np.arange(count) == rng.integers(count)))
-    normals = tuple(frame[:, 0] for frame in frames)
-    return Instant(
-        index=index,
-        spatial=n_t == 2,
-        mass=mass,
-        before=_velocity(rng, np.array(normals)),
-        normals=normals,
-        tangents=tuple(frame[:, 1:] if rub else frame[:, :0] for frame, rub in zip(frames, rubs, strict=True)),
-        friction=tuple(_coefficients(rng, n_t) if rub else () for rub in rubs),
-        restitution=_restitution(rng, count),
-    )
-
-
-def _any(rng: np.random.Generator, n_t: int, count: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Any mass matrix and frames (n, t): redundant where there are more directions than coordinates."""
-    most = count * (1 + n_t) if rng.random() < 0.5 else max(count, 1 + n_t)
-    n_q = int(rng.integers(1 + n_t, most + 2))
-    frames = [frame / np.linalg.norm(frame, axis=0) for frame in rng.normal(size=(count, n_q, 1 + n_t))]
-    return _definite(rng, n_q), [frame * rng.uniform(0.5, 1.5, 1 + n_t) for frame in frames]
-
-
-def _bodies(rng: np.random.Generator, n_t: int, count: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """One or two rigid bodies that touch the surroundings or each other: any points and normals, or a flat ground."""
-    size, number, flat = 1 + n_t, int(rng.integers(1, 3)), rng.random() < 0.3
-    n_q = 3 * n_t  # of one body: 3 in the plane, 6 in space
-    mass = np.zeros((number * n_q, number * n_q))
-    for body in range(number):
-        linear = np.arange(body * n_q, body * n_q + size)
-        angular = np.arange(body * n_q + size, (body + 1) * n_q)
-        mass[linear, linear] = rng.uniform(0.5, 3.0)
-        mass[np.ix_(angular, angular)] = 0.2 * _definite(rng, angular.size)
-    ground, frames = _axes(rng, size), []
-    for _ in range(count):
-        axes, bodies = (ground if flat else _axes(rng, size)), rng.permutation(number)[: rng.integers(1, 3)]
-        frame = np.zeros((number * n_q, size))
-        for sign, body in zip((1.0, -1.0), bodies, strict=False):
-            arm = rng.uniform(-1.0, 1.0, size)
-            if flat:
-                arm += (-0.5 - arm @ axes[:, 0]) * axes[:, 0]  # corners of one face
-            moments = np.atleast_2d(np.cross(arm, axes.T)).reshape(size, -1).T if size == 3 else _moment(arm, axes)
-            frame[body * n_q : (body + 1) * n_q] = sign * np.vstack([axes, moments])
-        frames.append(frame)
-    return mass, frames
-
-
-def _moment(arm: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Moments of forces along the axes in the plane (1, 2)."""
-    return np.asarray(arm[0] * axes[1:] - arm[1] * axes[:1])
-
-
-def _axes(rng: np.random.Generator, size: int) -> np.ndarray:
-    """A random orthonormal basis."""
-    return np.linalg.qr(rng.normal(size=(size, size)))[0]
-
-
-def _definite(rng: np.random.Generator, size: int) -> np.ndarray:
-    """A random symmetric matrix with eigenvalues from .3 to 3."""
-    axes = _axes(rng, size)
-    return axes * rng.uniform(0.3, 3.0, size) @ axes.T
-
-
-def _velocity(rng: np.random.Generator, normals: np.ndarray) -> np.ndarray:
-    """Velocities with which a contact approaches, with luck others separate or rest, and none is nearly at rest."""
-    parts, rests = rng.random() < 0.7, rng.random() < 0.25 and len(normals) > 1
-    resting = int(rng.integers(1, len(normals))) if rests else -1
-    found: list[np.ndarray] = []
-    for attempt in range(200):
-        v: np.ndarray = rng.normal(size=(normals.shape[1],))
-        looked = np.ones(len(normals), dtype=bool)
-        if rests and attempt < 100:  # later not: the normals may leave no such velocity
-            v -= normals[resting] * (normals[resting] @ v) / (normals[resting] @ normals[resting])
-            looked[resting] = False
-        rates = normals @ v
-        if rates.min() <= -FASTEST and np.abs(rates[looked]).min(initial=np.inf) >= SLOWEST:
-            found.append(v)
-            if len(normals) == 1 or not parts or rates.max() >= SLOWEST:
-                break
-    return found[-1]
-
-
-def _coefficients(rng: np.random.Generator, n_t: int) -> tuple[float, ...]:
-    """Friction, in one case of four strong enough to jam, in one of four anisotropic where it can be."""
-    most = 3.0 if rng.random() < 0.25 else 1.2
-    different = rng.uniform(0.1, most, n_t)
-    return tuple(float(mu) for mu in (different if rng.random() < 0.25 else different[:1].repeat(n_t)))
-
-
-def _restitution(rng: np.random.Generator, count: int) -> tuple[float, ...]:
-    """All 0, all 1, one number for all, or different ones."""
-    kind = rng.integers(4)
-    if kind < 2:
-        return (float(kind),) * count
-    if kind == 2:
-        return (float(rng.uniform()),) * count
-    return tuple(float(e) for e in rng.choice([0.0, rng.uniform(), rng.uniform(), 1.0], count))
 
 
 # ------------------------------------------------------------------------------------------------------------ methods
@@ -403,59 +232,59 @@ def run(settings: Settings, progress: Progress) -> Report:
     success = not {WRONG, RAISED, UNTOLD} & set(judged)
     results = {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
-        **dict.fromkeys(("objective", "complementarity", "infeasibility", "iterations", "wall_seconds")),
-        "events": None,
-        "final_state": None,
         "oracle": dict(Counter(row.kind for row in rows)),
         "energy_gains": sum(row.gains for row in rows),
         "methods": {name: dict(_count(rows, name)) for name in settings.arguments["methods"]},
         "instants": [row.to_dict() for row in rows],
     }
-    return Report(results=results, success=success, show=lambda console: _show(console, rows, settings.arguments))
+    ordered = sorted(rows, key=lambda row: row.given.index % len(CLASSES))
+    labels = [*dict.fromkeys(row.given.label for row in ordered), "all"]
+    groups = {label: [row for row in rows if label in (row.given.label, "all")] for label in labels}
+    kinds = (UNIQUE, SEVERAL, NONE, LEFT_OUT)
+    known = [{"class": label, **_times([row.kind for row in each], kinds)} for label, each in groups.items()]
+    only = bool(settings.arguments["only"])
+    return tabled(
+        results,
+        success,
+        {
+            "solutions of the impact law": known,
+            "methods, where no energy is gained": _counted(groups, settings.arguments["methods"], gains=False),
+            "methods, where energy is gained": _counted(groups, settings.arguments["methods"], gains=True),
+        },
+        said=[
+            _told(row, name)
+            for row in rows
+            for name, verdict in row.verdicts.items()
+            if verdict in (WRONG, RAISED) or (only and verdict in (REFUSED, CLOSE))
+        ],
+    )
 
 
 def _count(rows: Sequence[Row], method: str) -> Counter[str]:
     return Counter(row.verdicts[method] for row in rows if method in row.verdicts)
 
 
-def _show(console: Console, rows: Sequence[Row], arguments: Mapping[str, Any]) -> None:
-    methods, kinds = arguments["methods"], (UNIQUE, SEVERAL, NONE, LEFT_OUT)
-    made = table("class", *kinds, "energy gain", title="solutions of the impact law")
-    labels = [*dict.fromkeys(row.given.label for row in sorted(rows, key=lambda row: row.given.index % len(CLASSES)))]
-    for label in [*labels, "all"]:
-        chosen = [row for row in rows if label in (row.given.label, "all")]
-        count = Counter(row.kind for row in chosen)
-        made.add_row(label, *(str(count[kind] or "-") for kind in kinds), str(sum(r.gains for r in chosen) or "-"))
-    console.print(made)
-    for gains, title in ((False, "methods, where no energy is gained"), (True, "methods, where energy is gained")):
-        _show_methods(console, [row for row in rows if row.gains == gains], [*labels, "all"], methods, title)
-    for row in rows:
-        for name, verdict in row.verdicts.items():
-            if verdict in (WRONG, RAISED, REFUSED, CLOSE) and (arguments["only"] or verdict in (WRONG, RAISED)):
-                _show_answer(console, row, name)
+def _times(found: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
+    """How often every word was found."""
+    count = Counter(found)
+    return {word: count[word] or None for word in words}
 
 
-def _show_methods(
-    console: Console, rows: Sequence[Row], labels: Sequence[str], methods: Sequence[str], title: str
-) -> None:
-    made = table("class", "method", *VERDICTS, title=title)
-    for label in labels:
-        chosen = [row for row in rows if label in (row.given.label, "all")]
-        for name in methods:
-            count = _count(chosen, name)
-            if count:
-                made.add_row(label, name, *(str(count[verdict] or "-") for verdict in VERDICTS))
-    if made.rows:
-        console.print(made)
+def _counted(groups: Mapping[str, Sequence[Row]], methods: Sequence[str], *, gains: bool) -> list[dict[str, Any]]:
+    """Rows with the verdicts on every method, class by class, with or without gains of energy."""
+    found = {
+        (label, name): [row.verdicts[name] for row in rows if row.gains == gains and name in row.verdicts]
+        for label, rows in groups.items()
+        for name in methods
+    }
+    return [{"class": key[0], "method": key[1], **_times(each, VERDICTS)} for key, each in found.items() if each]
 
 
-def _show_answer(console: Console, row: Row, name: str) -> None:
-    with np.printoptions(precision=9, suppress=True, linewidth=200):
-        answer = row.answers[name]
-        told = answer.said or f"v+ = {answer.velocity}"
-        right = ", ".join(map(str, row.known.rates)) or "none"
-        text = f"{row.given.index} ({row.given.label}): {name} {row.verdicts[name]}: {told}; solutions: {right}"
-    console.print(escape(text))
+def _told(row: Row, name: str) -> str:
+    answer = row.answers[name]
+    right = ", ".join(map(str, row.known.rates)) or "none"
+    told = answer.said or f"v+ = {answer.velocity}"
+    return f"{row.given.index} ({row.given.label}): {name} {row.verdicts[name]}: {told}; solutions: {right}"
 
 
 PROGRAM = program(

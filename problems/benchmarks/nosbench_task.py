@@ -19,8 +19,8 @@ from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
-from problems.benchmarks import nosbench_judge
 from problems.benchmarks.nosbench_rows import Row
+from tests.references import nosbench_judge
 
 BASE_IPOPT: dict[str, str | int | float] = {
     "tol": 1e-12,

@@ -93,6 +93,7 @@ def final_errors(
     steps: Sequence[int], simulate: Callable[[int], ns.Trajectory], end: ArrayLike
 ) -> tuple[tuple[float, ...], list[ns.Trajectory]]:
     """Largest errors of the state at the end with every number of steps, NaN where one failed; the trajectories."""
+    end = np.asarray(end)
     found = [simulate(count) for count in steps]
     errors = (float(np.abs(run.final_state - end).max()) if run.success else np.nan for run in found)
     return tuple(errors), found

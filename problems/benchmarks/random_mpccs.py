@@ -15,17 +15,17 @@ All other ends are honest; how many of them are failures is counted.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.runner import Report, program, table
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.mpcc_branches import FEASIBLE, KINDS, SLOPE, RandomMPCC, Truth, made, residuals, slopes, truth
 
@@ -173,98 +173,62 @@ def run(settings: Settings, progress: Progress) -> Report:
     started = time.monotonic()
     rows = list(experiment(**settings.arguments, callback=progress))
     false = [row for row in rows if row.false]
-    return Report(
-        results={
+    solved = [row for row in rows if row.status == "solved"]
+    odd = [row for row in rows if row.false or row.failed]
+    return tabled(
+        {
             "status": (ns.Status.STOPPED if false else ns.Status.SOLVED).value,
-            "objective": None,
-            "complementarity": max((row.complementarity for row in rows if row.status == "solved"), default=np.nan),
-            "infeasibility": max((row.infeasibility for row in rows if row.status == "solved"), default=np.nan),
+            "complementarity": max((row.complementarity for row in solved), default=np.nan),
+            "infeasibility": max((row.infeasibility for row in solved), default=np.nan),
             "iterations": sum(row.iterations for row in rows),
-            "events": [],
-            "final_state": [],
             "false": [vars(row) for row in false],
-            "summary": [dict(zip(COLUMNS, line, strict=True)) for line in summary(rows)],
+            "summary": summary(rows),
             "rows": [vars(row) for row in rows],
             "wall_seconds": time.monotonic() - started,
         },
-        success=not false,
-        show=lambda console: _show(console, rows),
+        not false,
+        {"random MPCCs against enumeration of their branches": summary(rows), "false or failed": list(map(vars, odd))},
     )
 
 
-COLUMNS: Mapping[str, str] = {  # headers by key
-    "class": "class",
-    "solver": "solver",
-    "programs": "all",
-    "solved": "solved",
-    "s": "S",
-    "b": "B",
-    "false_solved": "false",
-    "infeasible": "infeas.",
-    "infeasible_named": "named",
-    "false_infeasible": "false",
-    "unbounded": "unb.",
-    "unbounded_named": "named",
-    "false_unbounded": "false",
-    "failed": "failed",
-    "median_seconds": "med. s",
-    "longest_seconds": "max s",
-}
-
-
-def summary(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """One line for every class and solver, and one for every solver: counts in the order of `COLUMNS`.
+def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One row for every class and solver, and one for every solver.
 
     Of the infeasible and of the unbounded programs it is said how many are named so; "failed" are feasible and bounded
     programs without a solution.
     """
-    solvers = list(dict.fromkeys(row.solver for row in rows))
-    kinds = list(dict.fromkeys(row.kind for row in rows))
-    groups = [(kind, solver) for kind in (*kinds, "all") for solver in solvers]
+    solvers, kinds = dict.fromkeys(row.solver for row in rows), dict.fromkeys(row.kind for row in rows)
     return [
         _line(kind, solver, [row for row in rows if row.solver == solver and kind in (row.kind, "all")])
-        for kind, solver in groups
+        for kind in (*kinds, "all")
+        for solver in solvers
     ]
 
 
-def _line(kind: str, solver: str, rows: Sequence[Row]) -> tuple[Any, ...]:
-    def count(condition: Callable[[Row], bool]) -> int:
-        return sum(map(condition, rows))
+def _line(kind: str, solver: str, rows: Sequence[Row]) -> dict[str, Any]:
+    def false(word: str) -> int:
+        return sum(bool(row.false) and row.status == word for row in rows)
 
+    solved = Counter(row.stationarity for row in rows if row.status == "solved")
     seconds = [row.seconds for row in rows] or [np.nan]
-    return (
-        kind,
-        solver,
-        len(rows),
-        count(lambda row: row.status == "solved"),
-        count(lambda row: row.status == "solved" and row.stationarity == "S"),
-        count(lambda row: row.status == "solved" and row.stationarity == "B"),
-        count(lambda row: bool(row.false) and row.status == "solved"),
-        count(lambda row: row.feasible is False),
-        count(lambda row: row.feasible is False and row.status == "infeasible"),
-        count(lambda row: bool(row.false) and row.status == "infeasible"),
-        count(lambda row: row.unbounded),
-        count(lambda row: row.unbounded and row.status == "unbounded"),
-        count(lambda row: bool(row.false) and row.status == "unbounded"),
-        count(lambda row: row.failed and row.feasible is True and not row.unbounded),
-        round(float(np.median(seconds)), 3),
-        round(float(np.max(seconds)), 2),
-    )
-
-
-def _show(console: Console, rows: Sequence[Row]) -> None:
-    shown = table(*COLUMNS.values(), title="random MPCCs against enumeration of their branches")
-    for line in summary(rows):
-        shown.add_row(*map(str, line))
-    console.print(shown)
-    for row in rows:
-        if row.false:
-            console.print(f"FALSE: seed {row.seed}, {row.kind}, {row.solver}: {row.false}", markup=False)
-    for row in rows:
-        if row.failed and not row.false:
-            what = "infeasible" if row.feasible is False else "unbounded" if row.unbounded else "feasible"
-            place = f"|w| {row.size:.1e}, residuals {row.infeasibility:.1e} and {row.complementarity:.1e}"
-            console.print(f"seed {row.seed}, {row.kind}, {row.solver}: {row.status}, but {what}; {place}", markup=False)
+    return {
+        "class": kind,
+        "solver": solver,
+        "programs": len(rows),
+        "solved": solved.total(),
+        "s": solved["S"],
+        "b": solved["B"],
+        "false_solved": false("solved"),
+        "infeasible": sum(row.feasible is False for row in rows),
+        "infeasible_named": sum(row.feasible is False and row.status == "infeasible" for row in rows),
+        "false_infeasible": false("infeasible"),
+        "unbounded": sum(row.unbounded for row in rows),
+        "unbounded_named": sum(row.unbounded and row.status == "unbounded" for row in rows),
+        "false_unbounded": false("unbounded"),
+        "failed": sum(row.failed and row.feasible is True and not row.unbounded for row in rows),
+        "median_seconds": float(np.median(seconds)),
+        "longest_seconds": float(np.max(seconds)),
+    }
 
 
 PROGRAM = program(__name__, run, experiment, quick=QUICK)

@@ -1,12 +1,12 @@
 """How fast simulations are: `python -m problems.benchmarks.simulation_speed`.
 
-Three questions, each a part of its own (`--set part=steps`, `work`, `agreement` or `all`):
+Two questions, each a part of its own (`--set part=steps`, `work` or `all`):
 
 - steps: what a step costs by the active-set Newton method and as an MPCC by a homotopy, at equal scheme and step, and
   whether both find the same;
-- work: whole simulations against DOP853 with events, at equal error;
-- agreement: whether Newton's method and the MPCC agree on every simulation of the library. By default on those that
-  take little time; `--set part=agreement cases=every` for all of them, which takes minutes.
+- work: whole simulations against DOP853 with events, at equal error.
+
+That both find the same on every simulation of the library is a test (`tests/problems/test_simulation_speed.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import numpy as np
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_agreement import AGREE, DIFFER, Agreement, compare
-from problems.benchmarks.simulation_cases import AGREEMENT, SPEED
 from problems.benchmarks.simulation_timing import (
     HOMOTOPY,
     NEWTON,
@@ -36,26 +34,10 @@ from problems.benchmarks.simulation_work import Run, examples, front, ladder, la
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
+from tests.references.simulations import SPEED
 
-PARTS = ("steps", "work", "agreement")
+PARTS = ("steps", "work")
 AIM, LIMIT = 50.0, 5.0  # of the speedup of a step, and of the time over that of DOP853
-EVERY = "every"
-# What agrees or not in a few seconds all together.
-SHORT = (
-    "oscillator",
-    "relay, hysteresis",
-    "crossing, stewart",
-    "sliding on a curve, step",
-    "leaving, stewart",
-    "ride along the edge",
-    "turbo car",
-    "pushed point",
-    "particle",
-    "landing_slip_2d",
-    "stick_to_slip_2d",
-    "corner_bounce_2d",
-    "stack_caught_2d",
-)
 QUICK = {
     "repeats": 1,
     "speed_steps": 12,
@@ -63,17 +45,15 @@ QUICK = {
     "stages": (3, 6),
     "steps": (4, 16),
     "elements": (2,),
-    "cases": ("crossing, stewart", "landing_slip_2d"),
 }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """Rows of the three parts; empty where a part was not asked for."""
+    """Rows of both parts; empty where a part was not asked for."""
 
     rows: tuple[Row, ...] = ()
     runs: tuple[tuple[Run, ...], ...] = ()
-    agreements: tuple[Agreement, ...] = ()
 
     @property
     def fallbacks(self) -> list[Fallback]:
@@ -87,14 +67,12 @@ class Findings:
 
     @property
     def success(self) -> bool:
-        """Whether every step was solved and both methods agree; times and fallbacks are told, and decide nothing."""
-        solved = not any(row.broken for row in self.rows)
-        return solved and not any(row.verdict == DIFFER for row in self.agreements)
+        """Whether every step was solved; times and fallbacks are told, and decide nothing."""
+        return not any(row.broken for row in self.rows)
 
 
 def experiment(
     part: str = "all",
-    cases: tuple[str, ...] = (),
     repeats: int = 3,
     speed_steps: int = 1000,
     tolerances: tuple[float, ...] = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12),
@@ -108,9 +86,7 @@ def experiment(
 
     Parameters
     ----------
-    part : {"all", "steps", "work", "agreement"}
-    cases : tuple of str
-        Of the agreement: names, or "every"; short ones by default.
+    part : {"all", "steps", "work"}
     repeats : int
         Turns of which the best one counts.
     speed_steps : int
@@ -122,7 +98,6 @@ def experiment(
     """
     if part not in (*PARTS, "all"):
         raise OptionError(unknown_name(part, (*PARTS, "all"), "part"))
-    chosen = _chosen(cases)
     asked = PARTS if part == "all" else (part,)
     found: dict[str, Any] = {}
     if "steps" in asked:
@@ -133,20 +108,7 @@ def experiment(
         found["runs"] = tuple(
             tuple(ladder(example, tolerances, stages, steps, elements, turns, progress)) for example in examples()
         )
-    if "agreement" in asked:
-        found["agreements"] = tuple(compare(name, AGREEMENT[name](), progress) for name in chosen)
     return Findings(**found)
-
-
-def _chosen(cases: Sequence[str]) -> tuple[str, ...]:
-    if EVERY in cases:
-        return tuple(AGREEMENT)
-    # names contain commas, where a command line parts them
-    names = tuple(cases) if all(name in AGREEMENT for name in cases) else (", ".join(cases),)
-    for name in names:
-        if name not in AGREEMENT:
-            raise OptionError(unknown_name(name, AGREEMENT, "case"))
-    return names or SHORT
 
 
 def run(settings: Settings, progress: Progress) -> Report:
@@ -160,7 +122,6 @@ def run(settings: Settings, progress: Progress) -> Report:
     success = trajectory.success and found.success
     told = _results(found, success)
     entries = [*found.fallbacks, *(e for row in found.rows for e in row.failures)]
-    entries += [entry for row in found.agreements for entry in (*row.fallbacks, *row.failures)]
     said = [f"{e.case}, step {e.step} at {e.time:.6g} s, {e.seconds:.3g} s: {e.reason}" for e in entries]
     if found.speedup is not None:
         slow = ", ".join(row.case for row in found.rows if row.speedup < AIM)
@@ -173,7 +134,6 @@ def run(settings: Settings, progress: Progress) -> Report:
                 _cost(row) for row in found.rows
             ],
             **{f"{runs[0].example}, at equal error": _work(runs) for runs in found.runs},
-            "states at the step ends: active-set Newton against the MPCC": told["agreement"],
         },
         _figures(found),
         [*said, f"largest ratios to DOP853 (limit {LIMIT:g}): {told['largest_ratios_to_dop853']}"],
@@ -248,8 +208,6 @@ def _results(found: Findings, success: bool) -> dict[str, Any]:
         "ratios_to_dop853": {runs[0].example: mean_ratio(runs) for runs in found.runs},
         "largest_ratios_to_dop853": {runs[0].example: largest_ratio(runs) for runs in found.runs},
         "runs": [vars(run) for runs in found.runs for run in runs],
-        "agreement": [row.to_dict() for row in found.agreements],
-        "largest_difference": max((row.difference for row in found.agreements if row.verdict == AGREE), default=None),
     }
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.benchmarks.simulation_cases import Case
+from tests.references.simulations import Case
 
 Array = NDArray[np.float64]
 AGAIN = 5  # simulations by Newton's method per turn, whose mean counts

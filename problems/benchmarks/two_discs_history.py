@@ -129,7 +129,13 @@ def successive_approximation(
 
 def gradient_descent(experiment: str, steps: int = 480, relaxation: float = 0.01, iterations: int = 3000) -> History:
     """Gradient descent on the discretised problem with the rate alpha N / (2 epsilon) (Section 6.2)."""
-    chosen = {"form": "single", "scheme": "euler", "descent": "gradient", "steps": steps, "relaxation": relaxation}
+    chosen: dict[str, Any] = {
+        "form": "single",
+        "scheme": "euler",
+        "descent": "gradient",
+        "steps": steps,
+        "relaxation": relaxation,
+    }
     method = ns.DirectShooting(**chosen, max_iterations=iterations, tolerance=NEVER)
     return _followed(experiment, DESCENT, method, None)
 

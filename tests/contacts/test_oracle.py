@@ -18,11 +18,11 @@ from problems.benchmarks.impact_instants import (
     UNIQUE,
     WRONG,
     Answer,
-    instant,
 )
 from problems.runner import main
 from tests.problems.command_line import run_json
 from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
+from tests.references.impact_instants import Instant, instant
 
 ROOT = np.sqrt(3.0) / 2.0
 CLEAR = 1e-3  # a margin that rounding does not reach
@@ -256,7 +256,7 @@ def test_a_block_at_rest_sticks_or_begins_to_slip_along_its_acceleration(pull: f
 # --------------------------------------------------------------------------------------------------- random instants
 
 
-def violation(given: impact_instants.Instant, after: np.ndarray, forces: np.ndarray) -> float:
+def violation(given: Instant, after: np.ndarray, forces: np.ndarray) -> float:
     """How far v+ and impulses are from the impact law, written down once more without modes."""
     worst, momentum, n = 0.0, given.mass @ (after - given.before), 0
     for normal, tangent, mu, e in zip(given.normals, given.tangents, given.friction, given.restitution, strict=True):
@@ -286,7 +286,7 @@ def test_solutions_of_random_instants_obey_the_law() -> None:
     assert counts.count(1) > 0.8 * len(counts)
 
 
-def swept(given: impact_instants.Instant, rng: np.random.Generator) -> np.ndarray | None:
+def swept(given: Instant, rng: np.random.Generator) -> np.ndarray | None:
     """A solution by sweeps over the contacts from random impulses, or None where they do not converge."""
     after, forces = given.before.copy(), [np.zeros(1 + len(mu)) for mu in given.friction]
     for force, normal, tangent in zip(forces, given.normals, given.tangents, strict=True):

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from models import mujoco_springs as mujoco_models
 from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
-from problems.benchmarks import event_selected_hopper, event_selected_mujoco, event_selected_order, mujoco_models
+from problems.benchmarks import event_selected_hopper, event_selected_mujoco, event_selected_order
 from problems.benchmarks import plate_on_springs as plate_problem
 from problems.benchmarks.event_selected_hopper import bisect
 from problems.runner import main

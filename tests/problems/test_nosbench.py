@@ -16,10 +16,11 @@ import pytest
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.status import Stationarity, Status
-from problems.benchmarks import nosbench, nosbench_judge, nosbench_report, nosbench_task
+from problems.benchmarks import nosbench, nosbench_report, nosbench_task
 from problems.benchmarks.nosbench_rows import COLUMNS, Row, Store, read
 from problems.benchmarks.nosbench_task import SOLVERS, Task, execute, make_solver, vary
 from problems.benchmarks.nosbench_worker import Worker
+from tests.references import nosbench_judge
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LIMIT = 20.0

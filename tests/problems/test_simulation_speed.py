@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from problems.benchmarks import simulation_orders, simulation_speed, simulation_work
-from problems.benchmarks.simulation_agreement import AGREED, DIFFER, Agreement, compare
-from problems.benchmarks.simulation_cases import AGREEMENT, SPEED
 from problems.benchmarks.simulation_timing import NEWTON, chain, error_of, simulator_of
 from problems.benchmarks.simulation_work import DOP853, ROUNDING, Run, front, ratios
 from problems.runner import Program, main
+from tests.references.simulation_agreement import AGREED, DIFFER, Agreement, compare
+from tests.references.simulations import AGREEMENT, SPEED
 
 EXACT = {"bouncing ball": 1e-13, "planar friction": 1e-13}
 
@@ -24,7 +24,7 @@ def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: s
     return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
 
-def test_steps_and_agreement(capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_and_work(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_speed.PROGRAM, capsys, "--set", "speed_steps=3")
     assert found["status"] == "solved"
     assert found["fallback_steps"] == 0
@@ -36,7 +36,6 @@ def test_steps_and_agreement(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["steps"] == 3
         assert row["differences"]["tight"] < AGREED
     assert found["ratios_to_dop853"].keys() == {"oscillator", "bouncing ball"}
-    assert [row["verdict"] for row in found["agreement"]] == ["agree"] * 2
 
 
 def test_orders_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +65,14 @@ def test_newton_and_mpcc_agree(name: str) -> None:
     found = compare(name, case)
     assert found.fallbacks == found.failures == ()
     assert found.difference < AGREED
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", AGREEMENT)
+def test_newton_and_mpcc_agree_everywhere(name: str) -> None:
+    """Nowhere do both differ but where the theory leaves the answer open, or the MPCC alone fails or is inexact."""
+    assert compare(name, AGREEMENT[name]()).verdict != DIFFER
 
 
 def test_another_scheme_does_not_agree() -> None:
@@ -125,7 +132,7 @@ def test_ratios_are_those_at_equal_error() -> None:
     assert [kept.milliseconds for kept in front([*runs[2:], run("FESD", 1e-4, 2.0)])] == [1.0, 3.0]
 
 
-@pytest.mark.parametrize("change", ["part=speed", "cases=unknown"])
+@pytest.mark.parametrize("change", ["part=speed", "part=agreement"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(simulation_speed.PROGRAM, ["--quick", "--set", change]) == 2
     assert capsys.readouterr().err.startswith("problems.benchmarks.simulation_speed: ")

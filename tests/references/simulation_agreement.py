@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_cases import Case
 from problems.benchmarks.simulation_timing import (
     NEWTON,
     TIGHT,
@@ -19,6 +18,7 @@ from problems.benchmarks.simulation_timing import (
     error_of,
     simulator_of,
 )
+from tests.references.simulations import Case
 
 # Largest difference of states at the step ends that is agreement; and error of one that is right.
 AGREED = 1e-9
