@@ -1,8 +1,8 @@
 """A benchmark of MPCC solvers on the problems of NOSBENCH: `python -m problems.benchmarks.nosbench DIR`.
 
 Every problem and solver is one row; failures are rows too. Whether a point is a solution is decided here, from the
-functions in the problem's file and an LPEC of the benchmark's own, not by the solver. With `--output` the rows go to a
-CSV file one by one, and a second run with the same file takes up where the first one was stopped.
+functions in the problem's file and an LPEC of the benchmark's own, not by the solver. Every row comes from a process of
+its own. With `--output` rows are kept in a folder, and a second run takes up where the first one was stopped.
 
 With `--random N` every problem is solved N times from random starts and with randomly scaled rows of G and H: nothing
 may crash, overrun its time limit or claim a false success.
@@ -16,10 +16,10 @@ import argparse
 import json
 import os
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,13 @@ from rich.console import Console
 
 from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.solution.trajectory import jsonable
+from nosnoc_py.sweep.local import LocalExecutor
+from nosnoc_py.sweep.perform import perform
+from nosnoc_py.sweep.store import Store
+from nosnoc_py.sweep.tasks import Executor
 from problems.benchmarks import nosbench_report as report
-from problems.benchmarks.nosbench_rows import Row, Store, read
-from problems.benchmarks.nosbench_task import SOLVERS, Task, make_solver
-from problems.benchmarks.nosbench_worker import run_tasks
+from problems.benchmarks.nosbench_rows import Row
+from problems.benchmarks.nosbench_task import SOLVERS, Task, make_solver, row_of
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import FIGURES
 
@@ -44,14 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _check(arguments)
         tasks = tasks_of(arguments)
-        known = {row.key: row for row in ([] if arguments.output is None else read(arguments.output))}
-        store = Store(arguments.output)
+        with TemporaryDirectory() as folder:
+            rows = run(tasks, Store(arguments.output or folder), LocalExecutor(arguments.jobs), arguments.json)
     except (NosnocError, OSError) as error:
         print(f"problems.benchmarks.nosbench: {error}", file=sys.stderr)
         return 2
     console = Console(highlight=False, soft_wrap=True, quiet=arguments.json)
     console.width = max(console.width, WIDTH)
-    rows = run(tasks, known, store, arguments.jobs, lambda row: console.print(_line(row), markup=False))
     report.show(console, rows, arguments.solver)
     paths = _draw(rows, arguments)
     if arguments.json:
@@ -89,37 +91,20 @@ def tasks_of(arguments: argparse.Namespace) -> list[Task]:
     ]
 
 
-def run(
-    tasks: Sequence[Task], known: dict[Any, Row], store: Store, jobs: int, show: Callable[[Row], Any] | None = None
-) -> list[Row]:
+def run(tasks: Sequence[Task], store: Store, executor: Executor, silent: bool = True) -> list[Row]:
     """Do what is not known yet; return all rows in the order of the tasks, fewer when interrupted by Ctrl-C."""
-    keys = [task.row().key for task in tasks]
-    found = {key: known[key] for key in keys if key in known}
-    lock, stop = threading.Lock(), threading.Event()
-    work: dict[str, list[Task]] = {}
-    for key, task in zip(keys, tasks, strict=True):
-        if key not in found:
-            work.setdefault(task.path, []).append(task)
-
-    def done(row: Row) -> None:
-        with lock:
-            store.append(row)
-            found[row.key] = row
-            if show is not None:
-                show(row)
-
-    for name in THREADS:  # inherited by the workers: their times should not depend on the number of cores
+    for name in THREADS:  # inherited by the processes: their times should not depend on the number of cores
         os.environ[name] = "1"
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        slots = [pool.submit(run_tasks, group, stop.is_set, done) for group in work.values()]
-        try:
-            for slot in as_completed(slots):
-                slot.result()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            stop.set()
-    return [found[key] for key in keys if key in found]
+    work = {task.work.key: task for task in tasks}
+
+    def tell(state: Any) -> None:
+        if state.row is not None and not silent:
+            print(_line(row_of(work[state.row["key"]], state.row)))
+
+    with suppress(KeyboardInterrupt):
+        perform([task.work for task in tasks], store, executor, attempts=1, callback=tell)
+    kept = {key: store.row(key) for key in work}
+    return [row_of(work[key], row) for key, row in kept.items() if row is not None]
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -131,8 +116,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise OptionError(f"--{name}: expected at least {least}, given {getattr(arguments, name)}.")
     if not 0 < arguments.time_limit < float("inf"):
         raise OptionError(f"--time-limit: expected positive seconds, given {arguments.time_limit:g}.")
-    if arguments.output is not None and arguments.output.is_dir():
-        raise OptionError(f"--output: expected a CSV file, given the folder {arguments.output}.")
+    if arguments.output is not None and arguments.output.is_file():
+        raise OptionError(f"--output: expected a folder, given the file {arguments.output}.")
 
 
 def _line(row: Row) -> str:
@@ -172,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--solver", action="extend", nargs="+", metavar="NAME", help=f"one or several of {names}; default base auto")
     add("--time-limit", type=float, default=300.0, metavar="s", help="seconds per problem and solver; default 300")
     add("--jobs", type=int, default=1, metavar="N", help="problems at a time, each in its own process; default 1")
-    add("--output", type=Path, metavar="FILE.csv", help="rows are appended here; those already in it are not repeated")
+    add("--output", type=Path, metavar="DIR", help="rows are kept here; those already in it are not repeated")
     add("--figures", type=Path, metavar="DIR", help=f"folder for figures; default ./{FIGURES}, with --json none")
     add("--json", action="store_true", help="last line of the output: one JSON object with the results")
     add("--random", type=int, default=0, metavar="N", help="N random starts and scalings instead of the problem itself")

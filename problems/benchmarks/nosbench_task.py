@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,9 +20,12 @@ from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.result import MPCCResult
+from nosnoc_py.sweep import tasks
 from problems.benchmarks.nosbench_rows import Row
 from tests.references import nosbench_judge
 
+ROOT = Path(__file__).resolve().parents[2]
+GRACE = 240.0  # seconds beyond the time limit, for imports, reading and judging
 BASE_IPOPT: dict[str, str | int | float] = {
     "tol": 1e-12,
     "dual_inf_tol": 1e-12,
@@ -63,6 +67,20 @@ class Task:
     time_limit: float
     draw: int = -1
     seed: int = 0
+
+    @property
+    def work(self) -> tasks.Task:
+        """For a process of its own; the key is a hash of all that decides over the result."""
+        row = self.row()
+        known = [row.problem, row.solver, row.variant, repr(row.time_limit), row.fingerprint]
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{row.problem}-{row.solver}")
+        return tasks.Task(
+            key=f"{name}-{hashlib.sha256('|'.join(known).encode()).hexdigest()[:16]}",
+            function=f"{__name__}:answer",
+            arguments=vars(self),
+            paths=(str(ROOT),),
+            timeout=self.time_limit + GRACE,
+        )
 
     def row(self) -> Row:
         """The row of this task before any work."""
@@ -106,26 +124,33 @@ def solve(mpcc: MPCC, solver: Any, time_limit: float) -> MPCCResult:
     return ns.solve_mpcc(mpcc, solver, time_limit=time_limit)
 
 
-def execute(task: Task, tell: Callable[[str, Row], None] = lambda stage, row: None) -> Row:
-    """Do a task; any exception becomes a row with its message.
+def answer(**arguments: Any) -> dict[str, Any]:
+    """Do a task, after something tiny that loads IPOPT; the row by name."""
+    warm_up(arguments["solver"])
+    return execute(Task(**arguments)).to_dict()
 
-    Parameters
-    ----------
-    tell : function (stage, row so far)
-        Called before "loading", "solving" and "judging".
-    """
+
+def row_of(task: Task, answered: Mapping[str, Any]) -> Row:
+    """The row of a task from what its process has left; one that was killed or crashed has a row, too."""
+    if "problem" in answered:
+        return Row(**{name: value for name, value in answered.items() if name not in ("key", "attempts")})
+    status = {tasks.TIMEOUT: "killed", tasks.DIED: "crashed"}.get(answered["status"], "error")
+    return replace(task.row(), status=status, message=str(answered.get("message", "")))
+
+
+def execute(task: Task) -> Row:
+    """Do a task; any exception becomes a row with its message."""
     row = task.row()
     try:
-        for stage, so_far in _stages(task, row):
+        for so_far in _stages(task, row):
             row = so_far
-            tell(stage, row)
     except Exception as error:
         return replace(row, status="error", message=_describe(error))
     return row
 
 
-def _stages(task: Task, row: Row) -> Iterator[tuple[str, Row]]:
-    yield "loading", row
+def _stages(task: Task, row: Row) -> Iterator[Row]:
+    """The row after loading, solving and judging."""
     mpcc = load(task.path)
     row = replace(row, variables=mpcc.w.numel(), constraints=mpcc.g.numel(), pairs=mpcc.G.numel())
     scale_G, scale_H = np.ones(mpcc.G.numel()), np.ones(mpcc.H.numel())
@@ -133,17 +158,17 @@ def _stages(task: Task, row: Row) -> Iterator[tuple[str, Row]]:
         mpcc, scale_G, scale_H = vary(mpcc, row.problem, task.draw, task.seed)
     problem = nosbench_judge.read(Path(task.path), scale_G, scale_H)
     solver = make_solver(task.solver)
-    yield "solving", row
+    yield row
     started = time.perf_counter()
     result = solve(mpcc, solver, task.time_limit)
     row = replace(row, wall_seconds=time.perf_counter() - started, **_said(result))
-    yield "judging", row
+    yield row
     verdict = nosbench_judge.judge(problem, np.asarray(result.w, float))
     row = replace(row, **asdict(verdict), false_success=row.claimed and not verdict.solved)
     if verdict.solved:
         slope = nosbench_judge.lpec(problem, np.asarray(result.w, float))
         row = replace(row, lpec_value=slope.value, certified=slope.certified, gradient=slope.gradient)
-    yield "done", row
+    yield row
 
 
 def _said(result: MPCCResult) -> dict[str, Any]:

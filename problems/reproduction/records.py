@@ -117,11 +117,6 @@ class Paper:
         return next(one for one in self.experiments if one.name == name)
 
 
-def out_of_scope(where: str, what: str, reason: str, paper: float | str | None = None, unit: str = "") -> Entry:
-    """An entry of which nothing is run."""
-    return Entry(where=where, what=what, paper=paper, unit=unit, out_of_scope=reason)
-
-
 def value_of(entry: Entry, results: Results) -> Any:
     """What an entry reads from results.
 
