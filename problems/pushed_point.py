@@ -15,7 +15,7 @@ import nosnoc_py as ns
 from models import pushed_point
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems.runner import program, simulated
-from problems.switching_cases import boundary_errors
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = SIMULATION_SOLVER

@@ -315,10 +315,7 @@ def tabled(
     def show(console: Console) -> None:
         for title, rows in tables.items():
             if rows:
-                made = table(*rows[0], title=title)
-                for row in rows:
-                    made.add_row(*(escape(_cell(value)) for value in row.values()))
-                console.print(made)
+                console.print(listing(rows, title))
         for line in said:
             console.print(line, markup=False)
 
@@ -328,6 +325,14 @@ def tabled(
         show=show,
         figures={name: _to_file(draw) for name, draw in (figures or {}).items()},
     )
+
+
+def listing(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
+    """Return a table of rows with the same keys."""
+    made = table(*(rows[0] if rows else ()), title=title)
+    for row in rows:
+        made.add_row(*(escape(_cell(value)) for value in row.values()))
+    return made
 
 
 def _status(success: bool) -> str:

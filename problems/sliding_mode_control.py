@@ -16,7 +16,7 @@ import nosnoc_py as ns
 from models import sliding_mode
 from models.sliding_mode import Constants, Optimum
 from problems.runner import optimised, program
-from problems.switching_cases import boundary_errors
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(control_stages=20, finite_elements=2, rk_stages=2)
 # With 20 or 40 control stages Auto stops at an arrival exactly on the control grid (cost + .002): an arrival a little

@@ -16,7 +16,7 @@ from models import stick_slip
 from models.stick_slip import Constants
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems.runner import program, simulated
-from problems.switching_cases import boundary_errors
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = SIMULATION_SOLVER

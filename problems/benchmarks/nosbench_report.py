@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from problems.benchmarks.nosbench_rows import Row
-from problems.runner import table
+from problems.runner import listing
 
 SAME_OBJECTIVE = 1e-4  # relative: what a relaxation of 1e-9 leaves open
 SLOWER = 2.0
@@ -195,46 +195,23 @@ def _reason(row: Row) -> str:
 
 
 def _all_rows(rows: Sequence[Row]) -> Any:
-    columns = ("problem", "solver", "n_w", "pairs", "status", "solved", "objective", "compl.", "min", "infeas.")
-    made = table(*columns, "point", "LPEC", "iter.", "time [s]", title="residuals and LPEC: the benchmark's own")
-    for row in rows:
-        cells = (row.complementarity, row.complementarity_min, row.infeasibility)
-        made.add_row(
-            _name(row).replace(" seed", "\nseed"),
-            row.solver,
-            _whole(row.variables),
-            _whole(row.pairs),
-            row.status,
-            "yes" if row.solved else "no",
-            "-" if row.objective is None else f"{row.objective:.6g}",
-            *(_short(value) for value in cells),
-            row.stationarity or "-",
-            "-" if row.lpec_value is None else ("ok" if row.certified else _short(row.lpec_value)),
-            _whole(row.iterations),
-            "-" if row.wall_seconds is None else f"{row.wall_seconds:.3f}",
-        )
-    return made
+    """Residuals and LPEC: the benchmark's own."""
+    told = ("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min")
+    told += ("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds")
+    named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows)
+    return listing(list(named))
+        [{"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows]
+    )
 
 
 def _per_solver(rows: Sequence[Row], solvers: Sequence[str]) -> Any:
-    columns = ("solver", "rows", "solved", "claimed", "certified", "of them grad f = 0", "share", "false success")
-    made = table(*columns, "failed", "overtime", "time [s]")
-    for solver in solvers:
-        c = count([row for row in rows if row.solver == solver])
-        numbers = (c.rows, c.solved, c.claimed, c.certified, c.trivially)
-        after = (c.false_success, c.failed, c.overtime)
-        share = f"{100 * c.certified_share:.0f} %"
-        made.add_row(solver, *map(str, numbers), share, *map(str, after), f"{c.seconds:.1f}")
-    return made
+    counts = {solver: count([row for row in rows if row.solver == solver]) for solver in solvers}
+    return listing([{"solver": name, **asdict(one), "share": one.certified_share} for name, one in counts.items()])
 
 
 def _show_ratios(console: Console, found: Sequence[Ratio], reference: str, solver: str) -> None:
-    made = table("problem", f"{reference}/{solver}", f"f {reference}", f"f {solver}", f"f of {solver} is")
-    for item in found:
-        objectives = (f"{value:.8g}" for value in (item.reference_objective, item.solver_objective))
-        made.add_row(item.problem, f"{item.ratio:.2f}", *objectives, item.objective)
     if found:
-        console.print(made)
+        console.print(listing([{**asdict(item), "objective": item.objective} for item in found]))
     same = [item.ratio for item in found if item.objective == "same"]
     console.print(
         f"time {reference}/{solver}: geometric mean {geometric_mean([item.ratio for item in found]):.2f} over "
@@ -253,7 +230,3 @@ def _show_only(console: Console, rows: Sequence[Row], reference: str, solver: st
 
 def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.1e}"
-
-
-def _whole(value: int | None) -> str:
-    return "-" if value is None else str(value)

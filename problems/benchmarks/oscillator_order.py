@@ -29,7 +29,7 @@ from problems.benchmarks.orders import (
 )
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
-from problems.switching_cases import boundary_errors
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(finite_elements=2)
 SOLVER = ns.Auto()

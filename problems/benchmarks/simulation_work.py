@@ -14,20 +14,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from models import bouncing_ball, oscillator
 from nosnoc_py.progress import Progress
 from problems.benchmarks.simulation_timing import geometric_mean
+from tests.references.restarts import (
+    BALL_END,
+    GRAVITY,
+    OSCILLATOR_END,
+    RESTITUTION,
+    ball_by_restarts,
+    oscillator_by_restarts,
+)
 
 Array = NDArray[np.float64]
 Simulate = Callable[[], Array | None]
 DOP853, FESD = "DOP853", "FESD"
 # Errors below this are rounding, and equal.
 ROUNDING = 1e-12
-OSCILLATOR_END, BALL_END = float(np.pi / 2.0), 3.0
-GRAVITY, RESTITUTION = 9.81, 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,44 +73,6 @@ class Example:
     duration: float
     exact: Array
     reference: Callable[[float], Array]
-
-
-def oscillator_by_restarts(tolerance: float) -> Array:
-    """The oscillator, inside and then outside of the circle."""
-    w = oscillator.STANDARD.frequency
-    start = np.array(oscillator.STANDARD.start)
-    inside, outside = np.array([[1.0, w], [-w, 1.0]]), np.array([[1.0, -w], [w, 1.0]])
-
-    def circle(t: float, x: Array) -> float:
-        return float(x @ x) - 1.0
-
-    circle.terminal = True  # type: ignore[attr-defined]
-    options: dict[str, Any] = dict(method="DOP853", rtol=tolerance, atol=tolerance)
-    first = solve_ivp(lambda t, x: inside @ x, (0.0, OSCILLATOR_END), start, events=circle, **options)
-    second = solve_ivp(lambda t, x: outside @ x, (first.t[-1], OSCILLATOR_END), first.y[:, -1], **options)
-    return np.asarray(second.y[:, -1])
-
-
-def ball_by_restarts(tolerance: float) -> Array:
-    """The bouncing ball, from impact to impact."""
-    fall = np.array([0.0, -GRAVITY])
-
-    def ground(t: float, x: Array) -> float:
-        return float(x[0])
-
-    def flow(t: float, x: Array) -> Array:
-        rate = fall.copy()
-        rate[0] = x[1]
-        return rate
-
-    ground.terminal, ground.direction = True, -1.0  # type: ignore[attr-defined]
-    t, x = 0.0, np.array([1.0, 0.0])
-    while True:
-        found = solve_ivp(flow, (t, BALL_END), x, method="DOP853", rtol=tolerance, atol=tolerance, events=ground)
-        t, x = float(found.t[-1]), found.y[:, -1]
-        if found.status != 1:
-            return np.asarray(x)
-        x = np.array([0.0, -RESTITUTION * x[1]])
 
 
 def examples() -> tuple[Example, ...]:

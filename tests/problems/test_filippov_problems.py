@@ -24,8 +24,10 @@ from problems import switching_cases as cases_problem
 from problems.benchmarks import oscillator_order
 from problems.benchmarks.oscillator_order import converge
 from problems.runner import Program, main
-from problems.switching_cases import boundary_errors, compare, simulate
+from problems.switching_cases import simulate
 from tests.problems.command_line import KEYS, PNG
+from tests.references.relay import reference
+from tests.references.switching import boundary_errors, compare
 
 PROGRAMS = [
     cases_problem.PROGRAM,
@@ -152,7 +154,7 @@ def test_the_switch_converges_with_the_motion() -> None:
 
 @pytest.mark.parametrize(("example", "state", "events"), [("lag", 1e-9, 1e-8), ("hysteresis", 1e-6, 1e-8)])
 def test_relay_cycles(example: str, state: float, events: float) -> None:
-    known = relay_problem.reference(example)
+    known = reference(example)
     trajectory = relay_problem.simulate(example, periods=1.0, steps=40)
     assert trajectory.success, trajectory.message
     check_events(trajectory, list(known.events(known.period)), events)
@@ -160,7 +162,7 @@ def test_relay_cycles(example: str, state: float, events: float) -> None:
 
 
 def test_relay_cycle_with_sliding() -> None:
-    known = relay_problem.reference("sliding")
+    known = reference("sliding")
     trajectory = relay_problem.simulate("sliding", periods=1.0, steps=40)
     assert trajectory.success, trajectory.message
     events = known.events(known.period)

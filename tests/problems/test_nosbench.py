@@ -232,7 +232,7 @@ def test_processes_that_end_badly_are_rows(tmp_path: Path, status: str, told: st
 
 def test_a_row_survives_its_process(tmp_path: Path) -> None:
     task = Task(path=str(corner(tmp_path)), solver="base", time_limit=LIMIT)
-    full = replace(execute(task), lpec_value=-np.inf, message="a, b")
+    full = replace(execute(task), message="a, b")
     store = Store(tmp_path / "rows")
     assert nosbench_task.row_of(task, store.write(task.work.key, {"key": task.work.key, **full.to_dict()})) == full
 

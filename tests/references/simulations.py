@@ -33,9 +33,9 @@ from models import (
     two_balls_spring,
 )
 from problems import particle as particle_problem
-from problems.relay_feedback import reference
 from tests.references import friction_closed_forms
 from tests.references.friction_motion import motion
+from tests.references.relay import reference
 
 Array = NDArray[np.float64]
 STAGES = 3

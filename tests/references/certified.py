@@ -1,13 +1,9 @@
-"""Certificates of solutions: what the event-driven referee makes of true, coarse and deliberately wrong ones.
-
-The discs are solved on finer and finer grids, each from the solution before. Pushing a disc with a disc is unstable:
-the simulation meets the solution well from the beginning of most windows on, and ends far away after all of them.
-"""
+"""Certified solutions of a small task: the true one, and ones that are wrong on purpose, which have to be refuted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +13,9 @@ import numpy as np
 import nosnoc_py as ns
 from models import point_mass
 from nosnoc_py.solution import RungeKuttaInterpolant
-from problems import disc_manipulation, three_boxes
 
 SLIDE = ns.FESDJ(control_stages=4, finite_elements=3, rk_stages=3)
 REACH = 1.0  # of the small task [m]
-# Cold by Auto, 9 s. Warm from half the stages (one core, shared): a homotopy that starts late and is elastic finds
-# J = 670.2 on 50 stages in 8 s and 665.7 on 100 in 26 s; on 50, ActiveSet 679.1 in 37 s and Auto 697.8 in 212 s.
-FIRST, FINER = ns.Auto(), ns.Homotopy(steering="l_inf", sigma_0=1e-2)
 CONTROL_FACTOR = 1.01
 KICKED_NODE = 4
 KICK = 1e-3  # phantom change of a velocity [m/s]
@@ -118,40 +110,6 @@ def slides(time_limit: float | None = None, callback: Any = None) -> Iterator[Ce
     yield found
     yield changed_control(found, ocp, stage=0)
     yield kicked(found, ocp, node=KICKED_NODE, state="v_x")
-
-
-def boxes(
-    rk_stages: Sequence[int] = (2, 3), time_limit: float | None = None, callback: Any = None
-) -> Iterator[Certified]:
-    """The three boxes from the best control known; the first solution also with a mistake."""
-    ocp = three_boxes.build()
-    start = np.array(three_boxes.KNOWN_CONTROL)[:, None]
-    keywords: dict[str, Any] = {"guess": start, "time_limit": time_limit, "callback": callback}
-    for k, stages in enumerate(rk_stages):
-        method = three_boxes.METHOD.replace(rk_stages=stages)
-        solve = _solver(ocp, method, three_boxes.SOLVERS["quick"], keywords)
-        found = certified(f"three boxes, {stages} RK stages", ocp, solve)
-        yield found
-        if k == 0:
-            yield changed_control(found, ocp, stage=1)
-
-
-def discs(
-    control_stages: Sequence[int] = (25, 50, 100), time_limit: float | None = None, callback: Any = None
-) -> Iterator[Certified]:
-    """The two discs on grids of the control, each from the solution before."""
-    ocp, guess = disc_manipulation.build(), disc_manipulation.guess()
-    for count in control_stages:
-        method = disc_manipulation.METHOD.replace(control_stages=count)
-        keywords = {"guess": guess, "time_limit": time_limit, "callback": callback}
-        solver = FIRST if guess is None else FINER
-        found = certified(f"discs, {count} control stages", ocp, _solver(ocp, method, solver, keywords))
-        guess = found.solution
-        yield found
-
-
-def _solver(ocp: ns.OCP, method: ns.FESDJ, solver: Any, keywords: dict[str, Any]) -> Callable[[], ns.Solution]:
-    return lambda: ns.solve(ocp, method, solver, **keywords)
 
 
 def changed_control(true: Certified, ocp: ns.OCP, stage: int) -> Certified:
