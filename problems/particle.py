@@ -166,11 +166,7 @@ def resimulated(ocp: ns.OCP, solution: ns.Solution) -> dict[str, Any]:
         ocp.system, x0=particle.START, duration=ocp.horizon, u=solution, method=ns.EventDriven()
     ).final_state
     exact = references.exact_motion(solution.u[:, 0], ocp.horizon).state
-    return {
-        "resimulated_end": end,
-        "goal_missed": float(np.abs(end - GOAL).max()),
-        "exact_end": exact,
-    }
+    return {"resimulated_end": end, "goal_missed": float(np.abs(end - GOAL).max()), "exact_end": exact}
 
 
 PROGRAM = program(

@@ -412,9 +412,7 @@ def _written(value: Any) -> str:
 
 def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m problems.{program.name}",
-        description=program.about,
-        epilog=_keys_text(program.settings),
+        prog=f"python -m problems.{program.name}", description=program.about, epilog=_keys_text(program.settings)
     )
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
     parser.add_argument("--quick", action="store_true", help="a smaller version that ends in seconds")

@@ -58,17 +58,10 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
         "concentric": Experiment(start=(-2.0, -2.0, -1.0, -1.0), epsilon=0.1, control=(3.0, 3.0)),  # 5.1
         "general": Experiment(start=(-1.0, -2.0, -1.0, -1.0), epsilon=0.01, control=(0.0, 3.0)),  # 5.2
         "wall": Experiment(  # 5.3
-            start=(-1.5 - sqrt(2.0) / 5.0, 0.1 - sqrt(2.0) / 5.0, -1.0, 0.6),
-            epsilon=0.01,
-            control=(3.0, 3.0),
-            wall=1.0,
+            start=(-1.5 - sqrt(2.0) / 5.0, 0.1 - sqrt(2.0) / 5.0, -1.0, 0.6), epsilon=0.01, control=(3.0, 3.0), wall=1.0
         ),
         "length": Experiment(  # 5.4
-            start=(-1.0, -2.0, -1.0, -1.0),
-            epsilon=0.01,
-            control=(0.0, 3.0),
-            cost="length",
-            bound=5.0 * sqrt(2.0),
+            start=(-1.0, -2.0, -1.0, -1.0), epsilon=0.01, control=(0.0, 3.0), cost="length", bound=5.0 * sqrt(2.0)
         ),
     }
 )

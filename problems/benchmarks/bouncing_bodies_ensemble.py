@@ -19,10 +19,11 @@ import nosnoc_py as ns
 from models import bouncing_bodies
 from models.bouncing_bodies import CASES
 from nosnoc_py.progress import Progress
-from problems.bouncing_bodies import energies, energy_errors, findings
+from problems.bouncing_bodies import energies, energy_errors
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings, defaults_of
+from tests.references.tumbling import findings
 
 Array = NDArray[np.float64]
 

@@ -73,11 +73,7 @@ class Calibration:
 
 
 def experiment(
-    stiffness: float = 400.0,
-    duration: float = 2.0,
-    repeats: int = 20,
-    *,
-    method: ns.EventSelected = METHOD,
+    stiffness: float = 400.0, duration: float = 2.0, repeats: int = 20, *, method: ns.EventSelected = METHOD
 ) -> Calibration:
     """Calibrate and measure; `repeats` of every time."""
     constants = spring_hopper.Constants(stiffness=stiffness)

@@ -69,10 +69,7 @@ def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> 
 
 
 def experiment(
-    eps: tuple[float, ...] = EPS,
-    fitted: tuple[float, float] = (1e-4, 0.01),
-    *,
-    method: ns.EventSelected = METHOD,
+    eps: tuple[float, ...] = EPS, fitted: tuple[float, float] = (1e-4, 0.01), *, method: ns.EventSelected = METHOD
 ) -> list[Errors]:
     """The curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
     exact = affine_guards.crossing_times()

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from problems.benchmarks.orders import check_names
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
@@ -127,11 +127,7 @@ def experiment(
     OptionError
         For an unknown solver or case.
     """
-    if solver not in SOLVERS:
-        raise OptionError(unknown_name(solver, SOLVERS, "solver"))
-    for name in cases:
-        if name not in BY_NAME:
-            raise OptionError(unknown_name(name, BY_NAME, "case"))
+    check_names(solver=((solver,), SOLVERS), case=(cases, BY_NAME))
     chosen = [BY_NAME[name] for name in cases] or CASES
     runs = [(c, form, case) for c in cone for form in impulse_form for case in chosen]
     for c, form, case in runs:

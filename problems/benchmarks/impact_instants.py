@@ -24,9 +24,10 @@ import nosnoc_py as ns
 from nosnoc_py.contacts.law import raises_energy
 from nosnoc_py.contacts.problem import impact_problem
 from nosnoc_py.contacts.solver import Algorithm, ContactSolver
-from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.contact_oracle import Solutions, energy_gain
@@ -215,9 +216,7 @@ def experiment(
     """
     if count < 1:
         raise OptionError(f"count: expected a positive number of instants, given {count}.")
-    for name in methods:
-        if name not in METHODS:
-            raise OptionError(unknown_name(name, METHODS, "method"))
+    check_names(method=(methods, METHODS))
     rows = []
     for index in only or range(count):
         progress.describe(f"instant {index}")

@@ -200,8 +200,6 @@ def _all_rows(rows: Sequence[Row]) -> Any:
     told += ("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds")
     named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows)
     return listing(list(named))
-        [{"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows]
-    )
 
 
 def _per_solver(rows: Sequence[Row], solvers: Sequence[str]) -> Any:

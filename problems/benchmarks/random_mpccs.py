@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
+from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
-from tests.references.mpcc_branches import FEASIBLE, KINDS, SLOPE, RandomMPCC, Truth, made, residuals, slopes, truth
+from tests.references.mpcc_branches import KINDS, RandomMPCC, Truth, false_claim, made, residuals, truth
 
 SOLVERS: Mapping[str, Any] = {"auto": ns.Auto(), "active_set": ns.ActiveSet(), "homotopy": ns.Homotopy()}
 QUICK = {"count": 63}
@@ -109,10 +109,7 @@ def experiment(
     OptionError
         For a class or a solver that does not exist.
     """
-    for chosen, legal, what in ((kinds, tuple(KINDS), "class"), (solvers, tuple(SOLVERS), "solver")):
-        for name in chosen:
-            if name not in legal:
-                raise OptionError(unknown_name(name, legal, what))
+    check_names(**{"class": (kinds, KINDS)}, solver=(solvers, SOLVERS))
     for seed in range(first, first + count):
         program = made(seed)
         if program.kind in kinds:
@@ -137,7 +134,7 @@ def solved(
         stationarity=result.stationarity.value,
         feasible=known.feasible,
         unbounded=known.unbounded,
-        false=_false(program, known, result),
+        false=false_claim(program, known, result),
         objective=result.objective,
         size=float(np.abs(result.w).max()),
         infeasibility=infeasibility,
@@ -145,27 +142,6 @@ def solved(
         seconds=seconds,
         iterations=result.iterations,
     )
-
-
-def _false(program: RandomMPCC, known: Truth, result: ns.MPCCResult) -> str:
-    if result.status is ns.Status.INFEASIBLE:
-        return "infeasible, but has a feasible point" if known.feasible else ""
-    if result.status is ns.Status.UNBOUNDED:
-        return "" if known.unbounded else "unbounded, but has no ray"
-    if not result.success:
-        return ""
-    if max(residuals(program, result.w)) > FEASIBLE:
-        return "solved, but with residuals"
-    if known.feasible is False:
-        return "solved, but infeasible"
-    if known.unbounded:
-        return "solved, but unbounded"
-    branches, free = slopes(program, result.w)
-    if result.stationarity in (ns.Stationarity.S, ns.Stationarity.B) and branches < -SLOPE:
-        return f"{result.stationarity.value}, but a branch descends"
-    if result.stationarity is ns.Stationarity.S and free < -SLOPE:
-        return "S, but only B"
-    return ""
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from problems import disc_manipulation, three_boxes
+from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -95,12 +95,7 @@ class Convergence:
 
 
 def convergence(
-    name: str,
-    chosen: Comparison,
-    method: ns.FESDJ = METHOD,
-    referee: ns.EventDriven | None = None,
-    *,
-    repeats: int = 2,
+    name: str, chosen: Comparison, method: ns.FESDJ = METHOD, referee: ns.EventDriven | None = None, *, repeats: int = 2
 ) -> Convergence:
     """Simulate by both, by FESD-J with every number of steps; all times are the best of the repeats, in one run."""
     method = method.replace(**chosen.options)
@@ -188,10 +183,7 @@ def experiment(
     OptionError
         For an unknown name.
     """
-    for names, known, what in ((parts, PARTS, "part"), (tasks, TASKS, "task")):
-        for name in names:
-            if name not in known:
-                raise OptionError(unknown_name(name, known, what))
+    check_names(part=(parts, PARTS), task=(tasks, TASKS))
     motions = [closed_form(name) for name in cases or NAMES]
     compared = {name: comparison(name) for name in comparisons}
     limits = {"time_limit": time_limit, "callback": callback}

@@ -4,14 +4,11 @@ The error of the state at the end over the number of steps, for finite elements 
 same with fixed steps, time-stepping, and, as a line, event-driven simulation: on the two balls with a spring (impacts)
 and on the oscillator that turns around at a circle (a switch). The spring is softer than in the paper, so that methods
 of first order show theirs on these grids, too.
-
-`--set part=two_balls` counts instead the steps of the two balls with the stiff spring of the paper that fail or fall
-back to an MPCC, over schemes and step lengths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,31 +18,18 @@ from numpy.typing import NDArray
 import nosnoc_py as ns
 from models import oscillator, two_balls_spring
 from nosnoc_py.progress import Progress
-from problems.benchmarks.orders import FAMILIES, Convergence, check_names, figure_of, final_errors, nominal, rows_of
+from problems.benchmarks.orders import FAMILIES, Convergence, figure_of, final_errors, nominal, rows_of
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
 
 Array = NDArray[np.float64]
 
-PARTS = ("all", "orders", "two_balls")
 SOFT = 100.0  # [N/m]
 STEPPING = {"moreau_jean": "Moreau-Jean", "stewart_trinkle": "Stewart-Trinkle"}
 FIXED_STAGES = 2
 FINER = 16
 EVENT_DRIVEN = ns.EventDriven(rtol=1e-13, atol=1e-14)
-# Schemes and stages for which no step of the two balls may fail, from 100 steps on. Radau IIA with one stage is not
-# among them: on the stiff spring some of its long steps have no solution.
-RELIABLE = (
-    *(("radau_iia", stages) for stages in (2, 3, 4)),
-    *(("gauss_legendre", stages) for stages in (1, 2, 3, 4)),
-)
-QUICK = {
-    "stages": (2, 3),
-    "contact_steps": (100, 141, 200, 283),
-    "switch_steps": (27, 38, 49),
-    "fixed_steps": (27,),
-    "counted_steps": (100,),
-}
+QUICK = {"stages": (2, 3), "contact_steps": (100, 141, 200, 283), "switch_steps": (27, 38, 49), "fixed_steps": (27,)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,90 +148,53 @@ def _grids(example: Example, scheme: str, stages: int, steps: Sequence[int]) -> 
     return tuple(FINER * count if damps else count for count in steps)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Count:
-    """Steps of the two balls that failed, or fell back to an MPCC, in a simulation of so many steps."""
-
-    scheme: str
-    rk_stages: int
-    steps: int
-    failed: int
-    fallbacks: int
-    error: float
-
-
-def counts(steps: Sequence[int], progress: Progress) -> Iterator[Count]:
-    """The experiment of the two balls, scheme by scheme."""
-    example = two_balls()
-    for scheme, stages in RELIABLE:
-        for count in steps:
-            progress.describe(f"{FAMILIES[scheme]} {stages}, {count} steps")
-            trajectory, fallbacks = by_elements(example, count, scheme=scheme, rk_stages=stages)
-            failed = int(not trajectory.success)
-            error = example.error(trajectory)
-            yield Count(scheme=scheme, rk_stages=stages, steps=count, failed=failed, fallbacks=fallbacks, error=error)
-
-
 def experiment(
-    part: str = "all",
     stages: tuple[int, ...] = (1, 2, 3),
     contact_steps: tuple[int, ...] = (50, 71, 100, 141, 200, 283, 400, 566, 800, 1131),
     switch_steps: tuple[int, ...] = (27, 38, 49, 71, 104, 159, 236),
     fixed_steps: tuple[int, ...] = (27, 49, 104),
-    counted_steps: tuple[int, ...] = (100, 200, 400, 800),
     *,
     progress: Progress,
-) -> tuple[dict[Example, list[Convergence]], tuple[Count, ...]]:
-    """Curves of both examples, and the counts of the two balls.
+) -> dict[Example, list[Convergence]]:
+    """Curves of both examples.
 
     Parameters
     ----------
-    part : {"all", "orders", "two_balls"}
     stages : tuple of int
         Of the finite elements that find events.
     contact_steps, switch_steps : tuple of int
         Numbers of steps of the two balls and of the oscillator.
     fixed_steps : tuple of int
         Those with fixed steps, which are MPCCs: of the oscillator, and four times as many of the two balls.
-    counted_steps : tuple of int
-        Of the two balls, whose failed steps are counted.
     """
-    check_names(part=((part,), PARTS))
-    panels = {}
-    if part != "two_balls":
-        longer = [4 * count for count in fixed_steps]
-        soft, switch = two_balls(SOFT), circle()
-        panels[soft] = panel_of(soft, stages, contact_steps, longer, progress)
-        panels[switch] = panel_of(switch, stages, switch_steps, fixed_steps, progress)
-    return panels, () if part == "orders" else tuple(counts(counted_steps, progress))
+    longer = [4 * count for count in fixed_steps]
+    soft, switch = two_balls(SOFT), circle()
+    return {
+        soft: panel_of(soft, stages, contact_steps, longer, progress),
+        switch: panel_of(switch, stages, switch_steps, fixed_steps, progress),
+    }
 
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Do the experiment, and simulate the two balls once more for the numbers that all problems give."""
     meter = Meter(progress)
     trajectory, _ = by_elements(two_balls(), 200, meter, rk_stages=3)
-    panels, found = experiment(**settings.arguments, progress=progress)
+    panels = experiment(**settings.arguments, progress=progress)
     curves = {example.title: each for example, each in panels.items()}
-    success = trajectory.success and not any(count.failed or count.fallbacks for count in found)
-    success = success and not any(one.failures for each in curves.values() for one in each if one.must_solve)
+    success = trajectory.success and not any(one.failures for each in curves.values() for one in each if one.must_solve)
     rounding = {example.title: rounding_of(example) for example in panels}
     results = {
         "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
         "orders": {title: {one.label: one.order for one in each} for title, each in curves.items()},
         "event_driven_errors": rounding,
         "curves": {title: [one.to_dict() for one in each] for title, each in curves.items()},
-        "failed_steps": sum(count.failed for count in found),
-        "fallback_steps": sum(count.fallbacks for count in found),
-        "counted_steps": sum(count.steps for count in found),
-        "counts": [vars(count) for count in found],
     }
-    told = ", ".join(f"{results[name]} {name.replace('_', ' ')}" for name in ("counted_steps", "failed_steps"))
     return tabled(
         {**meter.results(trajectory), **results},
         success,
-        {**{title: rows_of(each) for title, each in curves.items()}, "two balls": [vars(count) for count in found]},
-        {"simulation_orders.png": lambda: figure_of(curves)} if curves else {},
-        [f"event-driven: {rounding}", f"{told}, {results['fallback_steps']} fell back"],
+        {title: rows_of(each) for title, each in curves.items()},
+        {"simulation_orders.png": lambda: figure_of(curves)},
+        [f"event-driven: {rounding}"],
     )
 
 

@@ -20,20 +20,12 @@ import numpy as np
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_timing import (
-    HOMOTOPY,
-    NEWTON,
-    SOLVERS,
-    TIGHT,
-    Fallback,
-    Row,
-    geometric_mean,
-    measure,
-)
+from problems.benchmarks.simulation_timing import Row, geometric_mean, measure
 from problems.benchmarks.simulation_work import Run, examples, front, ladder, largest_ratio, mean_ratio, ratios
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
+from tests.references.simulation_steps import HOMOTOPY, NEWTON, SOLVERS, TIGHT, Fallback
 from tests.references.simulations import SPEED
 
 PARTS = ("steps", "work")

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.methods.shooting.options import SmoothedShooting
 from nosnoc_py.progress import Progress
 from problems import disc_manipulation, particle
+from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
@@ -156,9 +156,7 @@ def true_motion(ocp: ns.OCP, solution: ns.Solution) -> ns.Trajectory:
 def run(settings: Settings, progress: Progress) -> Report:
     """Compare on all tasks."""
     tasks = settings.arguments["tasks"]
-    for name in tasks:
-        if name not in TASKS:
-            raise OptionError(unknown_name(name, TASKS, "task"))
+    check_names(task=(tasks, TASKS))
     found = [compare(name, settings.arguments, settings.method, settings.solver, progress) for name in tasks]
     best = found[0].rows[-1].solution
     rows = {one.task: [row.to_dict() for row in one.rows] for one in found}

@@ -30,6 +30,7 @@ from problems.benchmarks.orders import Convergence, figure_of, results_of, rows_
 from problems.benchmarks.oscillator_order import DURATION, simulate
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
+from tests.references.oscillator import exact
 
 METHOD = ns.FESD(finite_elements=2)
 SOLVER = ns.Auto()
@@ -41,21 +42,6 @@ FIXED_STAGES = 2
 FLOOR = 1e-9  # errors below are those of the solver, times the slopes
 
 Array = np.ndarray
-
-
-def exact(duration: float = DURATION, constants: oscillator.Constants = oscillator.STANDARD) -> Array:
-    """d x(T) / d x_0 (2, 2): transition, saltation, transition."""
-    until, x = constants.switch_time, oscillator.exact(constants.switch_time, constants)[0]
-    before, after = (np.array([[1.0, sign * constants.frequency], [-sign * constants.frequency, 1.0]]) @ x
-                     for sign in (1.0, -1.0))  # fmt: skip
-    saltation = np.eye(2) + np.outer(after - before, x) / (x @ before)
-    return _turn(constants.frequency, duration - until) @ saltation @ _turn(-constants.frequency, until)
-
-
-def _turn(frequency: float, t: float) -> Array:
-    """e^t times a rotation: the matrix exponential of [1, -w; w, 1] t."""
-    c, s = np.cos(frequency * t), np.sin(frequency * t)
-    return np.asarray(np.exp(t) * np.array([[c, -s], [s, c]]))
 
 
 def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[Any], Any]) -> tuple[Array, Array, int]:

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.progress import Progress
 from problems.benchmarks import two_discs_history as history
 from problems.benchmarks import two_discs_rows as rows
+from problems.benchmarks.orders import check_names
 from problems.benchmarks.two_discs_history import CONVERGED, DESCENDED, DESCENT, MSA, QUANTITIES, STARTS, over_grids
 from problems.figures import DASHED, DOTS, Curve, Panel, chart
 from problems.runner import Report, program, tabled
@@ -143,11 +143,7 @@ def experiment(
     OptionError
         For an unknown name.
     """
-    named = (((part,), (*PARTS, "all"), "part"), (problems, PROBLEMS, "problem"), (methods, rows.CONTENDERS, "method"))
-    for names, known, what in named:
-        for name in names:
-            if name not in known:
-                raise OptionError(unknown_name(name, known, what))
+    check_names(part=((part,), (*PARTS, "all")), problem=(problems, PROBLEMS), method=(methods, rows.CONTENDERS))
     asked = PARTS if part == "all" else (part,)
     energy = [name for name in problems if name in ENERGY]
     found: dict[str, Any] = {}

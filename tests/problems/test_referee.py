@@ -20,6 +20,7 @@ from tests.problems.command_line import PNG, run_json
 from tests.references.certified import KICK, KICKED_NODE, Certified, changed_control, kicked, slide, slides
 from tests.references.referee_agreement import Agreement, agreement
 from tests.references.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
+from tests.references.three_boxes import reduced_simulation
 
 # --- closed forms ---
 
@@ -78,7 +79,7 @@ def test_events_of_the_boxes() -> None:
     full = ns.simulate(case.system, x0=case.x0, duration=6.0, u=case.u, steps=30, method=three_boxes.METHOD)
     assert len(case.events) == 12
     found = sorted((event.kind, event.name, event.time) for event in full.events)
-    expected = sorted(boxes_events(three_boxes.reduced_simulation(three_boxes.KNOWN_CONTROL)[0]))
+    expected = sorted(boxes_events(reduced_simulation(three_boxes.KNOWN_CONTROL)[0]))
     assert [event[:2] for event in found] == [event[:2] for event in expected]
     np.testing.assert_allclose([event[2] for event in found], [event[2] for event in expected], atol=1e-11)
 

@@ -13,7 +13,8 @@ from scipy.integrate import quad_vec
 import nosnoc_py as ns
 from models import three_boxes as model
 from problems.runner import main
-from problems.three_boxes import KNOWN_CONTROL, METHOD, PROGRAM, build, reduced_objective, reduced_simulation
+from problems.three_boxes import KNOWN_CONTROL, METHOD, PROGRAM, build
+from tests.references.three_boxes import reduced_objective, reduced_simulation
 
 CONTROL = np.array([-10.0, 4.0, 24.0, 10.0, -3.0, -2.5, -4.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 

@@ -413,3 +413,25 @@ def _linear(
         if found.status in (0, 3):
             return float(found.fun) if found.status == 0 else -np.inf
     return None
+
+
+def false_claim(program: RandomMPCC, known: Truth, result: ns.MPCCResult) -> str:
+    """What is wrong about the claims of a result; empty where nothing is."""
+    if result.status is ns.Status.INFEASIBLE:
+        return "infeasible, but has a feasible point" if known.feasible else ""
+    if result.status is ns.Status.UNBOUNDED:
+        return "" if known.unbounded else "unbounded, but has no ray"
+    if not result.success:
+        return ""
+    if max(residuals(program, result.w)) > FEASIBLE:
+        return "solved, but with residuals"
+    if known.feasible is False:
+        return "solved, but infeasible"
+    if known.unbounded:
+        return "solved, but unbounded"
+    branches, free = slopes(program, result.w)
+    if result.stationarity in (ns.Stationarity.S, ns.Stationarity.B) and branches < -SLOPE:
+        return f"{result.stationarity.value}, but a branch descends"
+    if result.stationarity is ns.Stationarity.S and free < -SLOPE:
+        return "S, but only B"
+    return ""

@@ -16,6 +16,7 @@ from problems import three_boxes
 from problems.benchmarks import two_balls_order
 from tests.references.friction_closed_forms import BY_NAME, CASES
 from tests.references.friction_motion import Case, Events
+from tests.references.three_boxes import reduced_simulation
 
 SMALL = 1e-9  # a velocity [m/s] or gap [m] below is zero, in the reduced motion of the boxes
 SIDES = boxes_model.CONTACTS[:2]
@@ -51,7 +52,7 @@ def two_balls() -> Case:
 
 def three_boxes_case() -> Case:
     """The three boxes under the best control known."""
-    motion, _ = three_boxes.reduced_simulation(three_boxes.KNOWN_CONTROL)
+    motion, _ = reduced_simulation(three_boxes.KNOWN_CONTROL)
     return Case(
         name="three_boxes",
         system=boxes_model.build(),

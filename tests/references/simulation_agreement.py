@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.progress import Progress
-from problems.benchmarks.simulation_timing import (
-    NEWTON,
-    TIGHT,
-    Chain,
-    Fallback,
-    chain,
-    distance,
-    error_of,
-    simulator_of,
-)
+from tests.references.simulation_steps import NEWTON, TIGHT, Chain, Fallback, chain, distance, error_of, simulator_of
 from tests.references.simulations import Case
 
 # Largest difference of states at the step ends that is agreement; and error of one that is right.

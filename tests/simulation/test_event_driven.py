@@ -22,6 +22,7 @@ from nosnoc_py.systems.controls import control_of
 from problems import three_boxes as boxes_problem
 from tests.references.friction_closed_forms import CASES
 from tests.references.friction_motion import Case
+from tests.references.three_boxes import reduced_simulation
 
 GRAVITY, REST = 9.81, 1e-3
 METHOD = ns.EventDriven(rest_velocity=REST)
@@ -231,7 +232,7 @@ def test_three_boxes() -> None:
     """Redundant contacts, slips, sticks and impacts under a control of 15 stages: the exact reduced motion."""
     system = three_boxes.build()
     u = np.array(boxes_problem.KNOWN_CONTROL)[:, None]
-    motion, _ = boxes_problem.reduced_simulation(boxes_problem.KNOWN_CONTROL)
+    motion, _ = reduced_simulation(boxes_problem.KNOWN_CONTROL)
     trajectory = simulate(system, three_boxes.START, 6.0, u=u)
     times = apart(np.linspace(0.0, 6.0, 121), [impact.time for impact in motion.impacts])
     assert np.abs(trajectory(times) - motion.full_state(times)).max() < 1e-10
