@@ -196,8 +196,10 @@ def _reason(row: Row) -> str:
 
 def _all_rows(rows: Sequence[Row]) -> Any:
     """Residuals and LPEC: the benchmark's own."""
-    told = ("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min")
-    told += ("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds")
+    told = (
+        *("variables", "pairs", "status", "solved", "objective", "complementarity", "complementarity_min"),
+        *("infeasibility", "stationarity", "certified", "lpec_value", "iterations", "wall_seconds"),
+    )
     named = ({"problem": _name(row), "solver": row.solver, **{n: getattr(row, n) for n in told}} for row in rows)
     return listing(list(named))
 

@@ -37,7 +37,7 @@ def loaded(name: str) -> Paper:
 
 def _entry(given: Mapping[str, Any], readers: Any) -> Entry:
     rule = given.get("agreement", {})
-    more = {"agreement": _agreement(rule)} if rule else {}
+    more: dict[str, Any] = {"agreement": _agreement(rule)} if rule else {}
     if "read" in given:
         more["read"] = _read(given["read"], readers)
     return Entry(**{**_tuples(given), **more})
