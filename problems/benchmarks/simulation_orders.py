@@ -21,6 +21,7 @@ from nosnoc_py.progress import Progress
 from problems.benchmarks.orders import FAMILIES, Convergence, figure_of, final_errors, nominal, rows_of
 from problems.runner import Meter, Report, program, tabled
 from problems.settings import Settings
+from tests.references.two_balls_spring import exact as exact_balls
 
 Array = NDArray[np.float64]
 
@@ -60,7 +61,7 @@ def two_balls(stiffness: float = two_balls_spring.PAPER.stiffness) -> Example:
         method=ns.FESDJ(finite_elements=2),
         start=start,
         duration=1.0,
-        end=two_balls_spring.exact(1.0, start[:2], start[2:], constants)([1.0])[0],
+        end=exact_balls(1.0, start[:2], start[2:], constants)([1.0])[0],
         units="m, m/s",
         clean=(1e-12, 0.4),
     )

@@ -33,6 +33,7 @@ from problems.benchmarks.orders import (
 )
 from problems.runner import Meter, Report, impacts_text, program, tabled
 from problems.settings import Settings
+from tests.references.two_balls_spring import exact as exact_balls
 
 METHOD = ns.FESDJ(finite_elements=2)
 # Fixed steps catch the ball by forces of about 1e5 N: there 1e-9 would be beyond the last digit.
@@ -70,7 +71,7 @@ def converge(
 
     With Radau IIA 1 on the stiff spring some long steps have no solution, and fixed steps do not converge at all.
     """
-    exact = two_balls_spring.exact(1.0, START[:2], START[2:], two_balls_spring.Constants(stiffness=stiffness))
+    exact = exact_balls(1.0, START[:2], START[2:], two_balls_spring.Constants(stiffness=stiffness))
     method = method.replace(scheme=scheme, rk_stages=rk_stages, switch_detection=switch_detection)
     errors, _ = final_errors(
         steps,
@@ -100,7 +101,7 @@ def measure(
         return {"error": np.nan}
     start, end = trajectory.x[0], trajectory.t[-1]
     constants = two_balls_spring.Constants(stiffness=stiffness, restitution=restitution)
-    exact = two_balls_spring.exact(float(end), start[:2], start[2:], constants)
+    exact = exact_balls(float(end), start[:2], start[2:], constants)
     return {"error": float(np.abs(trajectory.final_state - exact([end])[0]).max())}
 
 

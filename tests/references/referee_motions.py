@@ -17,6 +17,7 @@ from problems.benchmarks import two_balls_order
 from tests.references.friction_closed_forms import BY_NAME, CASES
 from tests.references.friction_motion import Case, Events
 from tests.references.three_boxes import reduced_simulation
+from tests.references.two_balls_spring import exact as exact_balls
 
 SMALL = 1e-9  # a velocity [m/s] or gap [m] below is zero, in the reduced motion of the boxes
 SIDES = boxes_model.CONTACTS[:2]
@@ -38,7 +39,7 @@ def ball() -> Case:
 
 def two_balls() -> Case:
     """Two balls with the spring of FESD-J, Section 5.1."""
-    exact = two_balls_spring.exact()
+    exact = exact_balls()
     return Case(
         name="two_balls_spring",
         system=two_balls_spring.build(),

@@ -36,6 +36,7 @@ from problems import particle as particle_problem
 from tests.references import friction_closed_forms
 from tests.references.friction_motion import motion
 from tests.references.relay import reference
+from tests.references.two_balls_spring import exact as exact_balls
 
 Array = NDArray[np.float64]
 STAGES = 3
@@ -125,7 +126,7 @@ def _ball() -> Case:
 
 
 def _two_balls() -> Case:
-    exact = two_balls_spring.exact()
+    exact = exact_balls()
     return _case("two balls", two_balls_spring.build(), (1.0, 2.0, 0.0, 0.0), 1.0, 100, exact=exact)
 
 

@@ -23,6 +23,7 @@ from problems import three_boxes as boxes_problem
 from tests.references.friction_closed_forms import CASES
 from tests.references.friction_motion import Case
 from tests.references.three_boxes import reduced_simulation
+from tests.references.two_balls_spring import exact as exact_balls
 
 GRAVITY, REST = 9.81, 1e-3
 METHOD = ns.EventDriven(rest_velocity=REST)
@@ -174,7 +175,7 @@ def test_bouncing_ball() -> None:
 
 
 def test_two_balls_with_a_stiff_spring() -> None:
-    exact = two_balls_spring.exact(1.0)
+    exact = exact_balls(1.0)
     trajectory = simulate(two_balls_spring.build(), exact(0.0)[0], 1.0)
     assert [event.kind for event in trajectory.events] == ["impact", "impact"]
     for event, impact in zip(trajectory.events, exact.impacts, strict=True):
@@ -220,7 +221,7 @@ def test_a_long_curved_contact_does_not_drift() -> None:
 def test_an_event_lies_on_its_guard_at_a_loose_tolerance(integrator: Any) -> None:
     """The dense output misses the gap by far more: a second and a third step to the corrected time are needed."""
     method = ns.EventDriven(rtol=1e-4, atol=1e-4, integrator=integrator)
-    start = two_balls_spring.exact(1.0)(0.0)[0]
+    start = exact_balls(1.0)(0.0)[0]
     history = Referee(two_balls_spring.build(), method).run(start, control_of(None, 0, 1.0), np.zeros(0))
     hits = [node for node in history.nodes if node.impact is not None]
     assert len(hits) >= 2
@@ -518,7 +519,7 @@ def test_parameters() -> None:
 def test_radau_bounces_too() -> None:
     """Dense output of Radau is of order 4: the times of events do not suffer, as the last step ends there."""
     method = ns.EventDriven(integrator="Radau")
-    exact = two_balls_spring.exact(0.5, constants=two_balls_spring.Constants(stiffness=100.0))
+    exact = exact_balls(0.5, constants=two_balls_spring.Constants(stiffness=100.0))
     trajectory = simulate(two_balls_spring.build(stiffness=100.0), exact(0.0)[0], 0.5, method=method)
     assert len(exact.impacts) > 0
     for event, impact in zip(trajectory.events, exact.impacts, strict=True):
@@ -548,7 +549,7 @@ def test_a_stiff_damper_changes_the_integrator() -> None:
 
 
 def test_tolerances_matter() -> None:
-    exact = two_balls_spring.exact(0.4)
+    exact = exact_balls(0.4)
     errors = []
     for rtol in (1e-4, 1e-7, 1e-10):
         method = ns.EventDriven(rtol=rtol, atol=rtol)
