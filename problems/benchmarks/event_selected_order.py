@@ -18,10 +18,11 @@ import numpy as np
 import nosnoc_py as ns
 from models import affine_guards
 from nosnoc_py.progress import Progress
-from problems.benchmarks.event_selected_common import off_guard, results_of, rms_error
+from problems.benchmarks.event_selected_common import results_of
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
+from tests.references.event_selected import off_guard, rms_error
 
 METHOD = ns.EventSelected(step=1e-3)
 # What stands on the paths to a guard, by the name of the curve.

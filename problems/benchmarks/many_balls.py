@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     return tabled(
         results,
         trajectory.success and found["penetration"] < LIMIT,
-        {"findings": [found], "costs": _binned(costs)},
+        {"findings": [found]},
         {
             "many_balls.png": lambda: ns.snapshots(
                 many_balls.build(constants),
@@ -163,25 +162,6 @@ def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, cos
 def contact_count(constants: Constants) -> int:
     """Number of contacts that may close."""
     return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
-
-
-def _binned(costs: Costs) -> list[dict[str, Any]]:
-    """Means of the steps with about as many active contacts."""
-    rows = []
-    edges = np.unique(np.linspace(0.0, costs.contacts.max(initial=0.0) + 1.0, 6).round())
-    for low, high in pairwise(edges):
-        inside = (costs.contacts >= low) & (costs.contacts < high)
-        if inside.any():
-            rows.append(
-                {
-                    "active contacts": f"{low:.0f} to {high - 1:.0f}",
-                    "steps": int(inside.sum()),
-                    "ms per step": float(costs.seconds[inside].mean() * 1e3),
-                    "sweeps": float(costs.sweeps[inside].mean()),
-                    "largest residual [m/s]": float(costs.residual[inside].max()),
-                }
-            )
-    return rows
 
 
 def _costs(costs: Costs, t: Array, depths: Array) -> Any:

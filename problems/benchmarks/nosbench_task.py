@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -155,7 +154,7 @@ def _stages(task: Task, row: Row) -> Iterator[Row]:
     row = replace(row, variables=mpcc.w.numel(), constraints=mpcc.g.numel(), pairs=mpcc.G.numel())
     scale_G, scale_H = np.ones(mpcc.G.numel()), np.ones(mpcc.H.numel())
     if task.draw >= 0:
-        mpcc, scale_G, scale_H = vary(mpcc, row.problem, task.draw, task.seed)
+        mpcc, scale_G, scale_H = nosbench_judge.vary(mpcc, row.problem, task.draw, task.seed)
     problem = nosbench_judge.read(Path(task.path), scale_G, scale_H)
     solver = make_solver(task.solver)
     yield row
@@ -187,29 +186,6 @@ def _said(result: MPCCResult) -> dict[str, Any]:
 def _describe(error: Exception) -> str:
     text = f"missing field {error}" if isinstance(error, KeyError) and type(error) is KeyError else str(error)
     return f"{type(error).__name__}: {text}"[:500]
-
-
-def vary(mpcc: MPCC, name: str, draw: int, seed: int) -> tuple[MPCC, np.ndarray, np.ndarray]:
-    """The same problem with another start inside its bounds and rows of G and H times 10^[-2, 2].
-
-    Every draw has its own strength of perturbation, from 1 % to ten times the size of w0.
-
-    Returns
-    -------
-    (MPCC, factors of G, factors of H)
-    """
-    random = np.random.default_rng([seed, draw, zlib.crc32(name.encode())])
-    scale_G, scale_H = (10.0 ** random.uniform(-2.0, 2.0, mpcc.G.numel()) for _ in "GH")
-    strength = 10.0 ** random.uniform(-2.0, 1.0)
-    moved = mpcc.w0 + strength * np.maximum(1.0, np.abs(mpcc.w0)) * random.standard_normal(mpcc.w0.size)
-    kept = ("w", "p", "objective", "penalty", "g", "lbw", "ubw", "lbg", "ubg", "p0")
-    varied = MPCC.of_pairs(
-        **{field: getattr(mpcc, field) for field in kept},
-        G=ca.DM(scale_G) * mpcc.G,
-        H=ca.DM(scale_H) * mpcc.H,
-        w0=np.clip(moved, mpcc.lbw, mpcc.ubw),
-    )
-    return varied, scale_G, scale_H
 
 
 def warm_up(solver: str) -> None:

@@ -25,10 +25,11 @@ import nosnoc_py as ns
 from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
 from nosnoc_py.progress import Progress
-from problems.benchmarks.event_selected_common import CHOSEN, off_guard, results_of
+from problems.benchmarks.event_selected_common import CHOSEN, results_of
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
+from tests.references.event_selected import off_guard
 from tests.references.plate import Reference, reference
 
 Array = NDArray[np.float64]

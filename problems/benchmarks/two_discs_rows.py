@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import NosnocError
 from problems.two_discs import EXPERIMENTS, HORIZON, RADII, build
-from tests.references.two_discs import Optimum, semi_norm
+from tests.references.two_discs import Optimum
+from tests.references.two_discs_control import control_error, true_objective
 
 Array = NDArray[np.float64]
 
-SAMPLES = 480  # left ends at which controls are compared
-BEYOND = 1e-9  # of a left end, so that a control that jumps there is taken to the right of it [s]
 REFUSED, QUOTED, EXACT = "refused", "quoted", "exact"
 REFINED = "HMP refined"
 ALGORITHM_1 = "HMP N=480"
@@ -35,7 +33,6 @@ EQUAL = ns.FESDJ(control_stages=STAGES, rk_stages=3, finite_elements=2, gamma_h=
 FIXED = EQUAL.replace(switch_detection=False, gamma_h=None)
 FREE = ns.FESDJ(control_stages=STAGES, rk_stages=3, finite_elements=1, equidistant_control_grid=False)
 WARM = ns.Homotopy(sigma_0=1e-3)
-LEGENDRE = np.polynomial.legendre.leggauss(3)
 # Cost of the best policy of deep reinforcement learning on 5.1 (hybrid minimum principle, Section 6.3), not run here.
 PPO = 1.617140
 
@@ -209,26 +206,3 @@ def given_rows(experiment: str, exact: Optimum) -> list[Row]:
         message=f"PPO, the paper's number, {PPO / exact.objective - 1.0:.2%} above the optimum; not run here",
     )
     return [best, learnt]
-
-
-def control_error(found: ns.Solution, exact: Optimum) -> float:
-    """L2 semi-norm of u - u_opt; NaN where there is no control over all of the horizon."""
-    if found.u_grid.size < 2 or abs(found.u_grid[-1] - HORIZON) > 1e-6:
-        return np.nan
-    t = np.arange(SAMPLES) * HORIZON / SAMPLES
-    return semi_norm(found.control(t + BEYOND) - exact.control(t + BEYOND), t, exact.times)
-
-
-def true_objective(ocp: ns.OCP, found: ns.Solution) -> float:
-    """Cost of the control of a solution, with the state from an event-driven simulation; NaN if that fails."""
-    again = ns.simulate(ocp.system, x0=ocp.x0, duration=HORIZON, u=found, method=ns.EventDriven())
-    if not again.success:
-        return np.nan
-    s = ocp.system
-    terminal = ca.Function("terminal", [s.x], [ocp.terminal_cost])
-    running = ca.Function("running", [s.u], [ocp.stage_cost])
-    nodes, weights = LEGENDRE
-    length = np.diff(found.u_grid)
-    t = found.u_grid[:-1, None] + length[:, None] * (nodes + 1.0) / 2.0
-    rates = np.array(running.map(t.size)(found.control(t.ravel()).T)).reshape(t.shape)
-    return float(terminal(again.final_state)) + float(np.sum(length[:, None] * weights / 2.0 * rates))

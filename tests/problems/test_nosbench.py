@@ -19,8 +19,9 @@ from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import DIED, ERROR, TIMEOUT
 from problems.benchmarks import nosbench, nosbench_report, nosbench_task
 from problems.benchmarks.nosbench_rows import Row
-from problems.benchmarks.nosbench_task import SOLVERS, Task, execute, make_solver, vary
+from problems.benchmarks.nosbench_task import SOLVERS, Task, execute, make_solver
 from tests.references import nosbench_judge
+from tests.references.nosbench_judge import vary
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LIMIT = 20.0

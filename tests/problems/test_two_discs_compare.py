@@ -18,6 +18,7 @@ from problems.runner import main
 from problems.two_discs import build
 from tests.references import two_discs_costates as costates
 from tests.references.two_discs import optimum
+from tests.references.two_discs_control import true_objective
 
 PNG = b"\x89PNG\r\n\x1a\n"
 BEST, TIME = 0.311416870358472, 0.460707998155842  # of 5.2
@@ -72,11 +73,11 @@ def test_what_a_method_refuses_is_a_row_that_says_so() -> None:
 
 def test_the_true_objective_is_not_that_of_the_discretisation() -> None:
     exact, found = optimum("wall"), rows.CONTENDERS["HMP N=60"].solve("wall")
-    true = rows.true_objective(build("wall"), found)
+    true = true_objective(build("wall"), found)
     assert found.objective - exact.objective == pytest.approx(2.678e-3, abs=1e-5)
     assert 0 < true - exact.objective < 0.5 * (found.objective - exact.objective)
     refined = rows.CONTENDERS[rows.REFINED].solve("wall")
-    assert rows.true_objective(build("wall"), refined) == pytest.approx(exact.objective, abs=1e-10)
+    assert true_objective(build("wall"), refined) == pytest.approx(exact.objective, abs=1e-10)
 
 
 def test_rate() -> None:
