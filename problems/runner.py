@@ -368,13 +368,6 @@ def table(*columns: str, title: str | None = None) -> Table:
     return made
 
 
-def impacts_text(trajectory: ns.Trajectory, most: int = 12) -> str:
-    """Return the times of the impacts in one line."""
-    times = [f"{event.time:.9g}" for event in trajectory.impacts]
-    more = f" and {len(times) - most} more" if len(times) > most else ""
-    return f"impacts at t = {', '.join(times[:most])}{more} s" if times else "no impacts"
-
-
 def _silent() -> Progress:
     return Progress(console=Console(quiet=True, force_terminal=False, file=sys.stderr))
 

@@ -31,32 +31,32 @@ from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
 from tests.references.contact_oracle import Solutions, energy_gain
-from tests.references.impact_instants import CLASSES, Instant, instant
+from tests.references.impact_instants import (
+    CLASSES,
+    CLOSE,
+    INEXACT,
+    RAISED,
+    REFUSED,
+    RIGHTLY,
+    UNTOLD,
+    VERDICTS,
+    WRONG,
+    Answer,
+    Instant,
+    instant,
+    verdict,
+)
 
 DURATION = 0.01
 METHOD = ns.FESDJ(initial_impulse=True)
 # A residual of the law as small as the differences that are looked at, which the default is not.
 TIME_STEPPING = ns.TimeStepping(tolerance=1e-12, max_sweeps=20000)
 LEAST_MARGIN = 1e-6  # of an instant that rounding does not decide
-AGREED, INEXACT = 1e-8, 1e-5  # differences of velocities, relative to those above 1
 GAIN = 1e-9  # of kinetic energy, relative, that counts
 UNIQUE, SEVERAL, NONE, LEFT_OUT = "unique", "several", "none", "left out"
-AGREE, MEMBER, RIGHTLY, CLOSE = "agree", "one of several", "rightly refused", "inexact"
-UNTOLD = "untold"  # one of several solutions, as if it were the only one
-REFUSED, WRONG, RAISED = "refused", "WRONG", "RAISED"
-VERDICTS = (AGREE, MEMBER, UNTOLD, RIGHTLY, CLOSE, REFUSED, WRONG, RAISED)
 
 
 # ------------------------------------------------------------------------------------------------------------ methods
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a method makes of an instant: v+ where it has one, and what it said."""
-
-    velocity: np.ndarray
-    success: bool
-    said: str = ""
 
 
 Run = Callable[[Instant, Settings], Answer]
@@ -179,18 +179,6 @@ def _answer(run: Run, given: Instant, settings: Settings) -> Answer:
         return run(given, settings)
     except Exception as error:  # an exception is a finding like any other, and no reason to lose the table
         return Answer(np.full_like(given.before, np.nan), False, f"{RAISED}: {type(error).__name__}: {error}")
-
-
-def verdict(answer: Answer, rates: Sequence[np.ndarray], solutions: int) -> str:
-    """What an answer is worth, given all solutions that gain no energy, and how many there are with those that do."""
-    if answer.said.startswith(RAISED):
-        return RAISED
-    if not answer.success:
-        return REFUSED if rates else RIGHTLY
-    error = min((np.abs(answer.velocity - v).max() / max(1.0, np.abs(v).max()) for v in rates), default=np.inf)
-    if error <= AGREED:
-        return AGREE if solutions == 1 else MEMBER if "not unique" in answer.said else UNTOLD
-    return CLOSE if error <= INEXACT else WRONG
 
 
 def experiment(

@@ -9,20 +9,22 @@ import numpy as np
 import pytest
 
 from problems.benchmarks import impact_instants
-from problems.benchmarks.impact_instants import (
-    AGREE,
-    LEFT_OUT,
-    MEMBER,
-    REFUSED,
-    RIGHTLY,
-    UNIQUE,
-    WRONG,
-    Answer,
-)
+from problems.benchmarks.impact_instants import LEFT_OUT, UNIQUE
 from problems.runner import main
 from tests.problems.command_line import run_json
 from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
-from tests.references.impact_instants import Instant, instant
+from tests.references.impact_instants import (
+    AGREE,
+    MEMBER,
+    REFUSED,
+    RIGHTLY,
+    UNTOLD,
+    WRONG,
+    Answer,
+    Instant,
+    instant,
+    verdict,
+)
 
 ROOT = np.sqrt(3.0) / 2.0
 CLEAR = 1e-3  # a margin that rounding does not reach
@@ -353,10 +355,10 @@ def test_verdicts_tell_right_from_wrong() -> None:
     assert row.verdicts == {"right": AGREE, "nothing": WRONG, "refuses": REFUSED}
     left = impact_instants.compare(given, runs, impact_instants.PROGRAM.settings, least_margin=1.0)
     assert (left.kind, left.verdicts) == (LEFT_OUT, {})
-    assert impact_instants.verdict(answers["refuses"], (), 0) == RIGHTLY
-    assert impact_instants.verdict(answers["right"], (right, given.before), 2) == impact_instants.UNTOLD
+    assert verdict(answers["refuses"], (), 0) == RIGHTLY
+    assert verdict(answers["right"], (right, given.before), 2) == UNTOLD
     told = replace(answers["right"], said="the impact is not unique")
-    assert impact_instants.verdict(told, (right, given.before), 2) == MEMBER
+    assert verdict(told, (right, given.before), 2) == MEMBER
 
 
 def test_program_with_single_contacts(capsys: pytest.CaptureFixture[str]) -> None:

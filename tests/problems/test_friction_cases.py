@@ -13,11 +13,12 @@ import nosnoc_py as ns
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 from problems import falling_rod
 from problems.benchmarks import friction_cases
-from problems.benchmarks.friction_cases import METHOD, experiment, simulate
+from problems.benchmarks.friction_cases import experiment
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
 from tests.references.friction_closed_forms import BY_NAME, CASES
 from tests.references.friction_motion import compared_events
+from tests.references.friction_runs import METHOD, simulate
 
 EXACT = (("impact", "floor", 0.4), ("impact", "wall", 0.4), ("stick", "floor", 0.7))
 

@@ -14,11 +14,11 @@ from models import bouncing_ball
 from nosnoc_py.solution import RungeKuttaInterpolant
 from problems import three_boxes
 from problems.benchmarks import referee
-from problems.benchmarks.referee import METHOD, Convergence, convergence, discs
+from problems.benchmarks.referee import discs
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
 from tests.references.certified import KICK, KICKED_NODE, Certified, changed_control, kicked, slide, slides
-from tests.references.referee_agreement import Agreement, agreement
+from tests.references.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
 from tests.references.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
 from tests.references.three_boxes import reduced_simulation
 

@@ -4,6 +4,7 @@ them approaching, while others separate or rest. All velocities after the impact
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import casadi as ca
@@ -14,6 +15,11 @@ from tests.references.contact_oracle import Solutions, impact
 
 SLOWEST = 0.02  # approach or separation, unless at rest; rest velocities are 1e-3
 FASTEST = 0.1  # approach of one contact at least
+AGREED, INEXACT = 1e-8, 1e-5  # differences of velocities, relative to those above 1
+AGREE, MEMBER, RIGHTLY, CLOSE = "agree", "one of several", "rightly refused", "inexact"
+UNTOLD = "untold"  # one of several solutions, as if it were the only one
+REFUSED, WRONG, RAISED = "refused", "WRONG", "RAISED"
+VERDICTS = (AGREE, MEMBER, UNTOLD, RIGHTLY, CLOSE, REFUSED, WRONG, RAISED)
 CLASSES = tuple((n_t, friction, count) for n_t in (1, 2) for friction in (False, True) for count in (1, 2, 3, 4))
 
 
@@ -181,3 +187,24 @@ def _restitution(rng: np.random.Generator, count: int) -> tuple[float, ...]:
     if kind == 2:
         return (float(rng.uniform()),) * count
     return tuple(float(e) for e in rng.choice([0.0, rng.uniform(), rng.uniform(), 1.0], count))
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a method makes of an instant: v+ where it has one, and what it said."""
+
+    velocity: np.ndarray
+    success: bool
+    said: str = ""
+
+
+def verdict(answer: Answer, rates: Sequence[np.ndarray], solutions: int) -> str:
+    """What an answer is worth, given all solutions that gain no energy, and how many there are with those that do."""
+    if answer.said.startswith(RAISED):
+        return RAISED
+    if not answer.success:
+        return REFUSED if rates else RIGHTLY
+    error = min((np.abs(answer.velocity - v).max() / max(1.0, np.abs(v).max()) for v in rates), default=np.inf)
+    if error <= AGREED:
+        return AGREE if solutions == 1 else MEMBER if "not unique" in answer.said else UNTOLD
+    return CLOSE if error <= INEXACT else WRONG

@@ -1,4 +1,4 @@
-"""The event-driven referee against a motion in closed form: errors of states and events, and time."""
+"""The event-driven referee against motions in closed form, and FESD-J with more and more steps against the referee."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ import numpy as np
 
 import nosnoc_py as ns
 from tests.references.friction_motion import Case, compared_events
+from tests.references.referee_motions import Comparison
 
 TIMES = 101  # at which states are compared
+METHOD = ns.FESDJ(finite_elements=2, rk_stages=3, scheme="radau_iia")
+ROUNDING = 1e-12  # differences below that follow no power of the step
+# An observed order may stay this far behind the one of the Runge-Kutta method: three coarse grids are no limit.
+ORDER_SLACK = 0.6
 AT_EVENT = 1e-9  # no states are compared this close to an event, where they may jump [s]
 
 
@@ -89,6 +94,81 @@ def _state_error(case: Case, trajectory: ns.Trajectory) -> float:
     inner = np.abs(np.asarray(trajectory(times[apart])) - np.asarray(case.exact(times[apart]))).max()
     end = np.abs(trajectory.final_state - np.asarray(case.exact([case.duration]))[0]).max()
     return float(max(inner, end))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convergence:
+    """FESD-J with more and more steps, against the referee.
+
+    Parameters
+    ----------
+    case : str
+    nominal : int
+        Order of the Runge-Kutta method.
+    steps : (runs,)
+    differences : (runs,)
+        Largest difference of a state at the end; NaN where one of the two failed.
+    events_agree : bool
+        Whether the finest run has the same events (kinds and contacts).
+    referee_seconds : float
+        Wall time of the referee [s].
+    seconds : (runs,)
+        Wall times of FESD-J [s].
+    """
+
+    case: str
+    nominal: int
+    steps: tuple[int, ...]
+    differences: tuple[float, ...]
+    events_agree: bool
+    referee_seconds: float
+    seconds: tuple[float, ...]
+
+    @property
+    def order(self) -> float | None:
+        """Slope of the differences over the step; None where they are at rounding."""
+        differences = np.array(self.differences)
+        above = differences > ROUNDING
+        if above.sum() < 2:
+            return None
+        return float(-np.polyfit(np.log(np.array(self.steps)[above]), np.log(differences[above]), 1)[0])
+
+    @property
+    def ratio(self) -> float:
+        """Time of the finest run of FESD-J over that of the referee."""
+        return self.seconds[-1] / self.referee_seconds
+
+    @property
+    def success(self) -> bool:
+        """Whether the differences vanish with the order of the method, or are at rounding."""
+        if not np.isfinite(self.differences).all() or not self.events_agree:
+            return False
+        return max(self.differences) <= ROUNDING or (self.order or 0.0) >= self.nominal - ORDER_SLACK
+
+
+def convergence(
+    name: str, chosen: Comparison, method: ns.FESDJ = METHOD, referee: ns.EventDriven | None = None, *, repeats: int = 2
+) -> Convergence:
+    """Simulate by both, by FESD-J with every number of steps; all times are the best of the repeats, in one run."""
+    method = method.replace(**chosen.options)
+    motion = dict[str, Any](system=chosen.system, x0=chosen.x0, u=chosen.u, duration=chosen.duration)
+    truth, referee_seconds = timed(partial(ns.simulate, **motion, method=referee or ns.EventDriven()), repeats)
+    differences, seconds, events = [], [], []
+    for steps in chosen.steps:
+        found, spent = timed(partial(ns.simulate, **motion, method=method, steps=steps), repeats)
+        both = truth.success and found.success
+        differences.append(float(np.abs(found.final_state - truth.final_state).max()) if both else np.nan)
+        seconds.append(spent)
+        events = [(event.kind, event.name) for event in found.events]
+    return Convergence(
+        case=name,
+        nominal=2 * method.rk_stages - (method.scheme == "radau_iia"),
+        steps=chosen.steps,
+        differences=tuple(differences),
+        events_agree=sorted(events) == sorted((event.kind, event.name) for event in truth.events),
+        referee_seconds=referee_seconds,
+        seconds=tuple(seconds),
+    )
 
 
 def timed(simulate: Callable[[], ns.Trajectory], repeats: int) -> tuple[ns.Trajectory, float]:
