@@ -32,8 +32,7 @@ from nosnoc_py.sweep.perform import perform
 from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import Executor
 from problems.benchmarks import nosbench_report as report
-from problems.benchmarks.nosbench_rows import Row
-from problems.benchmarks.nosbench_task import SOLVERS, Task, make_solver, row_of
+from problems.benchmarks.nosbench_task import SOLVERS, Row, Task, make_solver, row_of
 from problems.figures import DOTS, Curve, Panel, chart
 from problems.runner import FIGURES
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from problems.benchmarks.nosbench_rows import Row
+from problems.benchmarks.nosbench_task import Row
 from problems.runner import listing
 
 SAME_OBJECTIVE = 1e-4  # relative: what a relaxation of 1e-9 leaves open

@@ -20,7 +20,7 @@ with 12 at the last (2 minutes), by 0.5 m with FESD-J (two elements per control 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,14 +98,6 @@ class Row:
         }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
-    """All rows of one task; the last one is FESD-J from the smoothed control."""
-
-    task: str
-    rows: Sequence[Row] = field(default_factory=tuple)
-
-
 def shoot(task: Task, sigma: float, steps: int, method: SmoothedShooting, progress: Any = None) -> Row:
     """Direct shooting down to a smoothing."""
     ocp, stages = task.build(), task.method.control_stages
@@ -124,9 +116,7 @@ def detect(task: Task, name: str, solver: Any, seconds: float | None, *, guess: 
     return Row(method=name, solution=solution, certificate=ns.certify(ocp, solution))
 
 
-def compare(
-    name: str, arguments: Mapping[str, Any], method: SmoothedShooting, solver: Any, progress: Any
-) -> Comparison:
+def compare(name: str, arguments: Mapping[str, Any], method: SmoothedShooting, solver: Any, progress: Any) -> list[Row]:
     """All methods on one task."""
     task, seconds = TASKS[name], arguments["seconds"]
     rows = [
@@ -138,7 +128,7 @@ def compare(
     ]
     motion = true_motion(task.build(), smoothed[-1].solution)
     warm = detect(task, "FESD-J from the last", WARM, None, guess=motion)
-    return Comparison(task=name, rows=(*rows, *smoothed, warm))
+    return [*rows, *smoothed, warm]
 
 
 def true_motion(ocp: ns.OCP, solution: ns.Solution) -> ns.Trajectory:
@@ -157,27 +147,27 @@ def run(settings: Settings, progress: Progress) -> Report:
     """Compare on all tasks."""
     tasks = settings.arguments["tasks"]
     check_names(task=(tasks, TASKS))
-    found = [compare(name, settings.arguments, settings.method, settings.solver, progress) for name in tasks]
-    best = found[0].rows[-1].solution
-    rows = {one.task: [row.to_dict() for row in one.rows] for one in found}
+    found = {task: compare(task, settings.arguments, settings.method, settings.solver, progress) for task in tasks}
+    best = found[tasks[0]][-1].solution
+    rows = {task: [row.to_dict() for row in each] for task, each in found.items()}
     return tabled(
         {**best.to_dict(), "rows": rows},
         best.success,
         {f"{task}: true, by the event-driven referee": each for task, each in rows.items()},
-        {"smoothing.png": lambda: chart([_panel(one) for one in found])},
+        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in found.items()])},
     )
 
 
-def _panel(one: Comparison) -> Panel:
+def _panel(task: str, found: Sequence[Row]) -> Panel:
     """The error of the end state over the smoothing that is left; lines of the methods that detect switches."""
     curves = []
-    for steps in sorted({row.steps for row in one.rows if row.steps}):
-        rows = sorted((row for row in one.rows if row.steps == steps), key=lambda row: row.sigma)
+    for steps in sorted({row.steps for row in found if row.steps}):
+        rows = sorted((row for row in found if row.steps == steps), key=lambda row: row.sigma)
         points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
         curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
-    levels = [error for row in one.rows if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
+    levels = [error for row in found if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
     label = "error of the end state; dotted: FESD-J"
-    return Panel(curves=curves, title=one.task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
+    return Panel(curves=curves, title=task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
 
 
 def error_of(row: Row) -> float:

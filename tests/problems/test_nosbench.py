@@ -18,8 +18,7 @@ from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.sweep.store import Store
 from nosnoc_py.sweep.tasks import DIED, ERROR, TIMEOUT
 from problems.benchmarks import nosbench, nosbench_report, nosbench_task
-from problems.benchmarks.nosbench_rows import Row
-from problems.benchmarks.nosbench_task import SOLVERS, Task, execute, make_solver
+from problems.benchmarks.nosbench_task import SOLVERS, Row, Task, execute, make_solver
 from tests.references import nosbench_judge
 from tests.references.nosbench_judge import vary
 

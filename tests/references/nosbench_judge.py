@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Numbers of the benchmark about a point; see `problems.benchmarks.nosbench_rows.Row`."""
+    """Numbers of the benchmark about a point; see `problems.benchmarks.nosbench_task.Row`."""
 
     objective: float
     penalty: float
