@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nosnoc_py.progress import Progress
 from tests.references.simulation_steps import (
@@ -32,7 +31,6 @@ from tests.references.simulation_steps import (
 )
 from tests.references.simulations import Case
 
-Array = NDArray[np.float64]
 AGAIN = 5  # simulations by Newton's method per turn, whose mean counts
 
 

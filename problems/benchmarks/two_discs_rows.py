@@ -14,15 +14,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import NosnocError
 from problems.two_discs import EXPERIMENTS, HORIZON, RADII, build
 from tests.references.two_discs import Optimum
 from tests.references.two_discs_control import control_error, true_objective
-
-Array = NDArray[np.float64]
 
 REFUSED, QUOTED, EXACT = "refused", "quoted", "exact"
 REFINED = "HMP refined"

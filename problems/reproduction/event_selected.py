@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from problems.reproduction.records import Read, Results
 
-EULER, BETTER, MUJOCO = "Euler's projection", "RK-Newton", "MuJoCo"
+EULER, MUJOCO = "Euler's projection", "MuJoCo"
 
-CONTACTS, NUMPY, LOOP = "MuJoCo, contacts", "Euler, NumPy", "RK-Newton, loop"
+CONTACTS = "MuJoCo, contacts"
 
 
 def calibrated(results: Results) -> tuple[bool, str]:

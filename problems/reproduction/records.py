@@ -9,7 +9,6 @@ from typing import Any
 from problems.reproduction.verdicts import Agreement
 
 Results = Mapping[str, Any]
-Number = float | int | bool | str | None
 Read = tuple[str | int, ...] | Callable[[Results], Any]
 
 
