@@ -175,7 +175,7 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
     folder = arguments.figures or (None if arguments.json else FIGURES)
     written = _draw(report, folder)
     if arguments.json:
-        results = {"problem": program.name.rpartition(".")[2], **report.results, "figures": [str(path) for path in written]}
+        results = {"problem": program.name.rpartition(".")[2], **report.results, "figures": list(map(str, written))}
         print(json.dumps(jsonable(results)))
     else:
         console = Console(highlight=False, soft_wrap=True)
