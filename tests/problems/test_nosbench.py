@@ -234,7 +234,9 @@ def test_a_row_survives_its_process(tmp_path: Path) -> None:
     task = Task(path=str(corner(tmp_path)), solver="base", time_limit=LIMIT)
     full = replace(execute(task), message="a, b")
     store = Store(tmp_path / "rows")
-    assert nosbench_task.row_of(task, store.write(task.work.key, {"key": task.work.key, **full.to_dict()})) == full
+    with store.locked():
+        kept = store.write(task.work.key, {"key": task.work.key, **full.to_dict()})
+    assert nosbench_task.row_of(task, kept) == full
 
 
 def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
