@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import bouncing_bodies
 from models.bouncing_bodies import energy
-from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main, table
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tell
 from problems.settings import Settings, defaults_of
+from tests.references.tumbling import findings
 
 METHOD = ns.LieGroupVariational(h=0.01)
 QUICK = {"duration": 5.0}
-SHOWN = 15  # impacts in the table
 
 
 def simulate(
@@ -47,36 +46,6 @@ def body_of(arguments: Mapping[str, Any]) -> Any:
     return bouncing_bodies.build(arguments["case"], **{key: arguments[key] for key in ("restitution", "friction")})
 
 
-def findings(body: Any, trajectory: ns.Trajectory) -> dict[str, float]:
-    """How well a motion keeps what it should keep.
-
-    Largest values over all nodes: `energy_error` |E(t) - E(0)| [J], `orthogonality` |R'R - I|, `momentum_error` along
-    the plane [kg m/s], `penetration` [m]; and over all impacts `complementarity` |v+ + e v-| [m/s]. What is not kept:
-    `exchange`, the largest rotational energy that an impact gives or takes [J], beside `drift` of the same in flight
-    [J]; and `bend` of the path seen from above, its largest distance from a straight line [m].
-    """
-    total, plane = energy(body, trajectory.x), body.planes[0]
-    rotational = body.energies(trajectory.x)[:, 2]
-    at_impact = np.diff(trajectory.t) == 0.0
-    flights = np.split(rotational, np.flatnonzero(at_impact) + 1)
-    path, ahead = trajectory.x[:, :2] - trajectory.x[0, :2], trajectory.x[0, 12:14]
-    rotations = trajectory.x[:, 3:12].reshape(-1, 3, 3)
-    products = np.transpose(rotations, (0, 2, 1)) @ rotations - np.eye(3)
-    fallen = trajectory.x[:, 12:15] - trajectory.x[0, 12:15] - np.outer(trajectory.t, body.mass * body.gravity)
-    along = fallen - np.outer(fallen @ plane.normal, plane.normal)
-    rates = [abs(event.v_after + plane.restitution * event.v_before) for event in trajectory.impacts]
-    return {
-        "energy_error": float(np.abs(total - total[0]).max()),
-        "orthogonality": float(np.abs(products).max()),
-        "momentum_error": float(np.abs(along).max()),
-        "penetration": float(max(0.0, -trajectory[f"gap[{plane.name}]"].min())),
-        "complementarity": max(rates, default=0.0),
-        "exchange": float(np.abs(np.diff(rotational)[at_impact]).max(initial=0.0)),
-        "drift": max(float(np.ptp(flight)) for flight in flights),
-        "bend": float(np.abs(path @ (ahead[1], -ahead[0])).max() / np.hypot(*ahead)),
-    }
-
-
 def run(settings: Settings, progress: Progress) -> Report:
     """Simulate and measure."""
     arguments = {key: value for key, value in settings.arguments.items() if key != "film"}
@@ -95,62 +64,36 @@ def run(settings: Settings, progress: Progress) -> Report:
         "wall_seconds": seconds,
         **found,
     }
+    case = arguments["case"]
+    stem = f"bouncing_bodies_{case}"
+    figures: dict[str, Callable[[Path], Any]] = {
+        f"{stem}.png": lambda path: ns.snapshots(body, trajectory, path=path),
+        f"{stem}_energies.png": lambda path: chart([energies(body, trajectory, case)]).savefig(path),
+        f"{stem}_energy_errors.png": lambda path: chart([energy_errors(body, trajectory, case)]).savefig(path),
+    }
+    if settings.arguments["film"]:
+        options = {"frames_per_second": 15, "size": (4.8, 3.0), "dots_per_inch": 90}
+        figures[f"{stem}.gif"] = lambda path: ns.animate(body, trajectory, path, **options)
     return Report(
         results=results,
         success=trajectory.success,
-        show=lambda console: _show(console, trajectory, results),
-        figures=_figures(arguments["case"], (body, trajectory), settings.arguments["film"]),
+        show=lambda console: tell(console, trajectory, found),
+        figures=figures,
     )
 
 
-def _figures(case: str, motion: tuple[Any, ns.Trajectory], film: bool) -> dict[str, Callable[[Path], Any]]:
-    motions, stem = {case: motion}, f"bouncing_bodies_{case}"
-    made: dict[str, Callable[[Path], Any]] = {
-        f"{stem}.png": lambda path: _drawing().snapshots(motions, path),
-        f"{stem}_energies.png": lambda path: _drawing().energies(motions, path),
-        f"{stem}_energy_errors.png": lambda path: _drawing().energy_errors(motions, path, lines=(case,)),
-    }
-    return made | ({f"{stem}.gif": lambda path: _drawing().film(motion, path)} if film else {})
+def energies(body: Any, trajectory: ns.Trajectory, title: str) -> Panel:
+    """What becomes of the energy (Fig. 5)."""
+    parts = body.energies(trajectory.x)
+    curves = {"total": parts.sum(axis=1), "translation, height": parts[:, 0] + parts[:, 1], "rotation": parts[:, 2]}
+    return Panel(curves=[Curve(trajectory.t, y, name) for name, y in curves.items()], title=title, y="energy [J]")
 
 
-def _show(console: Console, trajectory: ns.Trajectory, results: Mapping[str, Any]) -> None:
-    impacts = trajectory.impacts
-    console.print(f"{trajectory.status}, {len(impacts)} impacts in {trajectory.duration:g} s")
-    if trajectory.message:
-        console.print(trajectory.message, markup=False)
-    rows = table("impact", "t [s]", "impulse [N s]", "velocity before [m/s]", "after [m/s]", "energy gain [J]")
-    for i, event in enumerate(impacts[:SHOWN], start=1):
-        speeds = (f"{event.v_before:.6f}", f"{event.v_after:.6f}", f"{event.energy_gain or 0.0:.1e}")
-        rows.add_row(str(i), f"{event.time:.12f}", f"{event.impulse:.9f}", *speeds)
-    console.print(rows)
-    if len(impacts) > SHOWN:
-        console.print(f"and {len(impacts) - SHOWN} more")
-    console.print(
-        f"largest errors: energy {results['energy_error']:.1e} J, R'R - I {results['orthogonality']:.1e}, momentum "
-        f"along the plane {results['momentum_error']:.1e} kg m/s, penetration {results['penetration']:.1e} m"
-    )
-    console.print(f"{results['steps']} steps in {results['wall_seconds']:.3g} s, imports and compilation included")
-    if not trajectory.success:
-        console.print(f"What to try: {trajectory.status.remedy}")
+def energy_errors(body: Any, trajectory: ns.Trajectory, title: str) -> Panel:
+    """|E(t) - E(0)| (Fig. 6), and the number of impacts."""
+    total = energy(body, trajectory.x)
+    curve = Curve(trajectory.t, np.abs(total - total[0]), style={"lw": 0.7})
+    return Panel(curves=[curve], title=f"{title}: {len(trajectory.impacts)} impacts", y="$|E(t) - E(0)|$ [J]")
 
 
-def _drawing() -> Any:
-    from problems.drawing import bodies  # matplotlib is slow to import and not needed with --json
-
-    return bodies
-
-
-PROGRAM = Program(
-    name="bouncing_bodies",
-    about="A rigid body tumbles and bounces on a plane (LGVCI, cases I to IV): impacts, energy, snapshots.",
-    settings=Settings(
-        method=METHOD,
-        solver=Options(),
-        arguments={**defaults_of(simulate, without=("method", "callback")), "film": False},
-    ),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, run, {**defaults_of(simulate), "film": False}, quick=QUICK, method=METHOD)

@@ -8,17 +8,14 @@ control, there are many local optima, and the guess chooses one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import cart_pole_friction as model
-from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import optimised, program
 
 UPRIGHT = (0.0, float(np.pi), 0.0, 0.0)
 # Five stages keep the error of a motion that ends at an unstable equilibrium below 1e-6.
@@ -74,9 +71,9 @@ def sticks(solution: ns.Trajectory) -> list[tuple[float, float]]:
     return found
 
 
-def held_against(solution: ns.Solution, friction: float) -> dict[str, NDArray | float | list | tuple]:
+def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """How far the independent motion is from the solution: at the end, and the phases of stick of both."""
-    motion = resimulated(solution, friction)
+    motion = resimulated(solution, arguments["friction"])
     return {
         "final_state": motion.x[-1],
         "final_error": float(np.abs(motion.x[-1] - solution.final_state).max()),
@@ -85,46 +82,4 @@ def held_against(solution: ns.Solution, friction: float) -> dict[str, NDArray | 
     }
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task, simulate the control that was found, and report."""
-    friction = settings.arguments["friction"]
-    ocp = build(**settings.arguments)
-    solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
-    found = held_against(solution, friction)
-    return Report(
-        results={**solution.to_dict(), "resimulation": found},
-        success=solution.success,
-        show=lambda console: _show(console, solution, found),
-        figures={
-            "cart_pole_friction.png": lambda path: _drawing().cart_pole(
-                solution, resimulated(solution, friction), sticks(solution), path
-            ),
-            "cart_pole_friction_frames.png": lambda path: _drawing().cart_pole_frames(solution, path),
-        },
-    )
-
-
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
-    console.print(solution.summary())
-    for who, name in (("the cart sticks", "sticks"), ("and in the independent motion", "resimulated_sticks")):
-        phases = ", ".join(f"[{begin:.6f}, {end:.6f}]" for begin, end in found[name])
-        console.print(f"{who} during {phases or 'no time'} s", markup=False)
-    console.print(f"the independent motion ends {found['final_error']:.1e} away from the solution")
-
-
-def _drawing() -> Any:
-    from problems.drawing import cars  # matplotlib is slow to import and not needed with --json
-
-    return cars
-
-
-PROGRAM = Program(
-    name="cart_pole_friction",
-    about="A pole swings up on a cart with dry friction: optimal control of a Filippov system that sticks.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, optimised(build, held_against, guess), build, quick=QUICK, method=METHOD, solver=ns.Auto())

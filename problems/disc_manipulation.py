@@ -16,13 +16,12 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import two_discs_inelastic
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, impacts_text, main
-from problems.settings import Settings, defaults_of
+from problems.runner import Report, program, tell
+from problems.settings import Settings
 
 OBSTACLE_RADIUS = 1.0
 START = (-2.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -84,26 +83,25 @@ def guess(drag: str = "printed") -> Any:
 
 def run(settings: Settings, progress: Progress) -> Report:
     """Solve the task, certify, and report."""
-    drag = settings.arguments["drag"]
-    ocp = build(**settings.arguments)
-    start = guess(drag)
+    ocp, start = build(**settings.arguments), guess(settings.arguments["drag"])
     if isinstance(settings.method, ns.TimeFreezing):
         stages = settings.method.fesd.control_stages
         start = ns.solve(ocp, METHOD.replace(control_stages=stages), guess=start, callback=progress)
     solution = ns.solve(ocp, settings.method, settings.solver, guess=start, callback=progress)
     certificate = ns.certify(ocp, solution)
+    found = {
+        "target_missed": float(np.abs(solution.final_state - TARGET)[:4].max()),
+        "untouched_speed": untouched_speed(solution),
+    }
     return Report(
-        results={
-            **solution.to_dict(),
-            "certificate": certificate.to_dict(),
-            "target_missed": float(np.abs(solution.final_state - TARGET)[:4].max()),
-            "untouched_speed": untouched_speed(solution),
-        },
+        results={**solution.to_dict(), "certificate": certificate.to_dict(), **found},
         success=solution.success,
-        show=lambda console: _show(console, solution, certificate),
+        show=lambda console: tell(console, solution, {**found, "certificate": certificate}),
         figures={
-            "disc_manipulation_frames.png": lambda path: _drawing().frames(solution, TARGET, OBSTACLE_RADIUS, path),
-            "disc_manipulation.png": lambda path: _drawing().over_time(solution, path),
+            "disc_manipulation_frames.png": lambda path: ns.snapshots(
+                ocp.system, solution, np.linspace(0.0, solution.duration, 12), arrangement="panels", path=path
+            ),
+            "disc_manipulation.png": lambda path: ns.plot(solution, path=path),
         },
     )
 
@@ -121,38 +119,6 @@ def _outside(system: ns.CLS, disc: int) -> ns.Constraint:
     return ns.Constraint(ca.sumsqr(position) - clearance**2, 0.0, name=f"obstacle_{disc + 1}", at="element_ends")
 
 
-def _show(console: Console, solution: ns.Solution, certificate: ns.Certificate) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    console.print(f"largest distance from the target at T: {np.abs(solution.final_state - TARGET)[:4].max():.3g} m")
-    console.print(str(certificate), markup=False)
-    if not certificate.confirmed:
-        console.print(
-            "The claims hold in every window, started from the solution's own states, up to the defect above. Over the "
-            "whole horizon the end differs, because pushing a disc is unstable and amplifies the error of "
-            "discretisation: a finer grid shrinks it (python -m problems.referee draws it)."
-        )
-
-
-def _drawing() -> Any:
-    from problems.drawing import discs  # matplotlib is slow to import and not needed with --json
-
-    return discs
-
-
-PROGRAM = Program(
-    name="disc_manipulation",
-    about="One disc pushes another around an obstacle: optimal control with inelastic impacts.",
-    settings=Settings(
-        method=METHODS["fesdj"],
-        methods=METHODS,
-        solver=SOLVERS["auto"],
-        solvers=SOLVERS,
-        arguments=defaults_of(build),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, build, quick=QUICK, method=METHODS["fesdj"], methods=METHODS, solver=SOLVERS["auto"], solvers=SOLVERS
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

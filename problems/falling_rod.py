@@ -8,17 +8,13 @@ happens, and the energy that each impact takes. Newton's restitution with fricti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import falling_rod
-from nosnoc_py.progress import Progress
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
+from problems.runner import program, simulated
 
 METHOD = ns.FESDJ(finite_elements=2, rk_stages=3, scheme="radau_iia")
 QUICK = {"steps": 20, "duration": 0.5}
@@ -52,29 +48,15 @@ def first_impact(arguments: Mapping[str, Any]) -> tuple[float, falling_rod.Strik
     return time, falling_rod.strike(arguments["theta"], v, end, constants)
 
 
-def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, float]:
-    """Errors of the time of the first impact [s], and of the velocities right after it [m/s, rad/s]."""
+def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Errors of time [s] and velocities after the first impact [m/s, rad/s]; the energy after every impact [J]."""
     if not trajectory.impacts:
-        return {"impact_time": np.nan, "velocity_after": np.nan}
+        return {"impact_time": np.nan, "velocity_after": np.nan, "energy": _energies(trajectory, arguments)}
     time, strike = first_impact(arguments)
     found = trajectory.impacts[0].time
     after = trajectory(found, side="+")[3:]
-    return {"impact_time": abs(found - time), "velocity_after": float(np.abs(after - strike.v).max())}
-
-
-def run(settings: Settings, progress: Progress) -> Report:
-    """Simulate and report."""
-    meter = Meter(progress)
-    progress.expect(steps=settings.arguments["steps"])
-    trajectory = simulate(**settings.arguments, method=settings.method, callback=meter)
-    found = errors(trajectory, settings.arguments)
-    energies = _energies(trajectory, settings.arguments)
-    return Report(
-        results={**meter.results(trajectory), "errors": found, "energy": energies},
-        success=trajectory.success,
-        show=lambda console: _show(console, trajectory, found, energies),
-        figures={"falling_rod.png": lambda path: _draw(trajectory, settings.arguments, path)},
-    )
+    late, wrong = abs(found - time), float(np.abs(after - strike.v).max())
+    return {"impact_time": late, "velocity_after": wrong, "energy": _energies(trajectory, arguments)}
 
 
 def _constants(friction: float, restitution: float) -> falling_rod.Constants:
@@ -94,41 +76,6 @@ def _energies(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> list[f
     return [float(falling_rod.energy(trajectory(time, side="+"), constants)) for time in times]
 
 
-def _show(console: Console, trajectory: ns.Trajectory, found: Mapping[str, float], energies: list[float]) -> None:
-    console.print(f"{trajectory.status}, {len(trajectory.events)} events in {trajectory.duration:g} s")
-    rows = table("event", "end", "t [s]", "impulse [N s]", "velocity before [m/s]", "after [m/s]")
-    for event in trajectory.events:
-        numbers = (event.impulse, event.v_before, event.v_after)
-        cells = ("-" if value is None else f"{value:.6f}" for value in numbers)
-        rows.add_row(event.kind, event.name, f"{event.time:.9f}", *cells)
-    console.print(rows)
-    console.print(f"energy at the start, after the impacts, at the end: {', '.join(f'{e:.4f}' for e in energies)} J")
-    console.print(
-        f"first impact: error of its time {found['impact_time']:.1e} s, of v after it {found['velocity_after']:.1e}"
-    )
-    if trajectory.message:
-        console.print(trajectory.message, markup=False)
-    if not trajectory.success:
-        console.print(f"What to try: {trajectory.status.remedy}")
-
-
-def _draw(trajectory: ns.Trajectory, arguments: Mapping[str, Any], path: Path) -> None:
-    from problems.drawing import rod  # matplotlib is slow to import and not needed with --json
-
-    rod.strobe(trajectory, _constants(arguments["friction"], arguments["restitution"]), path)
-
-
-PROGRAM = Program(
-    name="falling_rod",
-    about="A rod falls on the ground, tip first: two contacts with friction on one body.",
-    settings=Settings(
-        method=METHOD,
-        arguments=defaults_of(simulate, without=("method", "callback")),
-        fixed=("control_stages", *ns.Homotopy.model_fields),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, simulated(simulate, errors), simulate, quick=QUICK, method=METHOD, fixed=("control_stages",)
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -13,18 +13,16 @@ T = 13 s. With four elements per stage most grids find 10.1333 s.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import hysteresis_car as model
-from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import optimised, program
 
 Array = NDArray[np.float64]
 
@@ -33,7 +31,7 @@ QUICK: dict[str, Any] = {}  # the defaults end in a second
 SPEEDS = (0.05, 20.0)  # of time
 
 
-def build(distance: float = 150.0, regions: str = "", numerical_time: float = 10.0) -> ns.OCP:
+def build(distance: float = 150.0, regions: str = "indicators", numerical_time: float = 10.0) -> ns.OCP:
     """The task as an optimal control problem: minimise the clock at the end, from (0, 0) to (distance, 0), turbo off.
 
     Parameters
@@ -41,12 +39,12 @@ def build(distance: float = 150.0, regions: str = "", numerical_time: float = 10
     distance : float
         [m]
     regions : str
-        "indicators" or "signs", see `models.hysteresis_car.build`; "" is "indicators".
+        "indicators" or "signs", see `models.hysteresis_car.build`; step functions (`dcs_mode=step`) need "signs".
     numerical_time : float
         Length of the horizon, which has no meaning but through the bounds of the speed of time.
     """
     constants = model.STANDARD
-    system = model.build(constants, regions or "indicators")  # type: ignore[arg-type]
+    system = model.build(constants, regions)  # type: ignore[arg-type]
     _, velocity, turbo, clock = ca.vertsplit(system.x)
     home = ns.Constraint(ca.vertcat(system.x[0], velocity, turbo), [distance, 0, 0], [distance, 0, 0], name="arrival")
     inf, fast, u = np.inf, constants.limit, constants.acceleration
@@ -67,54 +65,18 @@ def driven(solution: ns.Solution) -> tuple[model.Drive, Array]:
     return model.drive(solution.u[:, 0], lengths), lengths
 
 
-def held_against(solution: ns.Solution, distance: float) -> dict[str, Any]:
+def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The closed form, and what the automaton makes of the found control."""
     motion, lengths = driven(solution)
+    fastest = model.fastest_time(arguments["distance"])
     found = np.append(motion.x[-1], motion.turbo[-1])
     return {
-        "fastest_time": model.fastest_time(distance),
-        "time_error": float(solution.final_state[3]) - model.fastest_time(distance),
+        "fastest_time": fastest,
+        "time_error": float(solution.final_state[3]) - fastest,
         "stage_lengths": lengths,
         "changes": motion.changes,
         "final_error": float(np.abs(found - solution.final_state[:3]).max()),
     }
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task, drive its control by the automaton, and report; step functions need regions told by signs."""
-    arguments = dict(settings.arguments)
-    arguments["regions"] = arguments["regions"] or ("signs" if settings.method.dcs_mode == "step" else "indicators")
-    solution = ns.solve(build(**arguments), settings.method, settings.solver, callback=progress)
-    found = held_against(solution, arguments["distance"])
-    return Report(
-        results={**solution.to_dict(), "reference": found},
-        success=solution.success,
-        show=lambda console: _show(console, solution, found),
-        figures={"hysteresis_car.png": lambda path: _drawing().hysteresis(solution, driven(solution)[0], path)},
-    )
-
-
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
-    console.print(solution.summary())
-    changes = ", ".join(f"{what} at {time:.9g}" for time, what in found["changes"])
-    console.print(f"T = {solution.final_state[3]:.9f} s of physical time; the turbo goes {changes or 'never on'} s")
-    console.print(f"fastest of all drives: {found['fastest_time']:.9f} s")
-    console.print(f"the automaton under the found control ends {found['final_error']:.1e} away from the solution")
-
-
-def _drawing() -> Any:
-    from problems.drawing import cars  # matplotlib is slow to import and not needed with --json
-
-    return cars
-
-
-PROGRAM = Program(
-    name="hysteresis_car",
-    about="A car whose turbo has hysteresis drives as fast as it can: a hybrid automaton with a clock.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, optimised(build, held_against), build, quick=QUICK, method=METHOD, solver=ns.Auto())

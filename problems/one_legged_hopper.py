@@ -39,16 +39,14 @@ begin with the second or third release (2 of 84).
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems.hopper_ladder import climb
-from problems.hopper_task import build, centres, glide
-from problems.runner import Program, Report, impacts_text, main
+from problems.benchmarks.hopper_ladder import climb
+from problems.benchmarks.hopper_task import build, glide
+from problems.runner import Report, program, tell
 from problems.settings import Settings, defaults_of
 
 WINDOW = 0.06  # of the certificate [s]
@@ -76,7 +74,6 @@ def run(settings: Settings, progress: Progress) -> Report:
         solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
     seconds = time.monotonic() - started  # the smooth programs are no part of the solution's own record
     certificate = ns.certify(ocp, solution, window=WINDOW, time_limit=300.0)
-    holes = [(x, arguments["width"], arguments["depth"]) for x in centres(arguments["holes"])]
     return Report(
         results={
             **solution.to_dict(),
@@ -85,39 +82,25 @@ def run(settings: Settings, progress: Progress) -> Report:
             "certificate": certificate.to_dict(),
         },
         success=solution.success,
-        show=lambda console: _show(console, solution, certificate),
+        show=lambda console: tell(console, solution, {"certificate": certificate}),
         figures={
-            "one_legged_hopper_frames.png": lambda path: _drawing().frames(solution, holes, path),
-            "one_legged_hopper_torques.png": lambda path: _drawing().torques(solution, arguments["torque"], path),
-            "one_legged_hopper_contact.png": lambda path: _drawing().contact(solution, path),
+            "one_legged_hopper_frames.png": lambda path: ns.snapshots(
+                ocp.system, solution, np.linspace(0.0, solution.duration, 40), path=path
+            ),
+            "one_legged_hopper_torques.png": lambda path: ns.plot(solution, [ocp.system.control_names], path=path),
+            "one_legged_hopper_contact.png": lambda path: ns.plot(
+                solution, [name for name in solution.series if name.lower().startswith("lambda")], path=path
+            ),
         },
     )
 
 
-def _show(console: Console, solution: ns.Solution, certificate: ns.Certificate) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    console.print(str(certificate), markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import hopper  # matplotlib is slow to import and not needed with --json
-
-    return hopper
-
-
-PROGRAM = Program(
-    name="one_legged_hopper",
-    about="A robot on one leg hops over holes: optimal control with impacts and friction.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVERS["robust"],
-        solvers=SOLVERS,
-        arguments={**defaults_of(build), "start": "hops"},
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {**defaults_of(build), "start": "hops"},
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=SOLVERS["robust"],
+    solvers=SOLVERS,
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

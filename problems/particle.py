@@ -3,7 +3,7 @@
 The guiding example of time-freezing. Examples 3 (without friction) and 4 (with it) are simulations in numerical time
 under a control that is a function of the clock, `--set example=3` or `4`; what is known of them in closed form is in
 `models.particle`. Example 5 is an optimal control problem, solved from the default start (all states at x0, no force,
-no contact sequence); what is known of it is in `problems.particle_references`.
+no contact sequence); what is known of it is in `tests.references.particle`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.reformulation.time_freezing import Frozen
-from problems import particle_references as references
-from problems.runner import Meter, Program, Report, impacts_text, main
+from problems.runner import Meter, Report, program, tell
 from problems.settings import Settings
+from tests.references import particle as references
 
 GOAL = (references.GOAL, 0.0, 0.0, 0.0)
 SPACE = ([-10.0, -1.0, -20.0, -20.0], [10.0, 10.0, 20.0, 20.0])  # wide bounds of the states: inactive
@@ -121,8 +120,8 @@ def _simulation(example: int, settings: Settings, progress: Progress) -> Report:
     return Report(
         results={**meter.results(found), "errors": errors},
         success=found.success,
-        show=lambda console: _show_simulation(console, found, errors),
-        figures={f"particle_example_{example}.png": lambda path: _drawing().both_times(found, constants, path)},
+        show=lambda console: tell(console, found, errors),
+        figures={f"particle_example_{example}.png": lambda path: ns.plot(found, path=path)},
     )
 
 
@@ -148,8 +147,10 @@ def _optimal_control(settings: Settings, progress: Progress) -> Report:
             "by_jumps": {"status": jumps.status.value, "objective": jumps.objective},
         },
         success=solution.success,
-        show=lambda console: _show_solution(console, solution, checks, certificate, jumps),
-        figures={"particle_example_5.png": lambda path: _drawing().optimal(solution, jumps, path)},
+        show=lambda console: tell(
+            console, solution, {**checks, "objective by FESD-J": jumps.objective, "certificate": certificate}
+        ),
+        figures={"particle_example_5.png": lambda path: ns.plot(solution, path=path)},
     )
 
 
@@ -165,57 +166,15 @@ def resimulated(ocp: ns.OCP, solution: ns.Solution) -> dict[str, Any]:
         ocp.system, x0=particle.START, duration=ocp.horizon, u=solution, method=ns.EventDriven()
     ).final_state
     exact = references.exact_motion(solution.u[:, 0], ocp.horizon).state
-    return {
-        "resimulated_end": end,
-        "goal_missed": float(np.abs(end - GOAL).max()),
-        "exact_end": exact,
-    }
+    return {"resimulated_end": end, "goal_missed": float(np.abs(end - GOAL).max()), "exact_end": exact}
 
 
-def _show_simulation(console: Console, found: ns.Trajectory, errors: dict[str, float]) -> None:
-    events = ", ".join(f"{event.name} {event.kind} {event.time:.6g}" for event in found.events)
-    console.print(f"{found.status.value}; in numerical time: {events}", markup=False)
-    console.print(f"state at tau = {found.t[-1]:g}: {', '.join(f'{value:.8g}' for value in found.final_state)}")
-    console.print(
-        f"error against the closed form: {errors['final_state']:.1e} at the end, {errors['largest']:.1e} most"
-    )
-
-
-def _show_solution(
-    console: Console, solution: ns.Solution, checks: dict[str, Any], certificate: ns.Certificate, jumps: ns.Solution
-) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    console.print(
-        f"objective {solution.objective:.10g}; best of its kind {checks['reference']:.10g}, over all controls "
-        f"{checks['continuous']:.10g}; T/N sum u^2 = {checks['quadrature']:.10g}"
-    )
-    console.print("speed of time: " + ", ".join(f"{value:.4g}" for value in checks["speed_of_time"]))
-    console.print(
-        f"the control leads {checks['goal_missed']:.1e} past the goal (largest of x [m] and v [m/s])", markup=False
-    )
-    console.print(f"FESD-J from there: {jumps.status.value}, objective {jumps.objective:.10g}")
-    console.print(str(certificate), markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import particle as drawing  # matplotlib is slow to import and not needed with --json
-
-    return drawing
-
-
-PROGRAM = Program(
-    name="particle",
-    about="A particle lands on the ground, slides and stops: impacts and friction by time-freezing.",
-    settings=Settings(
-        method=METHOD,
-        solver=ns.Auto(),
-        arguments={"example": 5, "steps": STEPS, "seconds": 60.0},
-        fixed=("fesd", "epsilon_t", "stiffness"),
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {"example": 5, "steps": STEPS, "seconds": 60.0},
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=ns.Auto(),
+    fixed=("fesd", "epsilon_t", "stiffness"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -15,12 +15,12 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main, table
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Report, program, tabled
 from problems.settings import Settings
 
 START, GOAL, HORIZON, BOUND = (0.0, 0.5, 0.0, 0.0), 1.5, 1.0, 10.0
@@ -103,8 +103,8 @@ def run(settings: Settings, progress: Progress) -> Report:
     }
     end = steps[-1].motion.final_state
     success = all(step.plan.success for step in steps) and totals["warm_iterations"] < totals["cold_iterations"]
-    return Report(
-        results={
+    return tabled(
+        {
             "status": "solved" if all(step.plan.success for step in steps) else steps[-1].plan.status.value,
             **totals,
             "fewer_iterations_in": sum(row["warm_iterations"] < row["cold_iterations"] for row in later),
@@ -115,10 +115,24 @@ def run(settings: Settings, progress: Progress) -> Report:
             "impacts": [step.time + event.time for step in steps for event in step.motion.impacts],
             "rows": rows,
         },
-        success=success,
-        show=lambda console: _show(console, rows, totals),
-        figures={"receding_horizon.png": lambda path: _drawing().loop(steps, GOAL, path)},
+        success,
+        {"samples; warm: from the plan before, shifted; cold: from the default start": rows},
+        {"receding_horizon.png": lambda: chart([_motion(steps), _effort(rows)])},
+        [f"after the first sample: {totals}"],
     )
+
+
+def _motion(steps: list[Step]) -> Panel:
+    """Where the particle went, and where the plans wanted it (dashed)."""
+    real = [Curve(s.time + s.motion.t, s.motion.x[:, i], style={"color": "black"}) for s in steps for i in (0, 1)]
+    plans = [Curve(s.time + s.plan.t, s.plan.x[:, i], style={"ls": "--", "lw": 0.5}) for s in steps for i in (0, 1)]
+    return Panel(curves=[*plans, *real], y="$x$, $y$ [m]", levels=(GOAL,))
+
+
+def _effort(rows: list[dict[str, Any]]) -> Panel:
+    times = [row["time"] for row in rows]
+    curves = [Curve(times, [row[f"{start}_iterations"] for row in rows], start, DOTS) for start in ("warm", "cold")]
+    return Panel(curves=curves, y="iterations", log="y")
 
 
 def _row(step: Step) -> dict[str, Any]:
@@ -137,45 +151,12 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, rows: list[dict[str, Any]], totals: dict[str, Any]) -> None:
-    made = table("t [s]", "x [m]", "y [m]", "u [N]", "shifted: iterations", "[s]", "default: iterations", "[s]", "dJ/J")
-    for row in rows:
-        made.add_row(
-            f"{row['time']:.1f}",
-            f"{row['x'][0]:.3f}",
-            f"{row['x'][1]:.3f}",
-            f"{row['u']:.3f}",
-            str(row["warm_iterations"]),
-            f"{row['warm_seconds']:.2f}",
-            str(row["cold_iterations"]),
-            f"{row['cold_seconds']:.2f}",
-            f"{row['difference']:.1e}",
-        )
-    console.print(made)
-    console.print(
-        f"after the first sample: {totals['warm_iterations']} iterations in {totals['warm_seconds']:.1f} s from the "
-        f"shifted plan, {totals['cold_iterations']} in {totals['cold_seconds']:.1f} s from the default start"
-    )
-
-
-def _drawing() -> Any:
-    from problems.drawing import receding_horizon as drawing  # matplotlib is slow to import
-
-    return drawing
-
-
-PROGRAM = Program(
-    name="receding_horizon",
-    about="A particle lands and is pushed to a goal by model predictive control; plans are shifted and solved again.",
-    settings=Settings(
-        method=METHOD,
-        solver=ns.Auto(),
-        arguments={"samples": 15},
-        fixed=("fesd", "epsilon_t", "stiffness"),
-    ),
+PROGRAM = program(
+    __name__,
+    run,
+    {"samples": 15},
     quick={"samples": 3, "control_stages": 5},
-    run=run,
+    method=METHOD,
+    solver=ns.Auto(),
+    fixed=("fesd", "epsilon_t", "stiffness"),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -113,11 +113,7 @@ def gather(planned: Sequence[Run], store: Store, quick: bool = False) -> Shown:
     kept = {key: row for key, row in known.items() if row is not None}
     done = [run for run in planned if run.key in kept]
     return Shown(
-        planned=planned,
-        kept=kept,
-        rows=rows_of(planned, kept, quick),
-        figures=figures_of(store, done),
-        quick=quick,
+        planned=planned, kept=kept, rows=rows_of(planned, kept, quick), figures=figures_of(store, done), quick=quick
     )
 
 

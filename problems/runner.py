@@ -7,15 +7,17 @@ Exit codes: 0 for success, 1 when the solver's status says otherwise, 2 for a wr
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -26,10 +28,13 @@ from nosnoc_py.errors import NosnocError
 from nosnoc_py.options import Options
 from nosnoc_py.progress import Progress
 from nosnoc_py.solution.trajectory import jsonable
-from problems.settings import Settings, parse
+from problems.settings import Settings, defaults_of, parse
 
 FIGURES = Path("figures")
 MOST = 8  # parts of a default in the help
+NUMBERS = ("objective", "complementarity", "infeasibility", "iterations", "wall_seconds", "events", "final_state")
+SHOWN = 15  # events in a table
+WIDEST = 60  # characters of a cell
 WIDTH = 130  # of tables at least: better wrapped by a narrow terminal than cut
 
 
@@ -54,6 +59,10 @@ class Report:
     figures: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
 
 
+Run = Callable[[Settings, Progress], Report]
+Drawing = Callable[[Any, Mapping[str, Any]], Any]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
     """A problem that can be run.
@@ -74,7 +83,7 @@ class Program:
     about: str
     settings: Settings
     quick: Mapping[str, Any]
-    run: Callable[[Settings, Progress], Report]
+    run: Run
 
 
 class Meter:
@@ -111,6 +120,47 @@ class Meter:
         }
 
 
+def program(
+    module: str,
+    run: Run,
+    arguments: Callable[..., Any] | Mapping[str, Any] | None = None,
+    *,
+    quick: Mapping[str, Any],
+    **settings: Any,
+) -> Program:
+    """Return the program of a module, and run it where the module is the one that Python was started with.
+
+    As the last line of a module, `PROGRAM = program(__name__, run, ...)`, this is all that a problem needs. Its name is
+    that of the module, what is said about it the first sentence of the module's docstring.
+
+    Parameters
+    ----------
+    module : str
+        `__name__`.
+    run : function (settings, progress) -> Report
+    arguments : function or mapping
+        Keys of `--set` with their defaults; of a function all arguments that have one, without options and callbacks.
+    quick : mapping
+        What `--quick` changes.
+    **settings
+        Of `Settings`: method, solver, methods, solvers, fixed.
+    """
+    known = defaults_of(arguments) if callable(arguments) else dict(arguments or {})
+    source = sys.modules[module]
+    about = (source.__doc__ or module).split("\n", 1)[0].partition(": `python -m")[0].removesuffix(".")
+    name = source.__spec__.name if source.__spec__ else module
+    made = Program(
+        name=name.removeprefix("problems."),
+        about=f"{about}.",
+        settings=Settings(**{"method": Options(), "solver": Options(), **settings}, arguments=known),
+        quick=quick,
+        run=run,
+    )
+    if module == "__main__":
+        raise SystemExit(main(made))
+    return made
+
+
 def main(program: Program, argv: Sequence[str] | None = None) -> int:
     """Run a problem from the command line; return the exit code."""
     arguments = _parser(program).parse_args(argv)
@@ -125,7 +175,7 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
     folder = arguments.figures or (None if arguments.json else FIGURES)
     written = _draw(report, folder)
     if arguments.json:
-        results = {"problem": program.name, **report.results, "figures": [str(path) for path in written]}
+        results = {"problem": program.name.rpartition(".")[2], **report.results, "figures": list(map(str, written))}
         print(json.dumps(jsonable(results)))
     else:
         console = Console(highlight=False, soft_wrap=True)
@@ -136,9 +186,175 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
     return 0 if report.success else 1
 
 
+def simulated(
+    simulate: Callable[..., ns.Trajectory],
+    against: Callable[[ns.Trajectory, Mapping[str, Any]], Mapping[str, Any]],
+    right: Callable[[Mapping[str, Any]], bool] = lambda found: True,
+    figures: Mapping[str, Drawing] | None = None,
+) -> Run:
+    """Return the run of a problem that simulates and compares.
+
+    Parameters
+    ----------
+    simulate : function (**arguments, method, solver, callback) -> Trajectory
+        Without `solver` where the problem has none to set; `arguments` are those of the settings.
+    against : function (trajectory, arguments) -> mapping
+        What the trajectory is held against; "errors" of the results.
+    right : function (errors) -> bool
+        Part of the success.
+    figures : mapping
+        Functions (trajectory, arguments) -> Figure by file name; by default everything over time.
+    """
+
+    def run(settings: Settings, progress: Progress) -> Report:
+        meter, solver = Meter(progress), settings.solver
+        if "steps" in settings.arguments:
+            progress.expect(steps=settings.arguments["steps"])
+        solved_by = {} if type(solver) is Options else {"solver": solver}
+        found = simulate(**settings.arguments, method=settings.method, **solved_by, callback=meter)
+        errors = against(found, settings.arguments)
+        return Report(
+            results={**meter.results(found), "errors": errors},
+            success=found.success and right(errors),
+            show=lambda console: tell(console, found, errors),
+            figures=_drawings(simulate, found, settings.arguments, figures),
+        )
+
+    return run
+
+
+def optimised(
+    build: Callable[..., ns.OCP],
+    against: Callable[[ns.Solution, Mapping[str, Any]], Mapping[str, Any]],
+    guess: Any = None,
+    figures: Mapping[str, Drawing] | None = None,
+) -> Run:
+    """Return the run of a problem that solves an OCP and compares; "reference" of the results is what `against` says.
+
+    Parameters as in `simulated`; `guess` is that of `ns.solve`.
+    """
+
+    def run(settings: Settings, progress: Progress) -> Report:
+        ocp = build(**settings.arguments)
+        found = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
+        known = against(found, settings.arguments)
+        return Report(
+            results={**found.to_dict(), "reference": known},
+            success=found.success,
+            show=lambda console: tell(console, found, known),
+            figures=_drawings(build, found, settings.arguments, figures),
+        )
+
+    return run
+
+
+def _drawings(
+    of: Callable[..., Any], found: ns.Trajectory, arguments: Mapping[str, Any], figures: Mapping[str, Drawing] | None
+) -> dict[str, Callable[[Path], Any]]:
+    """Functions of a path; by default one figure with the name of the module, everything over time."""
+    spec = sys.modules[of.__module__].__spec__
+    stem = (spec.name if spec else of.__module__).rpartition(".")[2]
+    named = figures or {f"{stem}.png": lambda trajectory, _: ns.plot(trajectory)}
+    return {name: _to_file(partial(draw, found, arguments)) for name, draw in named.items()}
+
+
+def _to_file(draw: Callable[[], Any]) -> Callable[[Path], Any]:
+    """A function of a path, of one that returns a figure."""
+    return lambda path: draw().savefig(path, dpi=150)
+
+
+def tell(console: Console, found: ns.Trajectory, known: Mapping[str, Any]) -> None:
+    """Print how a trajectory or a solution ended, its events, and what it is held against."""
+    console.print(found.summary() if isinstance(found, ns.Solution) else str(found.status), markup=False)
+    if found.message:
+        console.print(found.message, markup=False)
+    rows = table("event", "name", "t [s]", "impulse", "velocity before", "after")
+    for event in found.events[:SHOWN]:
+        cells = ("-" if value is None else f"{value:.6f}" for value in (event.impulse, event.v_before, event.v_after))
+        rows.add_row(event.kind, event.name, f"{event.time:.9f}", *cells)
+    console.print(rows)
+    if len(found.events) > SHOWN:
+        console.print(f"and {len(found.events) - SHOWN} more")
+    console.print("errors and references:")
+    for name, value in known.items():
+        console.print(f"  {name.replace('_', ' ')}: {_short(value)}", markup=False)
+    if not found.success:
+        console.print(f"What to try: {found.status.remedy}")
+
+
+def _short(value: Any) -> str:
+    """Numbers with nine digits, also those in sequences and mappings."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)) or callable(getattr(value, "tolist", None)):
+        return ", ".join(map(_short, value)) if np.ndim(value) or isinstance(value, (list, tuple)) else f"{value:.9g}"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def tabled(
+    results: Mapping[str, Any],
+    success: bool,
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    figures: Mapping[str, Callable[[], Any]] | None = None,
+    said: Sequence[str] = (),
+) -> Report:
+    """Return a report that shows rows of values by name.
+
+    Parameters
+    ----------
+    results, success
+        As of `Report`; what a benchmark has none of (objective, events ...) is added as None.
+    tables : mapping
+        Rows by title; all rows of a table have the same keys.
+    figures : mapping
+        Functions that return a figure, by file name.
+    said : sequence of str
+        Lines below the tables.
+    """
+
+    def show(console: Console) -> None:
+        for title, rows in tables.items():
+            if rows:
+                console.print(listing(rows, title))
+        for line in said:
+            console.print(line, markup=False)
+
+    return Report(
+        results={**dict.fromkeys(NUMBERS), "status": _status(success), **results},
+        success=success,
+        show=show,
+        figures={name: _to_file(draw) for name, draw in (figures or {}).items()},
+    )
+
+
+def listing(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Table:
+    """Return a table of rows with the same keys."""
+    made = table(*(rows[0] if rows else ()), title=title)
+    for row in rows:
+        made.add_row(*(escape(_cell(value)) for value in row.values()))
+    return made
+
+
+def _status(success: bool) -> str:
+    return (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value
+
+
+def _cell(value: Any) -> str:
+    """A value in a table: three digits of numbers, and not too much of a text."""
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "-"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return ", ".join(map(_cell, value))
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+
+
 def run_by_name(name: str, argv: Sequence[str]) -> int:
-    """Run `problems.NAME` as `python -m` does, but in this process; return the exit code."""
-    module = importlib.import_module(f"problems.{name}")
+    """Run a problem or benchmark by name as `python -m` does, but in this process; return the exit code."""
+    here = importlib.util.find_spec(f"problems.{name}") is not None
+    module = importlib.import_module(f"problems.{name}" if here else f"problems.benchmarks.{name}")
     code: int = main(module.PROGRAM, argv) if hasattr(module, "PROGRAM") else module.main(argv)
     return code
 
@@ -150,13 +366,6 @@ def table(*columns: str, title: str | None = None) -> Table:
     for i, column in enumerate(columns):
         made.add_column(escape(column), justify="right" if i else "left", no_wrap=True)
     return made
-
-
-def impacts_text(trajectory: ns.Trajectory, most: int = 12) -> str:
-    """Return the times of the impacts in one line."""
-    times = [f"{event.time:.9g}" for event in trajectory.impacts]
-    more = f" and {len(times) - most} more" if len(times) > most else ""
-    return f"impacts at t = {', '.join(times[:most])}{more} s" if times else "no impacts"
 
 
 def _silent() -> Progress:
@@ -196,9 +405,7 @@ def _written(value: Any) -> str:
 
 def _parser(program: Program) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m problems.{program.name}",
-        description=program.about,
-        epilog=_keys_text(program.settings),
+        prog=f"python -m problems.{program.name}", description=program.about, epilog=_keys_text(program.settings)
     )
     parser.add_argument("--json", action="store_true", help="last line of the output: one JSON object with the results")
     parser.add_argument("--quick", action="store_true", help="a smaller version that ends in seconds")

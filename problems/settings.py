@@ -10,6 +10,9 @@ from typing import Any
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.options import Options
+
+NO_KEYS = ("callback", "progress")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +105,10 @@ def _replaced(method: Any, changes: Mapping[str, Any]) -> Any:
     return method.replace(**own, **({"fesd": method.fesd.replace(**inner)} if inner else {}))
 
 
-def defaults_of(function: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Any]:
-    """Names and default values of a function's arguments; those without a default are left out."""
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in without}
+def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Names and default values of a function's arguments; no options and callbacks, and none without a default."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
+    return {p.name: p.default for p in parameters if not isinstance(p.default, Options) and p.name not in NO_KEYS}
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:

@@ -11,15 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import sliding_mode
 from models.sliding_mode import Constants, Optimum
-from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
-from problems.switching_cases import boundary_errors
+from problems.runner import optimised, program
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(control_stages=20, finite_elements=2, rk_stages=2)
 # With 20 or 40 control stages Auto stops at an arrival exactly on the control grid (cost + .002): an arrival a little
@@ -49,42 +46,18 @@ def compare(solution: ns.Solution, best: Optimum) -> dict[str, float]:
     }
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task and compare with the optimum."""
-    constants = Constants(**settings.arguments)
-    best = sliding_mode.optimum(constants)
-    solution = ns.solve(sliding_mode.problem(constants), settings.method, settings.solver, callback=progress)
-    found = compare(solution, best)
-    return Report(
-        results={**solution.to_dict(), "optimum": best.cost, "arrival": best.arrival, "errors": found},
-        success=solution.success,
-        show=lambda console: _show(console, solution, best, found),
-        figures={"sliding_mode_control.png": lambda path: _drawing().ride(solution, best, path)},
-    )
+def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[str, float]:
+    """The optimum in continuous time, and how far the solution is from it."""
+    best = sliding_mode.optimum(Constants(**arguments))
+    return {"optimum": best.cost, "arrival_of_the_optimum": best.arrival, **compare(solution, best)}
 
 
-def _show(console: Console, solution: ns.Solution, best: Optimum, found: Mapping[str, float]) -> None:
-    console.print(solution.summary())
-    console.print(
-        f"cost {solution.objective:.9f}; the optimum in continuous time is {best.cost:.9f} ({found['excess']:+.1e})"
-    )
-    console.print(f"arrival at the edge: {best.arrival:.9f} s, {found['arrival']:.1e} s from an element boundary")
-    console.print(f"largest distance from the edge after it: {found['off_the_edge']:.1e}")
-
-
-def _drawing() -> Any:
-    from problems.drawing import filippov  # matplotlib is slow to import and not needed with --json
-
-    return filippov
-
-
-PROGRAM = Program(
-    name="sliding_mode_control",
-    about="Optimal control along a sliding mode, against the optimum in closed form.",
-    settings=Settings(method=METHOD, solver=SOLVERS["homotopy"], solvers=SOLVERS, arguments=defaults_of(build)),
+PROGRAM = program(
+    __name__,
+    optimised(build, held_against),
+    build,
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=SOLVERS["homotopy"],
+    solvers=SOLVERS,
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import stick_slip
 from models.stick_slip import Constants
-from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems.runner import Meter, Program, Report, main, table
-from problems.settings import Settings, defaults_of
-from problems.switching_cases import boundary_errors
+from problems.runner import program, simulated
+from tests.references.switching import boundary_errors
 
 METHOD = ns.FESD(finite_elements=3, rk_stages=3)
 SOLVER = SIMULATION_SOLVER
@@ -73,53 +70,12 @@ def errors(trajectory: ns.Trajectory, arguments: Mapping[str, Any]) -> dict[str,
     }
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Simulate and compare."""
-    meter = Meter(progress)
-    progress.expect(steps=settings.arguments["steps"])
-    trajectory = simulate(**settings.arguments, method=settings.method, solver=settings.solver, callback=meter)
-    found, constants = errors(trajectory, settings.arguments), constants_of(settings.arguments)
-    times = {"period": constants.period, "slip_time": constants.slip_time, "stick_time": constants.stick_time}
-    return Report(
-        results={**meter.results(trajectory), **times, "errors": found},
-        success=trajectory.success and found["final_state"] < TOLERANCE,
-        show=lambda console: _show(console, trajectory, found, constants),
-        figures={"stick_slip.png": lambda path: _drawing().stick_slip(trajectory, constants, path)},
-    )
-
-
-def _show(console: Console, trajectory: ns.Trajectory, found: Mapping[str, Any], constants: Constants) -> None:
-    console.print(
-        f"{trajectory.status}; cycle of {constants.period:.9f} s: slip {constants.slip_time:.9f} s, stick rest"
-    )
-    rows = table("events", "number", "largest error [s]", title="element boundaries next to the exact events")
-    for kind, what in (("enter_sliding", "slip to stick"), ("leave_sliding", "stick to slip, tangential")):
-        rows.add_row(what, str(len(found[kind])), f"{max(found[kind], default=np.nan):.1e}")
-    console.print(rows)
-    console.print(
-        f"largest error of the state: {found['largest']:.1e}, at the end {found['final_state']:.1e} [m, m/s]",
-        markup=False,
-    )
-
-
-def _drawing() -> Any:
-    from problems.drawing import filippov  # matplotlib is slow to import and not needed with --json
-
-    return filippov
-
-
-PROGRAM = Program(
-    name="stick_slip",
-    about="A block sticks and slips on a moving belt: a limit cycle with a sliding mode, against its closed form.",
-    settings=Settings(
-        method=METHOD,
-        solver=SOLVER,
-        arguments=defaults_of(simulate, without=("method", "solver", "callback")),
-        fixed=("control_stages",),
-    ),
+PROGRAM = program(
+    __name__,
+    simulated(simulate, errors, lambda found: found["final_state"] < TOLERANCE),
+    simulate,
     quick=QUICK,
-    run=run,
+    method=METHOD,
+    solver=SOLVER,
+    fixed=("control_stages",),
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

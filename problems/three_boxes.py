@@ -19,20 +19,20 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
-from numpy.typing import ArrayLike
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import three_boxes
 from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, impacts_text, main
-from problems.settings import Settings, defaults_of
-
-TARGET = (-7.0, 1.0, 0.0, 1.0, 6.0, 1.0, *[0.0] * 6)
-WEIGHTS = (10.0, 1e-3, 1.0, 1e-3, 10.0, 1e-3, *[0.1] * 6)
-CONTROL_WEIGHT = 0.1
-TERMINAL_FACTOR = 100.0
-HORIZONTAL = (0, 2, 4, 6, 8, 10)  # of the states of the full model: those of the reduced one
+from problems.runner import Report, program, tell
+from problems.settings import Settings
+from tests.references.three_boxes import (
+    CONTROL_WEIGHT,
+    HORIZONTAL,
+    TARGET,
+    TERMINAL_FACTOR,
+    WEIGHTS,
+    reduced_simulation,
+)
 
 # The best of 29 local searches over the exact reduced motion: objective 301.8304541 (301.749 with the quadrature of
 # METHOD), impacts at 0.32018 and 1.12562 s. Every control stage has one event at most: METHOD represents it exactly.
@@ -88,28 +88,6 @@ def build(horizon: float = 6.0, side_friction: float = three_boxes.PAPER.sides[0
     )
 
 
-def reduced_objective(motion: three_boxes.ReducedMotion) -> float:
-    """The objective of an exact motion, heights at their references; exact up to rounding.
-
-    The integrand is a polynomial of degree 4 on every piece, for which three Gauss nodes are exact.
-    """
-    weights, target = np.array(WEIGHTS)[list(HORIZONTAL)], np.array(TARGET)[list(HORIZONTAL)]
-    nodes, shares = np.polynomial.legendre.leggauss(3)
-    lengths = np.diff(motion.t)
-    s = 0.5 * lengths[:, None] * (nodes + 1.0)
-    x = motion.x[:, None] + motion.v[:, None] * s[..., None] + 0.5 * motion.a[:, None] * s[..., None] ** 2
-    v = motion.v[:, None] + motion.a[:, None] * s[..., None]
-    distance = (np.concatenate([x, v], axis=-1) - target) ** 2 @ weights
-    integral = float(0.5 * lengths @ (distance @ shares) + CONTROL_WEIGHT * lengths @ motion.u**2)
-    return integral + TERMINAL_FACTOR * float((motion.end - target) ** 2 @ weights)
-
-
-def reduced_simulation(u: ArrayLike, horizon: float = 6.0) -> tuple[three_boxes.ReducedMotion, float]:
-    """What a control (N,) really does: the exact motion of the boxes, with times, states and impacts; its objective."""
-    motion = three_boxes.reduced_motion(u, horizon)
-    return motion, reduced_objective(motion)
-
-
 def run(settings: Settings, progress: Progress) -> Report:
     """Solve the task, simulate the control that was found, certify, and report."""
     ocp, guess = build(**settings.arguments), None
@@ -124,10 +102,12 @@ def run(settings: Settings, progress: Progress) -> Report:
     return Report(
         results={**solution.to_dict(), "resimulation": found, "certificate": certificate.to_dict()},
         success=solution.success,
-        show=lambda console: _show(console, solution, found, certificate),
+        show=lambda console: tell(console, solution, {**found, "certificate": certificate}),
         figures={
-            "three_boxes_frames.png": lambda path: _drawing().frames(solution, TARGET, path),
-            "three_boxes.png": lambda path: _drawing().over_time(solution, path),
+            "three_boxes_frames.png": lambda path: ns.snapshots(
+                ocp.system, solution, np.linspace(0.0, solution.duration, 10), arrangement="panels", path=path
+            ),
+            "three_boxes.png": lambda path: ns.plot(solution, path=path),
         },
     )
 
@@ -144,35 +124,6 @@ def resimulated(solution: ns.Solution) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any], certificate: ns.Certificate) -> None:
-    console.print(solution.summary())
-    console.print(impacts_text(solution))
-    times = ", ".join(f"{impact['name']} {impact['time']:.6g}" for impact in found["impacts"][:6])
-    console.print(f"exact motion under this control: objective {found['objective']:.6g}, impacts {times}")
-    away = f"it ends {found['final_error']:.1e} away from the solution (largest of x [m] and v [m/s])"
-    console.print(away, markup=False)
-    console.print(str(certificate), markup=False)
-
-
-def _drawing() -> Any:
-    from problems.drawing import boxes  # matplotlib is slow to import and not needed with --json
-
-    return boxes
-
-
-PROGRAM = Program(
-    name="three_boxes",
-    about="One box pushes two others to their places: optimal control with friction, elastic and inelastic impacts.",
-    settings=Settings(
-        method=METHOD,
-        methods=METHODS,
-        solver=SOLVERS["multi_start"],
-        solvers=SOLVERS,
-        arguments=defaults_of(build),
-    ),
-    quick=QUICK,
-    run=run,
+PROGRAM = program(
+    __name__, run, build, quick=QUICK, method=METHOD, methods=METHODS, solver=SOLVERS["multi_start"], solvers=SOLVERS
 )
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))

@@ -12,13 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import nosnoc_py as ns
 from models import turbo_car as model
-from nosnoc_py.progress import Progress
-from problems.runner import Program, Report, main
-from problems.settings import Settings, defaults_of
+from problems.runner import optimised, program
 
 METHOD: Any = ns.FESD(control_stages=6, finite_elements=2, rk_stages=2)
 QUICK = {"control_stages": 3}
@@ -69,42 +66,4 @@ def held_against(solution: ns.Solution, arguments: Mapping[str, Any]) -> dict[st
     }
 
 
-def run(settings: Settings, progress: Progress) -> Report:
-    """Solve the task, hold it against the closed forms, and report."""
-    solution = ns.solve(build(**settings.arguments), settings.method, settings.solver, callback=progress)
-    found = held_against(solution, settings.arguments)
-    return Report(
-        results={**solution.to_dict(), "reference": found},
-        success=solution.success,
-        show=lambda console: _show(console, solution, found),
-        figures={"turbo_car.png": lambda path: _drawing().turbo(solution, settings.arguments, path)},
-    )
-
-
-def _show(console: Console, solution: ns.Solution, found: dict[str, Any]) -> None:
-    console.print(solution.summary())
-    switches = ", ".join(f"{event.time:.9g}" for event in solution.events)
-    console.print(f"T = {solution.duration:.9f} s; the turbo switches at t = {switches} s")
-    console.print(
-        f"fastest with {len(solution.u)} control stages: {found['fastest_time_of_stages']:.9f} s, "
-        f"with any control: {found['fastest_time']:.9f} s"
-    )
-    console.print(f"exact motion of the found control: {found['motion_error']:.1e} m or m/s away from the solution")
-
-
-def _drawing() -> Any:
-    from problems.drawing import cars  # matplotlib is slow to import and not needed with --json
-
-    return cars
-
-
-PROGRAM = Program(
-    name="turbo_car",
-    about="A car with a turbo drives from rest to rest as fast as it can: a Filippov system with free final time.",
-    settings=Settings(method=METHOD, solver=ns.Auto(), arguments=defaults_of(build)),
-    quick=QUICK,
-    run=run,
-)
-
-if __name__ == "__main__":
-    raise SystemExit(main(PROGRAM))
+PROGRAM = program(__name__, optimised(build, held_against), build, quick=QUICK, method=METHOD, solver=ns.Auto())

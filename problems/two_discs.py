@@ -4,7 +4,7 @@ At rest at t = 0, disc 1 is accelerated by the control u until it hits disc 2, w
 T = 1 s: the terminal cost is |q_2(T)|^2, the stage cost epsilon |u|^2 ("energy") or epsilon |u| with |u| bounded
 ("length"). Nothing moves disc 2 but a collision, so u = 0 is a stationary point of every one of them: solvers have to
 start from a control under which the discs meet, such as the `control` of an experiment. What is known of the solutions
-is in `problems.two_discs_references`.
+is in `tests.references.two_discs`.
 """
 
 from __future__ import annotations
@@ -58,17 +58,10 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
         "concentric": Experiment(start=(-2.0, -2.0, -1.0, -1.0), epsilon=0.1, control=(3.0, 3.0)),  # 5.1
         "general": Experiment(start=(-1.0, -2.0, -1.0, -1.0), epsilon=0.01, control=(0.0, 3.0)),  # 5.2
         "wall": Experiment(  # 5.3
-            start=(-1.5 - sqrt(2.0) / 5.0, 0.1 - sqrt(2.0) / 5.0, -1.0, 0.6),
-            epsilon=0.01,
-            control=(3.0, 3.0),
-            wall=1.0,
+            start=(-1.5 - sqrt(2.0) / 5.0, 0.1 - sqrt(2.0) / 5.0, -1.0, 0.6), epsilon=0.01, control=(3.0, 3.0), wall=1.0
         ),
         "length": Experiment(  # 5.4
-            start=(-1.0, -2.0, -1.0, -1.0),
-            epsilon=0.01,
-            control=(0.0, 3.0),
-            cost="length",
-            bound=5.0 * sqrt(2.0),
+            start=(-1.0, -2.0, -1.0, -1.0), epsilon=0.01, control=(0.0, 3.0), cost="length", bound=5.0 * sqrt(2.0)
         ),
     }
 )

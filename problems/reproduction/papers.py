@@ -1,17 +1,69 @@
-"""The five papers by name."""
+"""The five papers by name: what they say is in `NAME.yaml`, how it is read off results in `NAME.py`.
+
+An entry's `read` is a path of keys into the results, the name of a function of that module, or one with arguments,
+`{function: [arguments]}`, that makes a function of the results. Its `agreement` is one rule of `verdicts` by its name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+from ruamel.yaml import YAML
 
 from nosnoc_py.errors import OptionError, unknown_name
-from problems.reproduction import event_selected, fesdj, lie_group, minimum_principle, time_freezing
-from problems.reproduction.records import Paper
+from problems.reproduction.records import Entry, Experiment, Paper, Read
+from problems.reproduction.verdicts import Agreement, AtLeast, AtMost, Holds, Within
 
-PAPERS: Mapping[str, Paper] = MappingProxyType(
-    {one.PAPER.name: one.PAPER for one in (fesdj, time_freezing, minimum_principle, event_selected, lie_group)}
-)
+NAMES = ("fesdj", "time_freezing", "minimum_principle", "event_selected", "lie_group")
+RULES: Mapping[str, type[Agreement]] = {"within": Within, "at_most": AtMost, "at_least": AtLeast}
+
+
+def loaded(name: str) -> Paper:
+    """A paper from its file."""
+    given = YAML(typ="safe").load(Path(__file__).with_name(f"{name}.yaml"))
+    readers = import_module(f"problems.reproduction.{name}")
+    return Paper(
+        name=name,
+        title=given["title"],
+        subject=given["subject"],
+        experiments=tuple(Experiment(name=key, **_tuples(one)) for key, one in given["experiments"].items()),
+        entries=tuple(_entry(one, readers) for one in given["entries"]),
+    )
+
+
+def _entry(given: Mapping[str, Any], readers: Any) -> Entry:
+    rule = given.get("agreement", {})
+    more: dict[str, Any] = {"agreement": _agreement(rule)} if rule else {}
+    if "read" in given:
+        more["read"] = _read(given["read"], readers)
+    return Entry(**{**_tuples(given), **more})
+
+
+def _agreement(given: Mapping[str, Any]) -> Agreement:
+    ((name, values),) = given.items()
+    return Holds(reason=values) if name == "holds" else RULES[name](**values)
+
+
+def _read(given: Any, readers: Any) -> Read:
+    if isinstance(given, list):
+        return tuple(given)
+    if isinstance(given, str):
+        return getattr(readers, given)
+    ((name, arguments),) = given.items()
+    return getattr(readers, name)(*arguments)
+
+
+def _tuples(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as settings and records have them: YAML makes lists of tuples."""
+    made = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return {name: _tuples(value) if isinstance(value, dict) else value for name, value in made.items()}
+
+
+PAPERS: Mapping[str, Paper] = MappingProxyType({name: loaded(name) for name in NAMES})
 
 
 def chosen(names: Sequence[str]) -> tuple[Paper, ...]:

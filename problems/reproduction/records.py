@@ -9,7 +9,6 @@ from typing import Any
 from problems.reproduction.verdicts import Agreement
 
 Results = Mapping[str, Any]
-Number = float | int | bool | str | None
 Read = tuple[str | int, ...] | Callable[[Results], Any]
 
 
@@ -115,11 +114,6 @@ class Paper:
     def experiment(self, name: str) -> Experiment:
         """The experiment of this name."""
         return next(one for one in self.experiments if one.name == name)
-
-
-def out_of_scope(where: str, what: str, reason: str, paper: float | str | None = None, unit: str = "") -> Entry:
-    """An entry of which nothing is run."""
-    return Entry(where=where, what=what, paper=paper, unit=unit, out_of_scope=reason)
 
 
 def value_of(entry: Entry, results: Results) -> Any:

@@ -10,7 +10,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.mpcc import nosbench
 from nosnoc_py.status import Stationarity
-from problems import disc_manipulation, nosbench_judge
+from problems import disc_manipulation
+from tests.references import nosbench_judge
 
 FOLDER = os.environ.get("NOSBENCH_DIR")
 # Of the first two every branch was solved by itself and none is feasible; of the third nobody knows.

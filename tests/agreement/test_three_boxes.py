@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems.three_boxes import HORIZONTAL, KNOWN_CONTROL, METHOD, SOLVERS, build, reduced_simulation
+from problems.three_boxes import KNOWN_CONTROL, METHOD, SOLVERS, build
+from tests.references.three_boxes import HORIZONTAL, reduced_simulation
 
 
 def check(solution: ns.Solution) -> float:

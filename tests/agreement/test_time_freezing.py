@@ -11,7 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from models import particle, two_discs_inelastic
-from problems.friction_closed_forms import BY_NAME
+from tests.references.friction_closed_forms import BY_NAME
 
 LANDING = particle.FRICTIONAL.landing
 FALL = 9.81 * LANDING  # speed and, with mass 1, impulse of the landing from 1 m

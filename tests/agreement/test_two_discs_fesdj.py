@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 import nosnoc_py as ns
-from problems.multi_phase import multi_phase
 from problems.two_discs import EXPERIMENTS, HORIZON, RADII, build
-from problems.two_discs_references import Optimum, optimum
+from tests.references.multi_phase import multi_phase
+from tests.references.two_discs import Optimum, optimum
 
 Array = NDArray[np.float64]
 METHOD = ns.FESDJ(rk_stages=3, scheme="radau_iia", finite_elements=2, gamma_h=1.0)

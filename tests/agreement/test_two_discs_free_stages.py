@@ -17,7 +17,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.solution import costate_name
 from problems.two_discs import EXPERIMENTS, build
-from problems.two_discs_references import optimum
+from tests.references.two_discs import optimum
 
 METHOD = ns.FESDJ(finite_elements=1, rk_stages=3, equidistant_control_grid=False)
 WARM = ns.Homotopy(sigma_0=1e-3)

@@ -7,7 +7,8 @@ import pytest
 
 from nosnoc_py.audit.contacts import laws_of_impacts
 from nosnoc_py.audit.records import Jumps, Law, Scales
-from problems.impact_instants import LEAST_MARGIN, Instant, instant
+from problems.benchmarks.impact_instants import LEAST_MARGIN
+from tests.references.impact_instants import Instant, instant
 
 BROKEN = 1e-5  # the share of the speed beyond which the certificate refutes
 

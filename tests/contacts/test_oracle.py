@@ -8,11 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems import impact_instants
-from problems.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
-from problems.impact_instants import AGREE, LEFT_OUT, MEMBER, REFUSED, RIGHTLY, UNIQUE, WRONG, Answer, instant
+from problems.benchmarks import impact_instants
+from problems.benchmarks.impact_instants import LEFT_OUT, UNIQUE
 from problems.runner import main
 from tests.problems.command_line import run_json
+from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
+from tests.references.impact_instants import (
+    AGREE,
+    MEMBER,
+    REFUSED,
+    RIGHTLY,
+    UNTOLD,
+    WRONG,
+    Answer,
+    Instant,
+    instant,
+    verdict,
+)
 
 ROOT = np.sqrt(3.0) / 2.0
 CLEAR = 1e-3  # a margin that rounding does not reach
@@ -246,7 +258,7 @@ def test_a_block_at_rest_sticks_or_begins_to_slip_along_its_acceleration(pull: f
 # --------------------------------------------------------------------------------------------------- random instants
 
 
-def violation(given: impact_instants.Instant, after: np.ndarray, forces: np.ndarray) -> float:
+def violation(given: Instant, after: np.ndarray, forces: np.ndarray) -> float:
     """How far v+ and impulses are from the impact law, written down once more without modes."""
     worst, momentum, n = 0.0, given.mass @ (after - given.before), 0
     for normal, tangent, mu, e in zip(given.normals, given.tangents, given.friction, given.restitution, strict=True):
@@ -276,7 +288,7 @@ def test_solutions_of_random_instants_obey_the_law() -> None:
     assert counts.count(1) > 0.8 * len(counts)
 
 
-def swept(given: impact_instants.Instant, rng: np.random.Generator) -> np.ndarray | None:
+def swept(given: Instant, rng: np.random.Generator) -> np.ndarray | None:
     """A solution by sweeps over the contacts from random impulses, or None where they do not converge."""
     after, forces = given.before.copy(), [np.zeros(1 + len(mu)) for mu in given.friction]
     for force, normal, tangent in zip(forces, given.normals, given.tangents, strict=True):
@@ -343,10 +355,10 @@ def test_verdicts_tell_right_from_wrong() -> None:
     assert row.verdicts == {"right": AGREE, "nothing": WRONG, "refuses": REFUSED}
     left = impact_instants.compare(given, runs, impact_instants.PROGRAM.settings, least_margin=1.0)
     assert (left.kind, left.verdicts) == (LEFT_OUT, {})
-    assert impact_instants.verdict(answers["refuses"], (), 0) == RIGHTLY
-    assert impact_instants.verdict(answers["right"], (right, given.before), 2) == impact_instants.UNTOLD
+    assert verdict(answers["refuses"], (), 0) == RIGHTLY
+    assert verdict(answers["right"], (right, given.before), 2) == UNTOLD
     told = replace(answers["right"], said="the impact is not unique")
-    assert impact_instants.verdict(told, (right, given.before), 2) == MEMBER
+    assert verdict(told, (right, given.before), 2) == MEMBER
 
 
 def test_program_with_single_contacts(capsys: pytest.CaptureFixture[str]) -> None:

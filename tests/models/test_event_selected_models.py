@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 import nosnoc_py as ns
 from models import affine_guards, plate_on_springs, spring_hopper
 from nosnoc_py.errors import ModelError
-from problems.plate_references import reference
+from tests.references.plate import reference
 
 # x' = A x + b by the bits (b_x, b_y, b_z) that the motion runs through: Table 1 of ESS by hand.
 PIECES = {

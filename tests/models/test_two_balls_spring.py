@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from models.two_balls_spring import PAPER, Constants, build, exact
+from models.two_balls_spring import PAPER, Constants, build
 from nosnoc_py.errors import ModelError
+from tests.references.two_balls_spring import exact
 
 UNEQUAL = Constants(stiffness=300.0, restitution=0.8, radius=0.15, masses=(0.5, 2.0), rest_length=0.8)
 SOFT = Constants(stiffness=40.0, restitution=0.9)

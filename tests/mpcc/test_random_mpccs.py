@@ -1,4 +1,4 @@
-"""A part of `problems.random_mpccs`: no claim of any solver is contradicted by enumeration, and the judge can tell."""
+"""A part of the benchmark `random_mpccs`: enumeration contradicts no claim of any solver, and the judge tells."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import random_mpccs
-from problems.random_mpccs_judge import KINDS, SLOPE, made, residuals, slopes, truth
+from problems.benchmarks import random_mpccs
 from tests.problems.command_line import run_json
+from tests.references.mpcc_branches import KINDS, SLOPE, false_claim, made, residuals, slopes, truth
 
 SEEDS = range(63)
 
@@ -58,13 +58,13 @@ def test_the_judge_finds_lies():
     known = truth(program)
     result = ns.solve_mpcc(program.mpcc)
     assert result.success
-    assert random_mpccs._false(program, known, result) == ""
+    assert false_claim(program, known, result) == ""
     moved = replace(result, w=result.w + 1e-3)
-    assert random_mpccs._false(program, known, moved) != ""
+    assert false_claim(program, known, moved) != ""
     for status in (ns.Status.INFEASIBLE, ns.Status.UNBOUNDED):
-        assert random_mpccs._false(program, known, replace(result, status=status)) != ""
-    assert random_mpccs._false(program, replace(known, unbounded=True), result) == "solved, but unbounded"
-    assert random_mpccs._false(program, replace(known, feasible=False), result) == "solved, but infeasible"
+        assert false_claim(program, known, replace(result, status=status)) != ""
+    assert false_claim(program, replace(known, unbounded=True), result) == "solved, but unbounded"
+    assert false_claim(program, replace(known, feasible=False), result) == "solved, but infeasible"
 
 
 def test_slopes_tell_b_from_s_from_neither():

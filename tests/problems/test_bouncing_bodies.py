@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from problems import bouncing_bodies, bouncing_bodies_ensemble
+from problems import bouncing_bodies
+from problems.benchmarks import bouncing_bodies_ensemble
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from models import mujoco_springs as mujoco_models
 from models import plate_on_springs, spring_hopper
 from nosnoc_py import compiled
-from problems import event_selected_hopper, event_selected_mujoco, event_selected_order, mujoco_models
-from problems import plate_on_springs as plate_problem
-from problems.event_selected_hopper import bisect
-from problems.plate_references import linear, normal, reference, vertical
+from problems.benchmarks import event_selected_hopper, event_selected_mujoco, event_selected_order
+from problems.benchmarks import plate_on_springs as plate_problem
+from problems.benchmarks.event_selected_hopper import bisect
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
+from tests.references.plate import linear, normal, reference, vertical
 
 
 @pytest.fixture

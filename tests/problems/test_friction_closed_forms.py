@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
-from problems.friction_closed_forms import BY_NAME, CASES
-from problems.friction_motion import Case, line, motion
+from tests.references.friction_closed_forms import BY_NAME, CASES
+from tests.references.friction_motion import Case, line, motion
 
 Array = NDArray[np.float64]
 TINY = 1e-9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import casadi as ca
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 
 import nosnoc_py as ns
 from models import one_legged_hopper as model
-from problems import hopper_branch, hopper_ladder, hopper_smooth, hopper_task
 from problems import one_legged_hopper as problem
+from problems.benchmarks import hopper_branch, hopper_ladder, hopper_smooth, hopper_task
 
 PLACES = [(0.0, True), (0.5, True), (1.0, True), (1.1, False), (1.7, True)]
 
@@ -184,19 +183,6 @@ def test_smooth_program_stands_by_its_weight(foot: float | None, share: float, a
     starts = [([0.0, *hopper_task.STANDING], (0.0, share * weight))] * 3
     program.piece(foot, 0.1, program.control(), ca.SX([0.0, *hopper_task.STANDING]), starts, ())
     assert violation_at_start(program) == pytest.approx(away * weight, abs=1e-12)
-
-
-def test_figures(tmp_path: Path) -> None:
-    from problems.drawing import hopper
-
-    ocp = hopper_task.build(holes=1)
-    drop = ns.simulate(ocp.system, x0=[0.0, 0.41, 0.3, -0.6, 0, 0, 0, 0], duration=0.2, steps=10)
-    assert drop.impacts
-    hopper.frames(drop, [(0.5, 0.5, 0.1)], tmp_path / "frames.png")
-    hopper.torques(drop, 60.0, tmp_path / "torques.png")
-    hopper.contact(drop, tmp_path / "contact.png")
-    for name in ("frames", "torques", "contact"):
-        assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_program_can_be_set() -> None:

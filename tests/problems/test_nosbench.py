@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from dataclasses import replace
@@ -16,10 +15,12 @@ import pytest
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.status import Stationarity, Status
-from problems import nosbench, nosbench_judge, nosbench_report, nosbench_task
-from problems.nosbench_rows import COLUMNS, Row, Store, read
-from problems.nosbench_task import SOLVERS, Task, execute, make_solver, vary
-from problems.nosbench_worker import Worker
+from nosnoc_py.sweep.store import Store
+from nosnoc_py.sweep.tasks import DIED, ERROR, TIMEOUT
+from problems.benchmarks import nosbench, nosbench_report, nosbench_task
+from problems.benchmarks.nosbench_task import SOLVERS, Row, Task, execute, make_solver
+from tests.references import nosbench_judge
+from tests.references.nosbench_judge import vary
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LIMIT = 20.0
@@ -206,46 +207,12 @@ def test_a_lying_solver_is_caught(
     assert nosbench_report.sound([done], random=False) is not false_success
 
 
-def test_rows_survive_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "rows.csv"
-    full = replace(solved("a", "base", 0.1 + 0.2, np.pi), b_stationary=True, lpec_value=-np.inf, nlps=3, message="a, b")
-    store = Store(path)
-    for item in (full, row("b", message="two\nlines")):
-        store.append(item)
-    assert read(path) == [full, row("b", message="two lines")]
-    assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
-    assert [child.name for child in path.parent.iterdir()] == ["rows.csv"]
-
-
-def test_a_half_written_line_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    store = Store(path)
-    store.append(row("a"))
-    store.append(row("b"))
-    path.write_text(path.read_text()[:-9])
-    assert [item.problem for item in read(path)] == ["a"]
-    Store(path).append(row("c"))
-    assert [item.problem for item in read(path)] == ["a", "c"]
-
-
-@pytest.mark.parametrize("text", ["x,y\n1,2\n", ",".join(COLUMNS) + "\na,base\n"])
-def test_another_file_is_not_overwritten(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text(text)
-    corner(tmp_path)
-    with pytest.raises(OptionError, match=r"mine\.csv"):
-        read(path)
-    assert nosbench.main([str(tmp_path), "--solver", "base", "--output", str(path)]) == 2
-    assert "name another file" in capsys.readouterr().err
-    assert path.read_text() == text
-
-
 def test_rows_know_their_circumstances(tmp_path: Path) -> None:
     path = corner(tmp_path)
     task = Task(path=str(path), solver="base", time_limit=LIMIT)
-    assert task.row().key == Task(path=str(path), solver="base", time_limit=LIMIT).row().key
+    assert task.work.key == Task(path=str(path), solver="base", time_limit=LIMIT).work.key
     others = [replace(task, time_limit=1.0), replace(task, solver="homotopy"), replace(task, draw=0)]
-    keys = {item.row().key for item in (task, *others, replace(task, draw=0, seed=1))}
+    keys = {item.work.key for item in (task, *others, replace(task, draw=0, seed=1))}
     assert len(keys) == 5
     fingerprint = task.row().fingerprint
     corner(tmp_path, w0=[0.1, 0.5])
@@ -254,46 +221,27 @@ def test_rows_know_their_circumstances(tmp_path: Path) -> None:
 
 # -------------------------------------------------------------------------------------------------------- processes
 
-MISBEHAVING = """
-import os, signal, time
 
-def crash(connection):
-    task = connection.recv()
-    connection.send(("solving", task.row()))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def hang(connection):
-    task = connection.recv()
-    connection.send(("solving", task.row()))
-    time.sleep(60)
-"""
+@pytest.mark.parametrize(("status", "told"), [(TIMEOUT, "killed"), (DIED, "crashed"), (ERROR, "error")])
+def test_processes_that_end_badly_are_rows(tmp_path: Path, status: str, told: str) -> None:
+    task = Task(path=str(corner(tmp_path)), solver="base", time_limit=LIMIT)
+    done = nosbench_task.row_of(task, {"key": task.work.key, "status": status, "message": "signal SIGKILL"})
+    assert (done.status, done.solved, done.claimed, done.message) == (told, False, False, "signal SIGKILL")
+    assert done.failed
 
 
-@pytest.mark.parametrize(("name", "status", "says"), [("crash", "crashed", "SIGKILL"), ("hang", "killed", "no answer")])
-def test_crashes_and_hangs_are_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: str, says: str
-) -> None:
-    (tmp_path / "misbehaving.py").write_text(MISBEHAVING)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import misbehaving
-
-    task = Task(path=str(corner(tmp_path)), solver="base", time_limit=0.2)
-    worker = Worker(getattr(misbehaving, name), grace=0.3)
-    done = worker.run(task)
-    assert done is not None
-    assert (done.status, done.solved, done.claimed) == (status, False, False)
-    assert says in done.message
-    assert done.wall_seconds is not None
-    assert done.wall_seconds < 10.0
-    again = worker.run(task)  # in a new process
-    assert again is not None
-    assert again.status == status
-    worker.close()
+def test_a_row_survives_its_process(tmp_path: Path) -> None:
+    task = Task(path=str(corner(tmp_path)), solver="base", time_limit=LIMIT)
+    full = replace(execute(task), message="a, b")
+    store = Store(tmp_path / "rows")
+    with store.locked():
+        kept = store.write(task.work.key, {"key": task.work.key, **full.to_dict()})
+    assert nosbench_task.row_of(task, kept) == full
 
 
 def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three problems, one of them damaged; a second run repeats nothing; figures and JSON."""
-    folder, output = tmp_path / "problems", tmp_path / "rows.csv"
+    folder, output = tmp_path / "problems", tmp_path / "rows"
     folder.mkdir()
     for make in (corner, wedge, damaged):
         make(folder)
@@ -305,19 +253,15 @@ def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     images = sorted((tmp_path / "figures").iterdir())
     assert [image.name for image in images] == ["nosbench_profile.png", "nosbench_ratios_base_homotopy.png"]
     assert all(image.read_bytes()[:8] == PNG for image in images)
-    with output.open() as file:
-        table = {(line["problem"], line["solver"]): line for line in csv.DictReader(file)}
-    assert len(table) == 6
-    assert {key for key, line in table.items() if line["solved"] == "true"} >= {("corner", "base"), ("wedge", "base")}
-    assert table["damaged", "homotopy"]["status"] == "error"
-    before = output.read_bytes()
-    lines = before.decode().splitlines(keepends=True)
-    output.write_text("".join(lines[:-1]) + lines[-1][:10])  # stopped in the middle of the last row
+    before = sorted(output.rglob("*.json"))
+    assert len(before) == 6
+    before[-1].unlink()  # one row less
     assert nosbench.main([*common, "--json"]) == 1
     results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    after = output.read_text().splitlines(keepends=True)
-    assert after[:-1] == lines[:-1]
-    assert len(results["rows"]) == 6
+    table = {(row["problem"], row["solver"]): row for row in results["rows"]}
+    assert len(table) == 6
+    assert {key for key, row in table.items() if row["solved"]} >= {("corner", "base"), ("wedge", "base")}
+    assert table["damaged", "homotopy"]["status"] == "error"
     assert results["solvers"]["base"]["solved"] == 2
     assert results["solvers"]["base"]["failed"] == 1
     assert results["solvers"]["base"]["false_success"] == 0
@@ -407,7 +351,7 @@ def test_counts_and_verdicts() -> None:
 
 
 def test_a_missing_or_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "rows.csv"
+    output = tmp_path / "rows"
     (tmp_path / "empty").mkdir()
     for name, says in (("absent", "there is no such folder"), ("empty", "there is none in this folder")):
         assert nosbench.main([str(tmp_path / name), "--solver", "base", "--output", str(output)]) == 2
@@ -429,7 +373,7 @@ def test_a_missing_or_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     corner(tmp_path)
-    output = tmp_path / "rows.csv"
+    output = tmp_path / "rows"
     assert nosbench.main([str(tmp_path), *arguments, "--output", str(output)]) == 2
     assert says in capsys.readouterr().err
     assert not output.exists()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from problems.two_balls_order import CEILING, Curve, converge
+from problems.benchmarks.orders import Convergence
+from problems.benchmarks.two_balls_order import CEILING, converge
 
 COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
 
@@ -25,13 +28,13 @@ COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
 def test_nominal_order_in_spite_of_impacts(scheme: str, rk_stages: int, steps: tuple[int, ...]) -> None:
     curve = converge(scheme, rk_stages, steps)
     assert curve.failures == 0
-    assert curve.clean.all(), curve.errors
+    assert curve.good.all(), curve.errors
     assert curve.order == pytest.approx(curve.nominal, abs=0.4)
 
 
 def test_radau_with_one_stage_on_a_soft_spring() -> None:
     curve = converge("radau_iia", 1, (283, 400, 566), stiffness=100.0)
-    assert curve.clean.all(), curve.errors
+    assert curve.good.all(), curve.errors
     assert curve.order == pytest.approx(1, abs=0.2)
 
 
@@ -44,8 +47,8 @@ def test_fixed_steps_do_not_converge() -> None:
 def test_fit_uses_the_clean_range_only() -> None:
     steps = (10, 20, 40, 80, 160)
     errors = (0.9, 1e-3, 1e-3 / 8, 1e-3 / 64, 1e-15)
-    options = dict(scheme="radau_iia", rk_stages=2, stiffness=1e4, switch_detection=True, steps=steps, scale=1.0)
-    assert Curve(**options, errors=errors).order == pytest.approx(3.0, abs=1e-12)
-    failed = Curve(**options, errors=(np.nan, np.nan, *errors[2:]))
+    options: dict[str, Any] = dict(label="", nominal=3, steps=steps, clean=(1e-11, 1e-1))
+    assert Convergence(**options, errors=errors).order == pytest.approx(3.0, abs=1e-12)
+    failed = Convergence(**options, errors=(np.nan, np.nan, *errors[2:]))
     assert failed.failures == 2
     assert failed.order is None

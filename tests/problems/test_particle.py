@@ -17,9 +17,9 @@ import pytest
 import nosnoc_py as ns
 from models import particle as model
 from nosnoc_py.reformulation.time_freezing import Frozen
-from problems import particle_references as references
 from problems.particle import GOAL, METHOD, PROGRAM, build, controlled, resimulated, simulate, solve_by_jumps, speeds
 from problems.runner import main
+from tests.references import particle as references
 
 LANDING = model.FRICTIONAL.landing
 OPTIMUM = references.piecewise_constant_optimum(20)

@@ -13,7 +13,7 @@ from scipy.optimize import minimize, root
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.errors import ModelError
-from problems.particle_references import (
+from tests.references.particle import (
     BOUND,
     DURATION,
     GOAL,

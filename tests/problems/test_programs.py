@@ -12,9 +12,8 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.progress import Progress
-from problems import (
-    bouncing_ball,
-    disc_manipulation,
+from problems import bouncing_ball, disc_manipulation
+from problems.benchmarks import (
     event_selected_hopper,
     event_selected_mujoco,
     event_selected_order,
@@ -152,7 +151,7 @@ def test_as_a_module_with_a_summary_and_a_figure(tmp_path: Path) -> None:
         command, cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": ""}, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "0.451523640986" in done.stdout
+    assert "0.451523641" in done.stdout
     assert "figure: figures/bouncing_ball.png" in done.stdout
     assert (tmp_path / "figures" / "bouncing_ball.png").read_bytes()[:8] == PNG
 

@@ -12,12 +12,15 @@ import pytest
 import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.solution import RungeKuttaInterpolant
-from problems import referee, three_boxes
-from problems.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
-from problems.referee_certificates import KICK, KICKED_NODE, Certified, changed_control, discs, kicked, slide, slides
-from problems.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
+from problems import three_boxes
+from problems.benchmarks import referee
+from problems.benchmarks.referee import discs
 from problems.runner import main
 from tests.problems.command_line import PNG, run_json
+from tests.references.certified import KICK, KICKED_NODE, Certified, changed_control, kicked, slide, slides
+from tests.references.referee_agreement import METHOD, Agreement, Convergence, agreement, convergence
+from tests.references.referee_motions import NAMES, ball, boxes_events, closed_form, comparison, three_boxes_case
+from tests.references.three_boxes import reduced_simulation
 
 # --- closed forms ---
 
@@ -76,7 +79,7 @@ def test_events_of_the_boxes() -> None:
     full = ns.simulate(case.system, x0=case.x0, duration=6.0, u=case.u, steps=30, method=three_boxes.METHOD)
     assert len(case.events) == 12
     found = sorted((event.kind, event.name, event.time) for event in full.events)
-    expected = sorted(boxes_events(three_boxes.reduced_simulation(three_boxes.KNOWN_CONTROL)[0]))
+    expected = sorted(boxes_events(reduced_simulation(three_boxes.KNOWN_CONTROL)[0]))
     assert [event[:2] for event in found] == [event[:2] for event in expected]
     np.testing.assert_allclose([event[2] for event in found], [event[2] for event in expected], atol=1e-11)
 
@@ -224,19 +227,16 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["cases=slip_4d", "parts=all", "tasks=disks", "comparisons=bowls", "rtol=-1"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(referee.PROGRAM, ["--json", "--set", change]) == 2
-    assert capsys.readouterr().err.startswith("problems.referee: ")
+    assert capsys.readouterr().err.startswith("problems.benchmarks.referee: ")
 
 
 def test_figures_of_the_discs(tmp_path: Path) -> None:
     """Solutions that were given up at once are drawn as well as they are."""
-    from problems.drawing import referee as drawing
-
-    rows = list(discs((4, 6), time_limit=1e-3))
+    rows = tuple(discs((4, 6), time_limit=1e-3))
     assert not any(row.success for row in rows)
-    drawing.grids(rows, tmp_path / "grids.png")
-    drawing.discs(rows[0], tmp_path / "discs.png")
-    drawing.windows(rows, tmp_path / "windows.png")
-    assert all((tmp_path / f"{name}.png").read_bytes()[:8] == PNG for name in ("grids", "discs", "windows"))
+    for name, draw in referee._figures(referee.Findings(certificates=rows)).items():
+        draw().savefig(tmp_path / name)
+        assert (tmp_path / name).read_bytes()[:8] == PNG
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from problems.friction_closed_forms import BY_NAME, CASES
-from problems.rescaled_scenes import METHODS, UNITS, in_units, simulate
+from problems.benchmarks.rescaled_scenes import METHODS, UNITS, in_units, simulate
+from tests.references.friction_closed_forms import BY_NAME, CASES
 
 # Spatial slip, stick to slip, bounce, corner and a turning body; the others are slow only because they are many.
 FEW = ("slip_3d", "stick_to_slip_2d", "bounce_slip_2d", "corner_bounce_2d", "rod_tip_stick_2d")

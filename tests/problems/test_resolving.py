@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import receding_horizon, resolve_speed
+from problems import receding_horizon
+from problems.benchmarks import resolve_speed
 
 
 @pytest.fixture(scope="module")

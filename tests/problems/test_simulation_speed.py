@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems import simulation_curves, simulation_orders, simulation_speed, simulation_work
+from problems.benchmarks import simulation_orders, simulation_speed, simulation_work
+from problems.benchmarks.simulation_work import DOP853, ROUNDING, Run, front, ratios
 from problems.runner import Program, main
-from problems.simulation_agreement import AGREED, DIFFER, Agreement, compare
-from problems.simulation_cases import AGREEMENT, SPEED
-from problems.simulation_timing import NEWTON, chain, error_of, simulator_of
-from problems.simulation_work import DOP853, ROUNDING, Run, front, ratios
+from tests.references.simulation_agreement import AGREED, DIFFER, Agreement, compare
+from tests.references.simulation_steps import NEWTON, chain, error_of, simulator_of
+from tests.references.simulations import AGREEMENT, SPEED
 
 EXACT = {"bouncing ball": 1e-13, "planar friction": 1e-13}
 
@@ -24,7 +24,7 @@ def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: s
     return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
 
-def test_steps_and_agreement(capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_and_work(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_speed.PROGRAM, capsys, "--set", "speed_steps=3")
     assert found["status"] == "solved"
     assert found["fallback_steps"] == 0
@@ -36,10 +36,9 @@ def test_steps_and_agreement(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["steps"] == 3
         assert row["differences"]["tight"] < AGREED
     assert found["ratios_to_dop853"].keys() == {"oscillator", "bouncing ball"}
-    assert [row["verdict"] for row in found["agreement"]] == ["agree"] * 2
 
 
-def test_orders_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_orders(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_orders.PROGRAM, capsys)
     contact, switch = found["orders"].values()
     for orders in (contact, switch):
@@ -47,13 +46,14 @@ def test_orders_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
         assert orders["Gauss 2"] == pytest.approx(4, abs=0.4)
     assert switch["Gauss 3"] == pytest.approx(6, abs=0.4)
     assert max(found["event_driven_errors"].values()) < 1e-11
-    assert (found["failed_steps"], found["fallback_steps"], found["counted_steps"]) == (0, 0, 700)
+    curves = [curve for each in found["curves"].values() for curve in each if ", fixed" not in curve["label"]]
+    assert sum(curve["failures"] + curve.get("fallbacks", 0) for curve in curves) == 0
 
 
 def test_fixed_steps_lose_the_order() -> None:
-    example = simulation_curves.circle()
-    detected = simulation_curves.curve_of(example, "radau_iia", 2, (27, 49))
-    fixed = simulation_curves.curve_of(example, "radau_iia", 2, (27, 49), detect=False)
+    example = simulation_orders.circle()
+    detected = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49))
+    fixed = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49), detect=False)
     assert min(fixed.errors) > 10.0 * max(detected.errors)
 
 
@@ -66,6 +66,14 @@ def test_newton_and_mpcc_agree(name: str) -> None:
     found = compare(name, case)
     assert found.fallbacks == found.failures == ()
     assert found.difference < AGREED
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", AGREEMENT)
+def test_newton_and_mpcc_agree_everywhere(name: str) -> None:
+    """Nowhere do both differ but where the theory leaves the answer open, or the MPCC alone fails or is inexact."""
+    assert compare(name, AGREEMENT[name]()).verdict != DIFFER
 
 
 def test_another_scheme_does_not_agree() -> None:
@@ -125,7 +133,7 @@ def test_ratios_are_those_at_equal_error() -> None:
     assert [kept.milliseconds for kept in front([*runs[2:], run("FESD", 1e-4, 2.0)])] == [1.0, 3.0]
 
 
-@pytest.mark.parametrize("change", ["part=speed", "cases=unknown"])
+@pytest.mark.parametrize("change", ["part=speed", "part=agreement"])
 def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(simulation_speed.PROGRAM, ["--quick", "--set", change]) == 2
-    assert capsys.readouterr().err.startswith("problems.simulation_speed: ")
+    assert capsys.readouterr().err.startswith("problems.benchmarks.simulation_speed: ")

@@ -11,9 +11,9 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.methods.shooting.options import SmoothedShooting
-from problems import particle_references as references
-from problems import smoothing
+from problems.benchmarks import smoothing
 from problems.runner import main
+from tests.references import particle as references
 
 KEYS = {"status", "objective", "complementarity", "infeasibility", "iterations", "wall_seconds", "final_state"}
 PARTICLE = smoothing.TASKS["particle"]

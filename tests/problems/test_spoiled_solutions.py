@@ -1,4 +1,4 @@
-"""Certificates of random spoiled and true solutions: a small part of `problems.spoiled_solutions`."""
+"""Certificates of random spoiled and true solutions: a small part of `problems.benchmarks.spoiled_solutions`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from problems import spoiled_solutions as spoiled
+from problems.benchmarks import spoiled_solutions as spoiled
 from problems.runner import main
+from tests.references.spoiled_solutions import SYSTEMS
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def test_nearly_all_are_told_for_what_they_are(found: list[spoiled.Case]) -> Non
     assert sum(case.spoil == "" and case.verdict != ns.Verdict.CONFIRMED.value for case in found) <= 1
 
 
-@pytest.mark.parametrize("system", [name for name in spoiled.SYSTEMS if name != "optimised"])
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "optimised"])
 def test_every_system_gives_true_solutions(system: str) -> None:
     random = np.random.default_rng(11)
-    pair = next(pair for pair in (spoiled.SYSTEMS[system](random) for _ in range(20)) if pair is not None)
+    pair = next(pair for pair in (SYSTEMS[system](random) for _ in range(20)) if pair is not None)
     assert pair[1].success
     assert ns.certify(*pair).verdict is not ns.Verdict.REFUTED
 

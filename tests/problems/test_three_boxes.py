@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import casadi as ca
 import numpy as np
@@ -14,7 +13,8 @@ from scipy.integrate import quad_vec
 import nosnoc_py as ns
 from models import three_boxes as model
 from problems.runner import main
-from problems.three_boxes import KNOWN_CONTROL, METHOD, PROGRAM, TARGET, build, reduced_objective, reduced_simulation
+from problems.three_boxes import KNOWN_CONTROL, METHOD, PROGRAM, build
+from tests.references.three_boxes import reduced_objective, reduced_simulation
 
 CONTROL = np.array([-10.0, 4.0, 24.0, 10.0, -3.0, -2.5, -4.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
@@ -101,16 +101,6 @@ def test_another_restitution_moves_elsewhere() -> None:
     constants = model.Constants(restitutions=(0.0, 0.45))
     other = model.reduced_motion(KNOWN_CONTROL, 6.0, constants=constants)
     assert reduced_objective(other) - reduced_simulation(KNOWN_CONTROL)[1] > 1.0
-
-
-def test_figures(tmp_path: Path) -> None:
-    from problems.drawing import boxes
-
-    u = np.array(KNOWN_CONTROL)[:, None]
-    trajectory = ns.simulate(model.build(), x0=model.START, duration=6.0, u=u, steps=15, method=METHOD)
-    boxes.frames(trajectory, TARGET, tmp_path / "frames.png")
-    boxes.over_time(trajectory, tmp_path / "boxes.png")
-    assert all((tmp_path / name).read_bytes()[:4] == b"\x89PNG" for name in ("frames.png", "boxes.png"))
 
 
 def test_the_program_certifies(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError, OptionError
-from problems.multi_phase import MultiPhase, multi_phase
 from problems.two_discs import EXPERIMENTS, HORIZON, build
-from problems.two_discs_references import Optimum, optimum, semi_norm, stationary_points
+from tests.references.multi_phase import MultiPhase, multi_phase
+from tests.references.two_discs import Optimum, optimum, semi_norm, stationary_points
 
 Array = NDArray[np.float64]
 PAPER, OTHER, HEAVY = ((1.0, 1.0), 1.0), ((1.0, 1.5), 0.7), ((1.3, 1.0), 0.9)

@@ -15,7 +15,7 @@ import nosnoc_py as ns
 from models import ball_in_corner, bouncing_ball, bowl, particle, point_mass
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.time_freezing import Frozen
-from problems.friction_closed_forms import BY_NAME
+from tests.references.friction_closed_forms import BY_NAME
 
 Array = NDArray[np.float64]
 GRAVITY = 9.81

@@ -14,9 +14,9 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.solution import RungeKuttaInterpolant
-from problems import particle_references as references
-from problems.friction_closed_forms import BY_NAME
 from problems.particle import METHOD, build
+from tests.references import particle as references
+from tests.references.friction_closed_forms import BY_NAME
 
 CASES = ("slip_2d", "slip_to_stick_2d", "reversal_2d", "slope_slide_2d", "landing_stick_2d", "landing_stop_2d")
 OPTIMUM = references.piecewise_constant_optimum(20)

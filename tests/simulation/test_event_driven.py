@@ -19,8 +19,10 @@ from nosnoc_py.simulation.event_driven.redundancy import most_interior
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.systems.controls import control_of
 from problems import three_boxes as boxes_problem
-from problems.friction_closed_forms import CASES
-from problems.friction_motion import Case
+from tests.references.friction_closed_forms import CASES
+from tests.references.friction_motion import Case
+from tests.references.three_boxes import reduced_simulation
+from tests.references.two_balls_spring import exact as exact_balls
 
 GRAVITY, REST = 9.81, 1e-3
 METHOD = ns.EventDriven(rest_velocity=REST)
@@ -172,7 +174,7 @@ def test_bouncing_ball() -> None:
 
 
 def test_two_balls_with_a_stiff_spring() -> None:
-    exact = two_balls_spring.exact(1.0)
+    exact = exact_balls(1.0)
     trajectory = simulate(two_balls_spring.build(), exact(0.0)[0], 1.0)
     assert [event.kind for event in trajectory.events] == ["impact", "impact"]
     for event, impact in zip(trajectory.events, exact.impacts, strict=True):
@@ -218,7 +220,7 @@ def test_a_long_curved_contact_does_not_drift() -> None:
 def test_an_event_lies_on_its_guard_at_a_loose_tolerance(integrator: Any) -> None:
     """The dense output misses the gap by far more: a second and a third step to the corrected time are needed."""
     method = ns.EventDriven(rtol=1e-4, atol=1e-4, integrator=integrator)
-    start = two_balls_spring.exact(1.0)(0.0)[0]
+    start = exact_balls(1.0)(0.0)[0]
     history = Referee(two_balls_spring.build(), method).run(start, control_of(None, 0, 1.0), np.zeros(0))
     hits = [node for node in history.nodes if node.impact is not None]
     assert len(hits) >= 2
@@ -230,7 +232,7 @@ def test_three_boxes() -> None:
     """Redundant contacts, slips, sticks and impacts under a control of 15 stages: the exact reduced motion."""
     system = three_boxes.build()
     u = np.array(boxes_problem.KNOWN_CONTROL)[:, None]
-    motion, _ = boxes_problem.reduced_simulation(boxes_problem.KNOWN_CONTROL)
+    motion, _ = reduced_simulation(boxes_problem.KNOWN_CONTROL)
     trajectory = simulate(system, three_boxes.START, 6.0, u=u)
     times = apart(np.linspace(0.0, 6.0, 121), [impact.time for impact in motion.impacts])
     assert np.abs(trajectory(times) - motion.full_state(times)).max() < 1e-10
@@ -506,7 +508,7 @@ def test_parameters() -> None:
 def test_radau_bounces_too() -> None:
     """Dense output of Radau is of order 4: the times of events do not suffer, as the last step ends there."""
     method = ns.EventDriven(integrator="Radau")
-    exact = two_balls_spring.exact(0.5, constants=two_balls_spring.Constants(stiffness=100.0))
+    exact = exact_balls(0.5, constants=two_balls_spring.Constants(stiffness=100.0))
     trajectory = simulate(two_balls_spring.build(stiffness=100.0), exact(0.0)[0], 0.5, method=method)
     assert len(exact.impacts) > 0
     for event, impact in zip(trajectory.events, exact.impacts, strict=True):
@@ -536,7 +538,7 @@ def test_a_stiff_damper_changes_the_integrator() -> None:
 
 
 def test_tolerances_matter() -> None:
-    exact = two_balls_spring.exact(0.4)
+    exact = exact_balls(0.4)
     errors = []
     for rtol in (1e-4, 1e-7, 1e-10):
         method = ns.EventDriven(rtol=rtol, atol=rtol)

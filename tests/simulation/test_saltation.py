@@ -22,7 +22,7 @@ from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.variations import Variations
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.scales import UNIT
-from problems.friction_closed_forms import BY_NAME
+from tests.references.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
 

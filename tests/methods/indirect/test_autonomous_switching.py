@@ -24,7 +24,7 @@ from nosnoc_py.methods.shooting.phases import PhaseShooting
 from nosnoc_py.status import Status, Stop, Verdict
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
-from problems.two_discs_references import Optimum, optimum, stationary_points
+from tests.references.two_discs import Optimum, optimum, stationary_points
 
 UNEQUAL: dict[str, Any] = {"masses": (1.0, 1.5), "restitution": 0.7}
 STEPS = 30

@@ -23,7 +23,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.tableaus import gauss_legendre
 from problems import two_discs
-from problems.two_discs_references import optimum, stationary_points
+from tests.references.two_discs import optimum, stationary_points
 
 DIFFERENT = ((1.0, 1.5), 0.7)  # masses, restitution
 

@@ -20,8 +20,8 @@ from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
-from problems.multi_phase import multi_phase
-from problems.two_discs_references import optimum
+from tests.references.multi_phase import multi_phase
+from tests.references.two_discs import optimum
 
 ALL = list(two_discs.EXPERIMENTS)
 REFINED = MinimumPrinciple(steps=60, refine=True)

@@ -16,8 +16,8 @@ from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid, costate_jumps
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
-from problems.multi_phase import multi_phase
-from problems.two_discs_references import optimum, semi_norm
+from tests.references.multi_phase import multi_phase
+from tests.references.two_discs import optimum, semi_norm
 
 Array = np.ndarray
 

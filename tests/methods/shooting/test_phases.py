@@ -16,7 +16,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
-from problems.two_discs_references import optimum
+from tests.references.two_discs import optimum
 
 WALL = ("discs", "wall_2")
 

@@ -20,7 +20,7 @@ from nosnoc_py.methods.shooting.single_descents import Descent, no_descent
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
-from problems.two_discs_references import optimum, semi_norm
+from tests.references.two_discs import optimum, semi_norm
 
 UNEQUAL: dict[str, Any] = {"masses": (1.0, 1.5), "restitution": 0.7}
 CASES = [("concentric", {}), ("general", {}), ("general", UNEQUAL), ("wall", {}), ("wall", UNEQUAL)]

@@ -1,0 +1,1 @@
+"""Measurements of accuracy, robustness and time: `python -m problems.benchmarks.NAME`."""

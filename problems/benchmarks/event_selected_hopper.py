@@ -1,0 +1,195 @@
+"""Calibration on the spring hopper, against its closed form and MuJoCo.
+
+ESS, Section 5.1, Fig. 4 and Table 2. At the step of MuJoCo the width eps' of the bands is looked for at which Euler's
+projection makes the RMS error of MuJoCo; the better projection of the library stands beside both, with the default
+bands. Times are those of the processor, of the whole call with its result, in one run, the programs in turn. Without
+MuJoCo (pip install "nosnoc_py[bench]") its rows and the calibration are left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nosnoc_py as ns
+from models import spring_hopper
+from nosnoc_py import compiled
+from nosnoc_py.progress import Progress
+from problems.benchmarks.event_selected_common import CHOSEN, results_of
+from problems.figures import DASHED, Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.event_selected import off_guard, rms
+
+Array = NDArray[np.float64]
+
+METHOD = ns.EventSelected(step=0.002)
+BRACKET = (1e-3, 0.9)  # of eps' [m]; the hopper starts 1 m above the guard
+QUICK = {"repeats": 1}
+MUJOCO, EULER, BETTER = "MuJoCo", "Euler's projection", "RK-Newton"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibration:
+    """What was found.
+
+    Parameters
+    ----------
+    t : (nodes,)
+        Multiples of the step [s].
+    exact : (nodes, 2)
+    states : mapping to (nodes, 2)
+        Height [m] and velocity [m/s] by program.
+    eps : float or None
+        eps' [m]; None where the error of MuJoCo is not met, or not known.
+    seconds : mapping
+        Median time of the processor by program [s].
+    best : Trajectory
+        Of the better projection.
+    time_error : float
+        Largest error of its events [s].
+    """
+
+    t: Array
+    exact: Array
+    states: Mapping[str, Array]
+    eps: float | None
+    seconds: Mapping[str, float]
+    best: ns.Trajectory
+    time_error: float
+
+    def errors(self, program: str) -> Array:
+        """Residuals (nodes, 2)."""
+        return np.asarray(self.states[program] - self.exact)
+
+    def rms(self, program: str) -> float:
+        """Over times, heights [m] and velocities [m/s]."""
+        return rms(self.errors(program))
+
+
+def experiment(
+    stiffness: float = 400.0, duration: float = 2.0, repeats: int = 20, *, method: ns.EventSelected = METHOD
+) -> Calibration:
+    """Calibrate and measure; `repeats` of every time."""
+    constants = spring_hopper.Constants(stiffness=stiffness)
+    count = round(duration / method.step)
+    t = np.linspace(0.0, duration, count + 1)
+    exact = spring_hopper.exact(t, constants)
+
+    def ours(system: ns.EventSelectedSystem, **options: Any) -> ns.Trajectory:
+        chosen = method.replace(**options)
+        return ns.simulate(system, x0=constants.start, duration=duration, method=chosen)
+
+    system = spring_hopper.build_numeric(constants)
+    best = ours(system)
+    states: dict[str, Array] = {BETTER: best(t)}
+    programs: dict[str, Callable[[], Any]] = {f"{BETTER}, NumPy": lambda: ours(system)}
+    eps = None
+    if importlib.util.find_spec("mujoco") is not None:
+        from models import mujoco_springs as mujoco_models
+
+        model, start = mujoco_models.hopper(constants, method.step), np.array(constants.start)
+        states[MUJOCO] = mujoco_models.trajectory(model, start, count)
+        programs[MUJOCO] = lambda: mujoco_models.final_state(model, start, count)
+        aim = rms(states[MUJOCO] - exact)
+        eps = bisect(lambda value: rms(ours(system, projection="euler", eps=value)(t) - exact), aim)
+    if eps is not None:
+        width = eps
+        states[EULER] = ours(system, projection="euler", eps=width)(t)
+        programs[f"{EULER}, NumPy"] = lambda: ours(system, projection="euler", eps=width)
+    if compiled.available():
+        fast = spring_hopper.build_numeric(constants, fast=True)
+        programs[f"{BETTER}, compiled"] = lambda: ours(fast)
+        if eps is not None:
+            programs[f"{EULER}, compiled"] = lambda: ours(fast, projection="euler", eps=eps)
+    found = [event.time for event in best.events]
+    known = [time for _, time in spring_hopper.crossing_times(duration, constants)]
+    same = len(found) == len(known)
+    return Calibration(
+        t=t,
+        exact=exact,
+        states=states,
+        eps=eps,
+        seconds=measure(programs, repeats),
+        best=best,
+        time_error=float(np.abs(np.subtract(found, known)).max()) if same else float("inf"),
+    )
+
+
+def bisect(error: Callable[[float], float], aim: float, *, halvings: int = 30) -> float | None:
+    """eps in `BRACKET` where the error is the one aimed at, halving its logarithm; None if it is not in between."""
+    low, high = np.log(BRACKET)
+    if not error(BRACKET[0]) < aim < error(BRACKET[1]):
+        return None
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if error(float(np.exp(middle))) < aim else (low, middle)
+    return float(np.exp(0.5 * (low + high)))
+
+
+def measure(programs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median time of the processor [s] of every program; they take turns, after a first call that does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for turn in range(repeats + 1):
+        for name, call in programs.items():
+            began = time.process_time()
+            call()
+            if turn:
+                taken[name].append(time.process_time() - began)
+    return {name: float(np.median(values)) for name, values in taken.items()}
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Calibrate, and show it."""
+    started = time.monotonic()
+    found = experiment(**settings.arguments, method=settings.method)
+    system = spring_hopper.build_numeric(spring_hopper.Constants(stiffness=settings.arguments["stiffness"]))
+    more = {
+        "eps": found.eps,
+        "rms": {name: found.rms(name) for name in found.states},
+        "seconds": dict(found.seconds),
+        "event_time_error": found.time_error,
+        "final_state_error": float(np.abs(found.best.final_state - found.exact[-1]).max()),
+    }
+    if found.eps is not None:
+        said = f"eps' = {found.eps:.4g} m: there Euler's projection has the RMS error of MuJoCo (paper: 0.13)"
+    elif MUJOCO in found.states:
+        said = f"no eps' in {BRACKET} m has the RMS error of MuJoCo"
+    else:
+        said = 'MuJoCo is not installed: pip install "nosnoc_py[bench]"'
+    return tabled(
+        {**results_of(found.best, started, off_guard(found.best, system)), **more},
+        found.best.success,
+        {
+            "over height [m] and velocity [m/s], at the nodes": [
+                {"method": name, "RMS error": found.rms(name)} for name in found.states
+            ],
+            f"processor time of a simulation of {found.t[-1]:g} s, median": [
+                {"program": name, "time [ms]": 1e3 * seconds} for name, seconds in found.seconds.items()
+            ],
+        },
+        {"event_selected_hopper.png": lambda: _drawn(found)},
+        [said, f"largest error of the event times {found.time_error:.1e} s"],
+    )
+
+
+def _drawn(found: Calibration) -> Any:
+    """Height and velocity and, below, how far every program is off, as in Fig. 4."""
+    times, panels = [event.time for event in found.best.events], []
+    for column, quantity in enumerate(("height $z$ [m]", "velocity $v_z$ [m/s]")):
+        curves = [Curve(found.t, found.exact[:, column], "closed form", DASHED)]
+        curves += [Curve(found.t, states[:, column], name) for name, states in found.states.items()]
+        off = {name: np.maximum(np.abs(found.errors(name)[:, column]), 1e-17) for name in found.states}
+        panels.append(Panel(curves=curves, y=quantity, times=times))
+        errors = [Curve(found.t, values, name) for name, values in off.items()]
+        panels.append(Panel(curves=errors, y=f"error of {quantity}", log="y", times=times))
+    return chart(panels, 2)
+
+
+PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, fixed=CHOSEN)

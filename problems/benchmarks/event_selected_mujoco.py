@@ -1,0 +1,249 @@
+"""What a contact costs, beside MuJoCo (pip install "nosnoc_py[bench]").
+
+Fig. 5 of ESS: the same random starts of the plate on beds of 2 to 100 springs, at equal step. The marginal cost of a
+contact is the derivative of the median time over the number of contacts, per 1000 steps; the fitted slope is told, the
+derivative is drawn. All times are those of the processor, on one core, in one process, the programs in turn, after a
+first call of each that does not count. `loop` is the compiled loop alone, without the trajectory with its dense output
+and its events as objects, which MuJoCo does not make either. The error of a program is that of the state at the end,
+against DOP853 of its own way to compress a spring (`tests.references.plate`). Bands are as wide as a step is long.
+
+How the ratio comes out depends on how long contacts last: MuJoCo solves for the forces of those that are closed, at
+every step; what costs here is a crossing. With the standard damping the plate lands and stays; `--set damping=2` makes
+it bounce, and `damping=0` too, which is what tendons always do, as their dampers have two sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nosnoc_py as ns
+from models import mujoco_springs as mujoco_models
+from models import plate_on_springs
+from models.plate_on_springs import Constants
+from nosnoc_py.methods.event_selected.functions import fields_of
+from nosnoc_py.methods.event_selected.run import Walk, initial_mode
+from nosnoc_py.progress import Progress
+from problems.benchmarks.event_selected_common import CHOSEN, results_of
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.plate import Geometry, linear, normal, reference, vertical
+
+Array = NDArray[np.float64]
+Call = Callable[[Array], Array]  # start (6,) -> state at the end (6,)
+
+METHOD = ns.EventSelected(step=0.002)
+LOOP, EULER_LOOP, COMPILED = "RK-Newton, loop", "Euler, loop", "RK-Newton, compiled"
+NUMPY, EULER_NUMPY = "RK-Newton, NumPy", "Euler, NumPy"
+CONTACTS, TENDONS = "MuJoCo, contacts", "MuJoCo, tendons"
+SLOW = (NUMPY, EULER_NUMPY)
+QUICK = {"contacts": (2, 20, 50), "starts": 3, "numpy_starts": 1, "error_starts": 2}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Row:
+    """A program on all beds.
+
+    Parameters
+    ----------
+    name : str
+    contacts : (beds,)
+    seconds : (beds,)
+        Median times of the processor [s].
+    errors : (beds,)
+        Median errors of the state at the end, in the maximum norm.
+    steps : int
+    """
+
+    name: str
+    contacts: tuple[int, ...]
+    seconds: Array
+    errors: Array
+    steps: int
+
+    @property
+    def marginal(self) -> float:
+        """Fitted slope [us per contact and 1000 steps]."""
+        return float(np.polyfit(self.contacts, self.seconds, 1)[0] * self.scale)
+
+    @property
+    def derivative(self) -> Array:
+        """Between the beds (beds - 1,) [us per contact and 1000 steps]."""
+        return np.asarray(np.diff(self.seconds) / np.diff(self.contacts) * self.scale)
+
+    @property
+    def scale(self) -> float:
+        """From seconds to microseconds per 1000 steps."""
+        return 1e9 / self.steps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is told."""
+        return {
+            "marginal_microseconds": self.marginal,
+            "milliseconds": dict(zip(map(str, self.contacts), 1e3 * self.seconds, strict=True)),
+            "errors": dict(zip(map(str, self.contacts), self.errors, strict=True)),
+        }
+
+
+def programs(constants: Constants, duration: float, method: ns.EventSelected = METHOD) -> dict[str, Call]:
+    """What is compared, by name, on one bed."""
+    euler = method.replace(projection="euler")
+    slow, fast = (plate_on_springs.build_numeric(constants, fast=fast) for fast in (False, True))
+    steps = round(duration / method.step)
+    contacts = mujoco_models.plate(constants, method.step, "contacts")
+    tendons = mujoco_models.plate(mujoco_models.without_dampers(constants), method.step, "tendons")
+
+    def whole(system: ns.EventSelectedSystem, chosen: ns.EventSelected) -> Call:
+        return lambda x0: ns.simulate(system, x0=x0, duration=duration, method=chosen).final_state
+
+    return {
+        LOOP: _loop(fast, duration, method),
+        EULER_LOOP: _loop(fast, duration, euler),
+        COMPILED: whole(fast, method),
+        NUMPY: whole(slow, method),
+        EULER_NUMPY: whole(slow, euler),
+        CONTACTS: lambda x0: mujoco_models.final_state(contacts, x0, steps),
+        TENDONS: lambda x0: mujoco_models.final_state(tendons, x0, steps),
+    }
+
+
+def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelected) -> Call:
+    """The compiled loop alone."""
+    fields, p = fields_of(system, True), np.asarray(system.p_default)
+
+    def call(x0: Array) -> Array:
+        walk = Walk(system, fields, method, p, method.step, None, np.inf)
+        walk.go(x0, initial_mode(system, fields, method, x0, p), duration)
+        return np.asarray(walk.end.x)
+
+    return call
+
+
+def law_of(name: str, constants: Constants) -> tuple[Geometry, Constants, bool]:
+    """How a program compresses springs, its constants, and whether its dampers pull."""
+    if name == CONTACTS:
+        return normal, constants, False
+    if name == TENDONS:
+        return linear, mujoco_models.without_dampers(constants), True
+    return vertical, constants, True
+
+
+def experiment(
+    contacts: tuple[int, ...] = (2, 10, 20, 40, 60, 80, 100),
+    starts: int = 120,
+    numpy_starts: int = 24,
+    error_starts: int = 12,
+    damping: float = plate_on_springs.STANDARD.damping,
+    duration: float = plate_on_springs.DURATION,
+    seed: int = 0,
+    *,
+    method: ns.EventSelected = METHOD,
+) -> list[Row]:
+    """Measure all programs; those in plain NumPy on the first `numpy_starts` only, errors on `error_starts`."""
+    drawn = plate_on_springs.starts(starts, seed)
+    seconds: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
+    for count in contacts:
+        constants = replace(plate_on_springs.STANDARD, contacts=count, damping=damping)
+        calls = programs(constants, duration, method)
+        for name, taken in measure(calls, drawn, numpy_starts).items():
+            seconds.setdefault(name, []).append(taken)
+        for name, error in errors_of(calls, constants, duration, drawn[:error_starts]).items():
+            errors.setdefault(name, []).append(error)
+    steps = round(duration / method.step)
+    return [
+        Row(name=n, contacts=contacts, seconds=np.array(seconds[n]), errors=np.array(errors[n]), steps=steps)
+        for n in seconds
+    ]
+
+
+def measure(calls: Mapping[str, Call], starts: Array, slow_starts: int) -> dict[str, float]:
+    """Median time of the processor [s] over the starts of every program, which take turns."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for turn, x0 in enumerate([starts[0], *starts]):
+        for name, call in calls.items():
+            if name in SLOW and turn > slow_starts:
+                continue
+            began = time.process_time()
+            call(x0)
+            if turn:
+                taken[name].append(time.process_time() - began)
+    return {name: float(np.median(values)) for name, values in taken.items()}
+
+
+def errors_of(calls: Mapping[str, Call], constants: Constants, duration: float, starts: Array) -> dict[str, float]:
+    """Median error of the state at the end of every program; those with the same law share the reference."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for x0 in starts:
+        exact: dict[Geometry, Array] = {}
+        for name, call in calls.items():
+            geometry, chosen, pulls = law_of(name, constants)
+            if geometry not in exact:
+                tolerance = 1e-12 if geometry is vertical else 1e-9
+                exact[geometry] = reference(x0, chosen, duration, geometry=geometry, pulls=pulls, tolerance=tolerance).x
+            found[name].append(float(np.abs(call(x0) - exact[geometry]).max()))
+    return {name: float(np.median(values)) for name, values in found.items()}
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Measure, and show it."""
+    mujoco_models.engine()  # says so at once where it is missing
+    started = time.monotonic()
+    arguments = settings.arguments
+    rows = experiment(**arguments, method=settings.method)
+    constants = replace(plate_on_springs.STANDARD, damping=arguments["damping"])
+    shown = ns.simulate(
+        plate_on_springs.build_numeric(constants, fast=True),
+        x0=plate_on_springs.starts(1, arguments["seed"])[0],
+        duration=arguments["duration"],
+        method=settings.method,
+    )
+    marginal = {row.name: row.marginal for row in rows}
+    ratios = {name: marginal[CONTACTS] / value for name, value in marginal.items()}
+    found = {"rows": {row.name: row.to_dict() for row in rows}, "ratio_to_mujoco_contacts": ratios}
+    title = f"processor time [ms] of {arguments['duration']:g} s in {rows[0].steps} steps, median over starts"
+    return tabled(
+        {**results_of(shown, started), **found, "constants": {**vars(constants)}},
+        shown.success,
+        {
+            f"{title}, by contacts": [{"program": row.name, **row.to_dict()["milliseconds"]} for row in rows],
+            "marginal cost per contact and 1000 steps [us], and errors": [
+                {
+                    "program": row.name,
+                    "marginal": row.marginal,
+                    "of MuJoCo's contacts": row.marginal / marginal[CONTACTS],
+                    "error, fewest": float(row.errors[0]),
+                    "error, most contacts": float(row.errors[-1]),
+                }
+                for row in rows
+            ],
+        },
+        {"event_selected_mujoco.png": lambda: _costs(rows)},
+        [str(constants)],
+    )
+
+
+def _costs(rows: Sequence[Row]) -> Any:
+    """Times and, as in Fig. 5, marginal costs over the number of contacts."""
+    contacts = np.array(rows[0].contacts)
+    middles = 0.5 * (contacts[1:] + contacts[:-1])
+    rises = {row.name: np.where(row.derivative > 0.0, row.derivative, np.nan) for row in rows}  # what falls is noise
+    times = [Curve(contacts, 1e3 * row.seconds, row.name) for row in rows]
+    marginal = [Curve(middles, values, name) for name, values in rises.items()]
+    label = "marginal cost [µs / (contact × 1000 steps)]"
+    return chart(
+        [
+            Panel(curves=times, x="contacts", y="processor time [ms]", log="y"),
+            Panel(curves=marginal, x="contacts", y=label, log="y"),
+        ],
+        2,
+    )
+
+
+PROGRAM = program(__name__, run, experiment, quick=QUICK, method=METHOD, fixed=CHOSEN)

@@ -1,0 +1,144 @@
+"""Order of event-selected integration on three affine guards: `python -m problems.benchmarks.event_selected_order`.
+
+The experiment of ESS, Section 4 and Fig. 3: the RMS error over the motion against the exact one, over the width eps of
+the bands at the guards. Near a guard one step ends on it: the paper's projection, a step of Euler's, makes an error of
+order eps^2; a Runge-Kutta step whose length Newton's method corrects once or twice makes almost none. The other error,
+of the steps of dopri5 between the guards, is at rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from models import affine_guards
+from nosnoc_py.progress import Progress
+from problems.benchmarks.event_selected_common import results_of
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.event_selected import off_guard, rms_error
+
+METHOD = ns.EventSelected(step=1e-3)
+# What stands on the paths to a guard, by the name of the curve.
+PROJECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "euler": {"projection": "euler"},
+    "one correction": {"corrections": 1},
+    "two corrections": {"corrections": 2},
+}
+EPS = (0.1, *(first / 10**k for k in range(2, 6) for first in (5.62, 3.16, 1.78, 1.0)))  # four per decade
+PRINTED = 0.01  # eps of the trajectory whose events and final state are told
+FLOOR = 1e-12  # of errors: below, rounding decides
+QUICK = {"eps": (0.01, 0.00562, 0.00316, 0.00178, 0.001)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Errors:
+    """Of one projection over the widths eps of the bands: RMS over the motion, and of the crossings [s], at most.
+
+    The order is fitted to the runs with eps in `fitted` whose errors are above rounding.
+    """
+
+    name: str
+    eps: tuple[float, ...]
+    errors: tuple[float, ...]
+    event_errors: tuple[float, ...]
+    success: bool
+    fitted: tuple[float, float]
+
+    @property
+    def order(self) -> float | None:
+        """Slope of the errors over eps; None with fewer than three of them above rounding."""
+        eps, errors = np.array(self.eps), np.array(self.errors)
+        low, high = self.fitted
+        counts = (eps >= low * (1 - 1e-9)) & (eps <= high * (1 + 1e-9)) & (errors > FLOOR)
+        if counts.sum() < 3:
+            return None
+        return float(np.polyfit(np.log(eps[counts]), np.log(errors[counts]), 1)[0])
+
+
+def simulate(eps: float, projection: str, method: ns.EventSelected = METHOD) -> ns.Trajectory:
+    """Simulate from the start of the paper with bands of this width, by a projection of `PROJECTIONS`."""
+    method = method.replace(eps=eps, **PROJECTIONS[projection])
+    system = affine_guards.build_numeric()
+    return ns.simulate(system, x0=affine_guards.START, duration=affine_guards.DURATION, method=method)
+
+
+def experiment(
+    eps: tuple[float, ...] = EPS, fitted: tuple[float, float] = (1e-4, 0.01), *, method: ns.EventSelected = METHOD
+) -> list[Errors]:
+    """The curves of all projections; the order is fitted to the runs with `fitted[0] <= eps <= fitted[1]`."""
+    exact = affine_guards.crossing_times()
+    curves = []
+    for name in PROJECTIONS:
+        runs = [simulate(value, name, method) for value in eps]
+        curves.append(
+            Errors(
+                name=name,
+                eps=tuple(eps),
+                errors=tuple(rms_error(run, affine_guards.exact) for run in runs),
+                event_errors=tuple(event_error(run, exact) for run in runs),
+                success=all(run.success for run in runs),
+                fitted=(fitted[0], fitted[1]),
+            )
+        )
+    return curves
+
+
+def event_error(trajectory: ns.Trajectory, exact: Mapping[str, float]) -> float:
+    """Largest error of the times of the crossings [s]; infinite unless they are those, in that order."""
+    if [event.name for event in trajectory.events] != list(exact):
+        return float("inf")
+    return max(abs(event.time - exact[event.name]) for event in trajectory.events)
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Do the experiment, and simulate once more for what is printed."""
+    started = time.monotonic()
+    method = settings.method
+    curves = experiment(**settings.arguments, method=method)
+    best = simulate(PRINTED, "two corrections", method)
+    exact = affine_guards.exact([affine_guards.DURATION])[0]
+    found = {
+        "final_state_error": float(np.abs(best.final_state - exact).max()),
+        "event_time_error": event_error(best, affine_guards.crossing_times()),
+        "rms": {curve.name: dict(zip(map(str, curve.eps), curve.errors, strict=True)) for curve in curves},
+        "rms_at": {name: rms_error(simulate(PRINTED, name, method), affine_guards.exact) for name in PROJECTIONS},
+        "event_errors": {c.name: dict(zip(map(str, c.eps), c.event_errors, strict=True)) for c in curves},
+        "orders": {curve.name: curve.order for curve in curves},
+    }
+    success = best.success and all(curve.success for curve in curves)
+    residual = off_guard(best, affine_guards.build_numeric())
+    status = (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value
+    drawn = [
+        Curve(1.0 / np.array(one.eps), one.errors, f"{one.name}, order {one.order or np.nan:.2f}", {"marker": "o"})
+        for one in curves
+    ]
+    panel = Panel(curves=drawn, x=r"$1 / \varepsilon$", y="RMS error over the motion", log="xy")
+    return tabled(
+        {**results_of(best, started, residual), **found, "status": status},
+        success,
+        {
+            "RMS error over the motion, by the width of the bands": [
+                {"eps": eps, **{one.name: one.errors[i] for one in curves}} for i, eps in enumerate(curves[0].eps)
+            ],
+            f"crossings, two corrections, eps = {PRINTED:g}": [event.to_dict() for event in best.events],
+        },
+        {"event_selected_order.png": lambda: chart([panel])},
+        [f"orders: {found['orders']}; RMS error at eps = {PRINTED:g}: {found['rms_at']}"],
+    )
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    experiment,
+    quick=QUICK,
+    method=METHOD,
+    fixed=("eps", "projection", "corrections", "initial_mode", "sensitivities"),
+)

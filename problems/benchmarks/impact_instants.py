@@ -1,0 +1,285 @@
+"""Random impact instants, judged by brute force: `python -m problems.benchmarks.impact_instants`.
+
+Every instant has 1 to 4 closed contacts, in the plane or in space, with or without friction; at least one of them
+approaches, others separate or rest. There are no forces, normals and tangents are constant, so that the velocity jumps
+at t = 0 and never again. The table compares what every method makes of it with all solutions of the impact law
+(`tests.references.contact_oracle`).
+
+Instants that are decided by rounding are left out. Those at which the law raises the kinetic energy have a table of
+their own: there every method has to refuse. Where the law has several solutions, an answer has to be one of them and
+say that it is not the only one. `--set only=17,35` looks at single instants, `methods=newton,event` at some methods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.contacts.law import raises_energy
+from nosnoc_py.contacts.problem import impact_problem
+from nosnoc_py.contacts.solver import Algorithm, ContactSolver
+from nosnoc_py.errors import OptionError
+from nosnoc_py.progress import Progress
+from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from problems.benchmarks.orders import check_names
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.contact_oracle import Solutions, energy_gain
+from tests.references.impact_instants import (
+    CLASSES,
+    CLOSE,
+    INEXACT,
+    RAISED,
+    REFUSED,
+    RIGHTLY,
+    UNTOLD,
+    VERDICTS,
+    WRONG,
+    Answer,
+    Instant,
+    instant,
+    verdict,
+)
+
+DURATION = 0.01
+METHOD = ns.FESDJ(initial_impulse=True)
+# A residual of the law as small as the differences that are looked at, which the default is not.
+TIME_STEPPING = ns.TimeStepping(tolerance=1e-12, max_sweeps=20000)
+LEAST_MARGIN = 1e-6  # of an instant that rounding does not decide
+GAIN = 1e-9  # of kinetic energy, relative, that counts
+UNIQUE, SEVERAL, NONE, LEFT_OUT = "unique", "several", "none", "left out"
+
+
+# ------------------------------------------------------------------------------------------------------------ methods
+
+
+Run = Callable[[Instant, Settings], Answer]
+
+
+def _simulated(given: Instant, node: int = -1, **options: Any) -> Answer:
+    found = ns.simulate(given.system(), x0=given.x0, duration=DURATION, **options)
+    said = found.message if found.success else f"{found.status}: {found.message}"
+    at = node if found.success else -1
+    return Answer(np.array(found.x[at, given.before.size :]), found.success, said)
+
+
+def _newton(given: Instant, settings: Settings) -> Answer:
+    return _simulated(given, method=settings.method, steps=1)
+
+
+def _mpcc(given: Instant, settings: Settings) -> Answer:
+    return _simulated(given, method=settings.method, steps=1, solver=settings.solver)
+
+
+def _event(given: Instant, _: Settings) -> Answer:
+    return _simulated(given, method=ns.EventDriven())
+
+
+def _stepping(given: Instant, _: Settings) -> Answer:
+    """After its first step; the next ones correct gaps. It goes on where its sweeps fail, which counts as a refusal."""
+    residuals: list[float] = []
+    found = _simulated(
+        given, 1, method=TIME_STEPPING, steps=10, callback=lambda state: residuals.append(state.complementarity)
+    )
+    if residuals and residuals[0] > INEXACT:
+        return replace(found, success=False, said=f"the first step leaves {residuals[0]:.1e} m/s of the contact law")
+    return found
+
+
+def _algorithm(algorithm: Algorithm, given: Instant, _: Settings) -> Answer:
+    """One algorithm of the contact problem, without any simulation."""
+    system = given.system()
+    frames, at = system.mechanics.frames, system.kinematics(given.x0)
+    solver, problem = ContactSolver(frames), impact_problem(frames, at, range(frames.count), 0.0)
+    found = solver.solve(problem, algorithm=algorithm)
+    if found is None:
+        return Answer(given.before, False, "no admissible impulses")
+    v = given.before + at.response @ found.forces
+    if raises_energy(found.forces, at.rates, at.jacobian @ v):
+        return Answer(v, False, "the kinetic energy rises")
+    return Answer(v, True, "" if solver.is_unique(problem) else "not unique")
+
+
+METHODS: Mapping[str, Run] = {
+    "newton": _newton,
+    "mpcc": _mpcc,
+    "event": _event,
+    "stepping": _stepping,
+    "enumeration": partial(_algorithm, "enumeration"),
+    "sweeps": partial(_algorithm, "sweeps"),
+    "semismooth": partial(_algorithm, "newton"),
+}
+
+
+# --------------------------------------------------------------------------------------------------------- comparison
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Row:
+    """An instant, its solutions, what rounding leaves of them, and the verdicts on the methods.
+
+    `gain` is the largest gain of kinetic energy of a solution, relative to the energy before.
+    """
+
+    given: Instant
+    known: Solutions
+    kind: str
+    gain: float
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gains(self) -> bool:
+        """Whether a solution gains energy."""
+        return self.gain > GAIN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        told = {
+            name: {
+                "verdict": self.verdicts[name],
+                "velocity": None if self.verdicts[name] in (REFUSED, RIGHTLY, RAISED) else answer.velocity.tolist(),
+                "said": answer.said,
+            }
+            for name, answer in self.answers.items()
+        }
+        return {
+            "index": self.given.index,
+            "class": self.given.label,
+            "oracle": self.kind,
+            "margin": self.known.margin,
+            "energy_gain": self.gain,
+            "solutions": [rates.tolist() for rates in self.known.rates],
+            "methods": told,
+        }
+
+
+def compare(given: Instant, runs: Mapping[str, Run], settings: Settings, least_margin: float = LEAST_MARGIN) -> Row:
+    """Let every method simulate an instant."""
+    known = given.solutions()
+    energy = 0.5 * given.before @ given.mass @ given.before
+    gain = max((energy_gain(given.mass, given.before, v) / energy for v in known.rates), default=0.0)
+    kind = (NONE, UNIQUE, SEVERAL)[min(len(known.rates), 2)]
+    if known.margin < least_margin:
+        return Row(given=given, known=known, kind=LEFT_OUT, gain=gain)
+    answers = {name: _answer(run, given, settings) for name, run in runs.items()}
+    lossy = [v for v in known.rates if energy_gain(given.mass, given.before, v) <= GAIN * energy]
+    verdicts = {name: verdict(answer, lossy, len(known.rates)) for name, answer in answers.items()}
+    return Row(given=given, known=known, kind=kind, gain=gain, answers=answers, verdicts=verdicts)
+
+
+def _answer(run: Run, given: Instant, settings: Settings) -> Answer:
+    try:
+        return run(given, settings)
+    except Exception as error:  # an exception is a finding like any other, and no reason to lose the table
+        return Answer(np.full_like(given.before, np.nan), False, f"{RAISED}: {type(error).__name__}: {error}")
+
+
+def experiment(
+    count: int = 2000,
+    seed: int = 0,
+    only: tuple[int, ...] = (),
+    methods: tuple[str, ...] = tuple(METHODS),
+    least_margin: float = LEAST_MARGIN,
+    *,
+    settings: Settings,
+    progress: Progress,
+) -> tuple[Row, ...]:
+    """Compare the methods at `count` instants.
+
+    Parameters
+    ----------
+    count, seed : int
+    only : tuple of int
+        Indices of instants, in place of the first `count` ones.
+    methods : tuple of str
+    least_margin : float
+        Instants with a smaller one are left out.
+    """
+    if count < 1:
+        raise OptionError(f"count: expected a positive number of instants, given {count}.")
+    check_names(method=(methods, METHODS))
+    rows = []
+    for index in only or range(count):
+        progress.describe(f"instant {index}")
+        rows.append(compare(instant(seed, index), {name: METHODS[name] for name in methods}, settings, least_margin))
+    return tuple(rows)
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Compare; the exit code tells whether a method is wrong anywhere, refusals are counted and decide nothing."""
+    rows = experiment(**settings.arguments, settings=settings, progress=progress)
+    judged = [verdict for row in rows for verdict in row.verdicts.values()]
+    success = not {WRONG, RAISED, UNTOLD} & set(judged)
+    results = {
+        "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
+        "oracle": dict(Counter(row.kind for row in rows)),
+        "energy_gains": sum(row.gains for row in rows),
+        "methods": {name: dict(_count(rows, name)) for name in settings.arguments["methods"]},
+        "instants": [row.to_dict() for row in rows],
+    }
+    ordered = sorted(rows, key=lambda row: row.given.index % len(CLASSES))
+    labels = [*dict.fromkeys(row.given.label for row in ordered), "all"]
+    groups = {label: [row for row in rows if label in (row.given.label, "all")] for label in labels}
+    kinds = (UNIQUE, SEVERAL, NONE, LEFT_OUT)
+    known = [{"class": label, **_times([row.kind for row in each], kinds)} for label, each in groups.items()]
+    only = bool(settings.arguments["only"])
+    return tabled(
+        results,
+        success,
+        {
+            "solutions of the impact law": known,
+            "methods, where no energy is gained": _counted(groups, settings.arguments["methods"], gains=False),
+            "methods, where energy is gained": _counted(groups, settings.arguments["methods"], gains=True),
+        },
+        said=[
+            _told(row, name)
+            for row in rows
+            for name, verdict in row.verdicts.items()
+            if verdict in (WRONG, RAISED) or (only and verdict in (REFUSED, CLOSE))
+        ],
+    )
+
+
+def _count(rows: Sequence[Row], method: str) -> Counter[str]:
+    return Counter(row.verdicts[method] for row in rows if method in row.verdicts)
+
+
+def _times(found: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
+    """How often every word was found."""
+    count = Counter(found)
+    return {word: count[word] or None for word in words}
+
+
+def _counted(groups: Mapping[str, Sequence[Row]], methods: Sequence[str], *, gains: bool) -> list[dict[str, Any]]:
+    """Rows with the verdicts on every method, class by class, with or without gains of energy."""
+    found = {
+        (label, name): [row.verdicts[name] for row in rows if row.gains == gains and name in row.verdicts]
+        for label, rows in groups.items()
+        for name in methods
+    }
+    return [{"class": key[0], "method": key[1], **_times(each, VERDICTS)} for key, each in found.items() if each]
+
+
+def _told(row: Row, name: str) -> str:
+    answer = row.answers[name]
+    right = ", ".join(map(str, row.known.rates)) or "none"
+    told = answer.said or f"v+ = {answer.velocity}"
+    return f"{row.given.index} ({row.given.label}): {name} {row.verdicts[name]}: {told}; solutions: {right}"
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    experiment,
+    quick={"count": 32},
+    method=METHOD,
+    solver=SIMULATION_SOLVER,
+    fixed=("control_stages", "initial_impulse"),
+)

@@ -1,0 +1,180 @@
+"""A hundred balls fall into a box: `python -m problems.benchmarks.many_balls`.
+
+Some five thousand contacts may close, a few hundred do, with friction and restitution. Time-stepping takes all of them
+as they come. The table shows how far the balls penetrate, how well the contact law holds in every step, and what a
+step costs for how many contacts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nosnoc_py as ns
+from models import many_balls
+from models.many_balls import Constants
+from nosnoc_py.errors import OptionError
+from nosnoc_py.progress import Progress
+from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
+from problems.figures import DOTS, Curve, Panel, chart
+from problems.runner import Meter, Report, program, tabled
+from problems.settings import Settings
+
+Array = NDArray[np.float64]
+
+METHOD = ns.TimeStepping(step=1e-3, tolerance=1e-6, max_sweeps=500)
+QUICK = {"balls": 25, "radius": 0.12, "duration": 1.0}
+STANDARD = many_balls.STANDARD
+LIMIT = 0.02  # of the penetration, relative to the radius, for success
+CONES = ("conic", "polyhedral")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Costs:
+    """Every step: its end [s], its seconds on the clock, contacts that took part, sweeps, residual [m/s]."""
+
+    t: Array
+    seconds: Array
+    contacts: Array
+    sweeps: Array
+    residual: Array
+
+
+class Clock:
+    """A callback that takes the time of every step and passes the state on."""
+
+    def __init__(self, following: Callable[[Any], Any] | None = None) -> None:
+        self.following = following
+        self._rows: list[tuple[float, ...]] = []
+        self._last = time.perf_counter()
+
+    def __call__(self, state: TimeSteppingState) -> Any:
+        """Take note of one step."""
+        seconds = time.perf_counter() - self._last
+        self._rows.append((state.t, seconds, state.contacts, state.iterations, state.complementarity))
+        answer = None if self.following is None else self.following(state)
+        self._last = time.perf_counter()
+        return answer
+
+    @property
+    def costs(self) -> Costs:
+        """All steps but the first, which pays for what is built once."""
+        t, seconds, contacts, sweeps, residual = np.array(self._rows).reshape(-1, 5)[1:].T
+        return Costs(t=t, seconds=seconds, contacts=contacts, sweeps=sweeps, residual=residual)
+
+
+def simulate(
+    balls: int = STANDARD.balls,
+    dimension: int = STANDARD.dimension,
+    radius: float = STANDARD.radius,
+    side: float = STANDARD.side,
+    mass: float = STANDARD.mass,
+    gravity: float = STANDARD.gravity,
+    friction: float = STANDARD.friction,
+    restitution: float = STANDARD.restitution,
+    speed: float = 1.0,
+    seed: int = 0,
+    duration: float = 5.0,
+    cone: str = "conic",
+    *,
+    method: ns.TimeStepping = METHOD,
+    callback: Callable[[Any], Any] | None = None,
+) -> ns.Trajectory:
+    """Simulate the balls from a random state; arguments as in `many_balls.Constants` and `many_balls.start`.
+
+    `cone` is "conic" or "polyhedral", which differ in space only.
+    """
+    given = dict(balls=balls, dimension=dimension, radius=radius, side=side, mass=mass, gravity=gravity)
+    constants = constants_of({**given, "friction": friction, "restitution": restitution})
+    if cone not in CONES:
+        raise OptionError(f"cone: expected one of {', '.join(CONES)}, given {cone!r}.")
+    start = many_balls.start(constants, speed=speed, seed=seed)  # refuses what does not fit before much is built
+    return ns.simulate(
+        many_balls.build(constants),
+        x0=start,
+        duration=duration,
+        method=method.replace(friction=cone),
+        callback=callback,
+    )
+
+
+def constants_of(arguments: Mapping[str, Any]) -> Constants:
+    """The model's constants among the arguments of `simulate`."""
+    names = ("balls", "dimension", "radius", "side", "mass", "gravity", "friction", "restitution")
+    return Constants(**{name: arguments[name] for name in names})
+
+
+def penetrations(trajectory: ns.Trajectory, constants: Constants) -> Array:
+    """The deepest penetration at every node, relative to the radius."""
+    return np.array([many_balls.penetration(x, constants) for x in trajectory.x]) / constants.radius
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Simulate and measure."""
+    arguments = settings.arguments
+    constants, meter = constants_of(arguments), Meter(progress)
+    progress.describe("building the balls")
+    clock = Clock(meter)
+    trajectory = simulate(**arguments, method=settings.method, callback=clock)
+    depths, costs = penetrations(trajectory, constants), clock.costs
+    found = findings(trajectory, constants, depths, costs)
+    results = meter.results(trajectory) | found
+    results["events"] = [event.to_dict() for event in trajectory.impacts]  # thousands of others are only counted
+    said = f"{trajectory.status} {trajectory.message}; deepest {100 * found['penetration']:.2g} % of the radius"
+    return tabled(
+        results,
+        trajectory.success and found["penetration"] < LIMIT,
+        {"findings": [found]},
+        {
+            "many_balls.png": lambda: ns.snapshots(
+                many_balls.build(constants),
+                trajectory,
+                trajectory.t0 + trajectory.duration * np.array([0.0, 0.1, 0.2, 1.0]),
+                arrangement="panels",
+            ),
+            "many_balls_costs.png": lambda: _costs(costs, trajectory.t, depths),
+        },
+        [said],
+    )
+
+
+def findings(trajectory: ns.Trajectory, constants: Constants, depths: Array, costs: Costs) -> dict[str, Any]:
+    """What there is to say about a simulation, by name."""
+    deepest = int(np.argmax(depths))
+    return {
+        "penetration": float(depths[deepest]),
+        "penetration_time": float(trajectory.t[deepest]),
+        "contacts": contact_count(constants),
+        "active_contacts": float(costs.contacts.max(initial=0.0)),
+        "seconds_per_step": float(costs.seconds.mean()) if costs.t.size else None,
+        "sweeps_per_step": float(costs.sweeps.mean()) if costs.t.size else None,
+        "energy": [many_balls.energy(x, constants) for x in (trajectory.x[0], trajectory.x[-1])],
+        "event_counts": dict(Counter(event.kind for event in trajectory.events)),
+    }
+
+
+def contact_count(constants: Constants) -> int:
+    """Number of contacts that may close."""
+    return constants.balls * (constants.balls - 1) // 2 + 2 * constants.dimension * constants.balls
+
+
+def _costs(costs: Costs, t: Array, depths: Array) -> Any:
+    """Time per step over the active contacts; contacts and penetration over time."""
+    cloud = Curve(costs.contacts, 1e3 * costs.seconds, style={**DOTS, "ms": 1.5})
+    deepest = Curve(t, np.maximum(100.0 * depths, 1e-12))
+    return chart(
+        [
+            Panel(curves=[cloud], x="active contacts", y="time per step [ms]", log="y"),
+            Panel(curves=[Curve(costs.t, costs.contacts)], y="contacts"),
+            Panel(curves=[deepest], y="penetration [% of r]", log="y", levels=(100.0 * LIMIT,)),
+        ]
+    )
+
+
+PROGRAM = program(__name__, run, simulate, quick=QUICK, method=METHOD, fixed=("friction", "solver"))

@@ -1,0 +1,133 @@
+"""Errors over the number of steps, and the orders that are fitted to them: what all experiments on orders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+import nosnoc_py as ns
+from nosnoc_py.errors import OptionError, unknown_name
+from problems.figures import DASHED, Curve, Panel, chart
+
+FAMILIES = {"radau_iia": "Radau", "gauss_legendre": "Gauss"}
+LEAST_POINTS = 3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Convergence:
+    """Runs of one method with more and more steps.
+
+    Parameters
+    ----------
+    label : str
+    nominal : int
+        Order that is expected; 0 for none.
+    steps, errors : (runs,)
+        NaN where a step failed.
+    clean : (floor, ceiling)
+        Errors that the order is fitted to: below, rounding decides; above, no power of the step shows.
+    must_solve : bool
+        Whether a failed step is a failure of the experiment.
+    more : mapping
+        What else is told, by name.
+    """
+
+    label: str
+    nominal: int
+    steps: tuple[int, ...]
+    errors: tuple[float, ...]
+    clean: tuple[float, float]
+    must_solve: bool = True
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> int:
+        """Number of runs in which a step found no solution."""
+        return int(np.isnan(self.errors).sum())
+
+    @property
+    def good(self) -> np.ndarray:
+        """Which runs (runs,) count; once an error is below the floor, rounding decides over all shorter steps."""
+        errors = np.array(self.errors)
+        rounded = np.logical_or.accumulate(errors <= self.clean[0])
+        return np.asarray(~rounded & (errors < self.clean[1]))
+
+    @property
+    def order(self) -> float | None:
+        """Slope of the errors over the steps, fitted on the clean range; None if there is too little of it."""
+        if self.good.sum() < LEAST_POINTS:
+            return None
+        steps, errors = np.array(self.steps)[self.good], np.array(self.errors)[self.good]
+        return float(-np.polyfit(np.log(steps), np.log(errors), 1)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything by name."""
+        rest = {"order": self.order, "failures": self.failures, **self.more}
+        return {"label": self.label, "nominal": self.nominal, "steps": self.steps, "errors": self.errors, **rest}
+
+
+def nominal(scheme: str, rk_stages: int) -> int:
+    """Order of a Runge-Kutta method."""
+    return 2 * rk_stages - (scheme == "radau_iia")
+
+
+def check_names(**asked: tuple[Sequence[str], Sequence[str] | Mapping[str, Any]]) -> None:
+    """Refuse names that are not known: (names, known ones) by what they name.
+
+    Raises
+    ------
+    OptionError
+        For an unknown one.
+    """
+    for what, (names, known) in asked.items():
+        for name in names:
+            if name not in known:
+                raise OptionError(unknown_name(name, known, what))
+
+
+def final_errors(
+    steps: Sequence[int], simulate: Callable[[int], ns.Trajectory], end: ArrayLike
+) -> tuple[tuple[float, ...], list[ns.Trajectory]]:
+    """Largest errors of the state at the end with every number of steps, NaN where one failed; the trajectories."""
+    end = np.asarray(end)
+    found = [simulate(count) for count in steps]
+    errors = (float(np.abs(run.final_state - end).max()) if run.success else np.nan for run in found)
+    return tuple(errors), found
+
+
+def results_of(curves: Sequence[Convergence], solved: bool) -> tuple[dict[str, Any], bool]:
+    """What `--json` prints of curves, and whether all runs that must be solved are."""
+    success = solved and not any(curve.failures for curve in curves if curve.must_solve)
+    return {
+        "status": (ns.Status.SOLVED if success else ns.Status.STEP_FAILED).value,
+        "orders": {curve.label: curve.order for curve in curves},
+        "errors": {curve.label: dict(zip(map(str, curve.steps), curve.errors, strict=True)) for curve in curves},
+        "failures": {curve.label: curve.failures for curve in curves},
+        "curves": [curve.to_dict() for curve in curves],
+    }, success
+
+
+def rows_of(curves: Sequence[Convergence]) -> list[dict[str, Any]]:
+    """Rows of a table; curves may have different numbers of steps."""
+    told = ("label", "nominal", "order", "failures", "steps", "errors")
+    return [{name: one.to_dict()[name] for name in told} for one in curves]
+
+
+def figure_of(panels: Mapping[str, Sequence[Convergence]]) -> Any:
+    """A figure of errors over steps, a panel for every title, with lines of the nominal orders."""
+    made = []
+    for title, curves in panels.items():
+        drawn = []
+        for one in curves:
+            order = "" if one.order is None else f": order {one.order:.2f}"
+            drawn.append(Curve(one.steps, one.errors, f"{one.label}{order}", {"marker": "o", "ms": 4}))
+        for one in (one for one in curves if one.nominal and one.good.any()):
+            last = int(np.flatnonzero(one.good)[-1])
+            slope = (np.array(one.steps, float) / one.steps[last]) ** -one.nominal
+            drawn.append(Curve(one.steps, 0.6 * one.errors[last] * slope, "", {**DASHED, "lw": 0.7}))
+        made.append(Panel(curves=drawn, title=title, x="number of steps", y="error of the state at the end", log="xy"))
+    return chart(made, min(2, len(made)))

@@ -1,0 +1,186 @@
+"""What smoothing costs: `python -m problems.benchmarks.smoothing`.
+
+Two tasks with contact, the particle that lands, slides and stops with friction (Example 5 of `problems.particle`,
+e = 0), and the manipulation of `problems.disc_manipulation`, by direct shooting on the smoothed system for several
+amounts of smoothing, beside FESD-J with and without the detection of switches. Every control that was found is given to
+the event-driven referee: where it really leads, what it really costs, and which constraints it really violates.
+
+FESD-J fails on the particle from its default start. Smoothing has no sequence of contacts to find, so that it does not
+mind; the last row is FESD-J from the true motion under the control of the least smoothed solution.
+
+Measured on one core. Particle: the true end errs by 2e-2, 5e-5, 2e-4, 2e-4 for sigma = 1e-1 ... 1e-4 with 4 steps per
+control stage (0.7 to 1.1 s), where the steps are to blame from 1e-2 on, and by 2e-2, 2e-4, 1e-6, 3e-6 with 12 steps
+(1.1 to 1.4 s); FESD-J from there is exact in 1.6 s (J = 72.6393).
+
+Discs: J = 654 in 6 to 10 s, where FESD-J has 686 in 11 s and, from the last, 652.6 in 14 s. But no true motion is the
+claimed one, as where a disc is hit decides over its way: the end errs by 4.0, 3.4, 1.9, 1.1 m with 4 steps, by 0.5 m
+with 12 at the last (2 minutes), by 0.5 m with FESD-J (two elements per control stage), 2.2 m with that from the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.methods.shooting.options import SmoothedShooting
+from nosnoc_py.progress import Progress
+from problems import disc_manipulation, particle
+from problems.benchmarks.orders import check_names
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+
+SIGMAS = (1e-1, 1e-2, 1e-3, 1e-4)
+STEPS = (4, 12)
+QUICK = {"tasks": ("particle",), "sigmas": (1e-2, 1e-3), "steps": (4,), "seconds": 3.0}
+WARM = ns.Homotopy(sigma_0=1e-3, time_limit=60.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A problem, and FESD-J for it with the number of control stages that all methods get."""
+
+    build: Callable[[], ns.OCP]
+    method: Any
+
+
+TASKS = {
+    "particle": Task(build=particle.build, method=particle.OTHER),
+    "disc_manipulation": Task(build=disc_manipulation.build, method=disc_manipulation.METHOD),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Row:
+    """What one method made of a task.
+
+    Parameters
+    ----------
+    method : str
+    solution : Solution
+    certificate : Certificate
+        The referee's.
+    sigma : float
+        Smoothing that is left; 0 without any.
+    steps : int
+        Integration steps per control stage of a smoothed system; 0 for the others.
+    """
+
+    method: str
+    solution: ns.Solution
+    certificate: ns.Certificate
+    sigma: float = 0.0
+    steps: int = 0
+
+    @property
+    def violation(self) -> float:
+        """Largest violation of a constraint by the true motion, in its own units."""
+        return max((finding.amount for finding in self.certificate.violation), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `--json` prints of a row."""
+        return {
+            "method": self.method,
+            "sigma": self.sigma,
+            "steps": self.steps,
+            "status": self.solution.status.value,
+            "objective": self.solution.objective,
+            "true_objective": self.certificate.true_objective,
+            "end_state_error": self.certificate.end_state_error,
+            "violation": self.violation,
+            "complementarity": self.solution.complementarity,
+            "infeasibility": self.solution.infeasibility,
+            "wall_seconds": self.solution.wall_seconds,
+        }
+
+
+def shoot(task: Task, sigma: float, steps: int, method: SmoothedShooting, progress: Any = None) -> Row:
+    """Direct shooting down to a smoothing."""
+    ocp, stages = task.build(), task.method.control_stages
+    start = max(method.sigma_0, sigma)
+    options = method.replace(control_stages=stages, steps=steps, sigma_min=sigma, sigma_0=start)
+    solution = options.solve(ocp, callback=progress)
+    solved = [record.sigma for record in solution.log if record.solver_status.startswith("Solve")]
+    left = min(solved, default=solution.log[-1].sigma)
+    return Row(method="smoothed", solution=solution, certificate=ns.certify(ocp, solution), sigma=left, steps=steps)
+
+
+def detect(task: Task, name: str, solver: Any, seconds: float | None, *, guess: Any = None, **options: Any) -> Row:
+    """FESD-J."""
+    ocp = task.build()
+    solution = ns.solve(ocp, task.method.replace(**options), solver, guess=guess, time_limit=seconds)
+    return Row(method=name, solution=solution, certificate=ns.certify(ocp, solution))
+
+
+def compare(name: str, arguments: Mapping[str, Any], method: SmoothedShooting, solver: Any, progress: Any) -> list[Row]:
+    """All methods on one task."""
+    task, seconds = TASKS[name], arguments["seconds"]
+    rows = [
+        detect(task, "FESD-J", solver, seconds),
+        detect(task, "FESD-J, no detection", solver, seconds, switch_detection=False),
+    ]
+    smoothed = [
+        shoot(task, sigma, steps, method, progress) for steps in arguments["steps"] for sigma in arguments["sigmas"]
+    ]
+    motion = true_motion(task.build(), smoothed[-1].solution)
+    warm = detect(task, "FESD-J from the last", WARM, None, guess=motion)
+    return [*rows, *smoothed, warm]
+
+
+def true_motion(ocp: ns.OCP, solution: ns.Solution) -> ns.Trajectory:
+    """Where the control of a solution leads, event by event."""
+    return ns.simulate(
+        ocp.system,
+        x0=solution.x0,
+        duration=solution.horizon,
+        u=solution,
+        p=solution.p,
+        method=ns.EventDriven(grazing="continue"),
+    )
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Compare on all tasks."""
+    tasks = settings.arguments["tasks"]
+    check_names(task=(tasks, TASKS))
+    found = {task: compare(task, settings.arguments, settings.method, settings.solver, progress) for task in tasks}
+    best = found[tasks[0]][-1].solution
+    rows = {task: [row.to_dict() for row in each] for task, each in found.items()}
+    return tabled(
+        {**best.to_dict(), "rows": rows},
+        best.success,
+        {f"{task}: true, by the event-driven referee": each for task, each in rows.items()},
+        {"smoothing.png": lambda: chart([_panel(task, each) for task, each in found.items()])},
+    )
+
+
+def _panel(task: str, found: Sequence[Row]) -> Panel:
+    """The error of the end state over the smoothing that is left; lines of the methods that detect switches."""
+    curves = []
+    for steps in sorted({row.steps for row in found if row.steps}):
+        rows = sorted((row for row in found if row.steps == steps), key=lambda row: row.sigma)
+        points = ([row.sigma for row in rows], [max(error_of(row), 1e-12) for row in rows])
+        curves.append(Curve(*points, f"smoothed, {steps} steps per stage", {"marker": "o"}))
+    levels = [error for row in found if not row.steps and np.isfinite(error := error_of(row)) and error > 0.0]
+    label = "error of the end state; dotted: FESD-J"
+    return Panel(curves=curves, title=task, x=r"smoothing $\sigma$", y=label, log="xy", levels=levels)
+
+
+def error_of(row: Row) -> float:
+    """Distance of the true end state from the claimed one; NaN where the referee did not get there."""
+    return float(row.certificate.end_state_error) if np.isfinite(row.certificate.end_state_error) else np.nan
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    {"tasks": tuple(TASKS), "sigmas": SIGMAS, "steps": STEPS, "seconds": 60.0},
+    quick=QUICK,
+    method=SmoothedShooting(),
+    solver=ns.Auto(),
+    fixed=("form", "control_stages", "sigma_min", "time_limit"),
+)

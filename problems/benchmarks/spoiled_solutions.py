@@ -1,0 +1,118 @@
+"""Certificates put to the test: `python -m problems.benchmarks.spoiled_solutions`.
+
+True solutions (optimised ones, and simulations and closed forms that stand in for optimised ones) have to be confirmed;
+the same with one thing spoiled by more than the tolerance must never be, and has to be refuted. What is spoiled, and by
+how much, is random: the control of a stage, a listed impulse, the time of an event, a state, the objective; or the
+problem that the solution is said to solve has another restitution, friction, target or path constraint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.progress import Progress
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.spoiled_solutions import SPOILS, SYSTEMS
+
+# Shares that have to be reached: refuted of the spoiled, confirmed of the true, and undecided of either at most.
+REFUTED = CONFIRMED = 0.95
+UNDECIDED = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One certificate: of which system, what was spoiled ("" for a true solution), the verdict and its reason."""
+
+    system: str
+    spoil: str
+    verdict: str
+    reason: str
+
+
+def cases(count: int, true: int, seed: int, callback: Callable[[Any], Any] = lambda state: None) -> list[Case]:
+    """So many spoiled and so many true solutions, each of a random system."""
+    random = np.random.default_rng(seed)
+    found: list[Case] = []
+    while sum(bool(case.spoil) for case in found) < count or sum(not case.spoil for case in found) < true:
+        system = str(random.choice(list(SYSTEMS)))
+        pair = SYSTEMS[system](random)
+        if pair is None:
+            continue
+        if sum(not case.spoil for case in found) < true:
+            found.append(_case(system, "", *pair))
+        for spoil in random.permutation(list(SPOILS))[:3]:
+            spoiled = SPOILS[str(spoil)](random, *pair)
+            if spoiled is not None and sum(bool(case.spoil) for case in found) < count:
+                found.append(_case(system, str(spoil), *spoiled))
+        callback(found)
+    return found
+
+
+def _case(system: str, spoil: str, ocp: ns.OCP, solution: ns.Solution) -> Case:
+    certificate = ns.certify(ocp, solution)
+    return Case(system=system, spoil=spoil, verdict=certificate.verdict.value, reason=certificate.reason)
+
+
+def share(found: list[Case], verdict: ns.Verdict) -> float:
+    """Of cases with a verdict; one without any."""
+    return sum(case.verdict == verdict.value for case in found) / len(found) if found else 1.0
+
+
+def reached(found: list[Case]) -> bool:
+    """Whether no spoiled solution is confirmed, no true one refuted, and nearly all of either are told so."""
+    spoiled, true = [case for case in found if case.spoil], [case for case in found if not case.spoil]
+    return (
+        not any(case.verdict == ns.Verdict.CONFIRMED.value for case in spoiled)
+        and not any(case.verdict == ns.Verdict.REFUTED.value for case in true)
+        and share(spoiled, ns.Verdict.REFUTED) >= (REFUTED if spoiled else 0.0)
+        and share(true, ns.Verdict.CONFIRMED) >= (CONFIRMED if true else 0.0)
+        and (not spoiled or share(spoiled, ns.Verdict.UNDECIDED) <= UNDECIDED)
+        and (not true or share(true, ns.Verdict.UNDECIDED) <= UNDECIDED)
+    )
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Everything that the command line asks for."""
+    given = settings.arguments
+    found = cases(given["count"], given["true"], given["seed"])
+    odd = [case for case in found if case.verdict != _wanted(case)]
+    results = {
+        "spoiled": dict(Counter(case.verdict for case in found if case.spoil)),
+        "true": dict(Counter(case.verdict for case in found if not case.spoil)),
+        "by_spoil": _counted(found, "spoil"),
+        "by_system": _counted(found, "system"),
+        "odd": [vars(case) for case in odd],
+    }
+    tables = {f"verdicts by {by}": _rows(found, by) for by in ("spoil", "system")}
+    said = [f"{case.system}, {case.spoil or 'true'}: {case.verdict}: {case.reason}" for case in odd]
+    return tabled(results, reached(found), tables, said=said)
+
+
+def _wanted(case: Case) -> str:
+    return (ns.Verdict.REFUTED if case.spoil else ns.Verdict.CONFIRMED).value
+
+
+def _counted(found: list[Case], by: str) -> dict[str, dict[str, int]]:
+    keys = sorted({(getattr(case, by), bool(case.spoil)) for case in found})
+    return {
+        f"{key or 'nothing'} ({'spoiled' if spoiled else 'true'})": dict(
+            Counter(case.verdict for case in found if getattr(case, by) == key and bool(case.spoil) == spoiled)
+        )
+        for key, spoiled in keys
+    }
+
+
+def _rows(found: list[Case], by: str) -> list[dict[str, Any]]:
+    verdicts = sorted({case.verdict for case in found})
+    counted = _counted(found, by)
+    return [{by: name, **{v: counts.get(v, 0) for v in verdicts}} for name, counts in counted.items()]
+
+
+PROGRAM = program(__name__, run, {"count": 500, "true": 200, "seed": 1}, quick={"count": 60, "true": 24})

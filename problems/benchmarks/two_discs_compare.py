@@ -1,0 +1,314 @@
+"""Ways to the optimal control of two discs, compared: `python -m problems.benchmarks.two_discs_compare`.
+
+On the four problems of `problems.two_discs`, from the constant controls of the paper on the hybrid minimum principle.
+Parts (`--set part=...`, by default all):
+
+- compare: the minimum principle with and without refinement, HMP-MAS, forms of direct shooting and FESD-J beside the
+  exact optimum; with the cost of every control in an independent event-driven simulation. Of reinforcement learning
+  (Section 6.3) the row quotes the paper's number; nothing of it is run.
+- grids: errors over the number of steps, for Algorithm 1 and for gradient descent.
+- rates: convergence over the iterations, for several relaxations, and beside gradient descent.
+- sequences: starts with one collision too many.
+
+Everything takes some four minutes of one core, with `--quick` a few seconds. The exit code is 0 if the refined solution
+of problem 5.2 is found; what fails elsewhere is a status in its row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.progress import Progress
+from problems.benchmarks import two_discs_history as history
+from problems.benchmarks import two_discs_rows as rows
+from problems.benchmarks.orders import check_names
+from problems.benchmarks.two_discs_history import CONVERGED, DESCENDED, DESCENT, MSA, QUANTITIES, STARTS, over_grids
+from problems.figures import DASHED, DOTS, Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from problems.two_discs import EXPERIMENTS
+from tests.references.two_discs import optimum
+
+PARTS = ("compare", "grids", "rates", "sequences")
+PROBLEMS = tuple(EXPERIMENTS)
+ENERGY = ("concentric", "general", "wall")  # with the cost epsilon |u|^2
+RELAXED = "general"  # the problem on which relaxations are compared
+QUICK = {
+    "problems": ("general",),
+    "methods": (rows.ALGORITHM_1, rows.REFINED, "HMP moving grid", "HMP-MAS", "shooting in phases"),
+    "grids": (60, 120),
+    "descent_grids": (60,),
+    "iterations": 800,
+    "descent_iterations": 200,
+    "relaxations": (0.01, 0.018),
+    "starts": 1,
+    "steps": 120,
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Findings:
+    """Results of the parts; empty where a part was not asked for."""
+
+    rows: tuple[rows.Row, ...] = ()
+    errors: tuple[history.GridError, ...] = ()
+    histories: tuple[history.History, ...] = ()
+    descents: tuple[history.History, ...] = ()
+    relaxations: tuple[history.History, ...] = ()
+    excursions: tuple[history.Excursion, ...] = ()
+
+    @property
+    def series(self) -> dict[tuple[str, str], list[history.GridError]]:
+        """Errors by problem and method, over N."""
+        keys = dict.fromkeys((error.experiment, error.method) for error in self.errors)
+        ordered = sorted(keys, key=lambda key: (MSA, DESCENT).index(key[1]))
+        return {key: [e for e in self.errors if (e.experiment, e.method) == key] for key in ordered}
+
+    @property
+    def fits(self) -> list[dict[str, Any]]:
+        """sigma / N of every problem, method and quantity, where there are two grids at least."""
+        several = {key: errors for key, errors in self.series.items() if len(errors) > 1}
+        return [
+            {"experiment": key[0], "method": key[1], "quantity": name, **vars(history.fit(errors, name))}
+            for key, errors in several.items()
+            for name in QUANTITIES
+        ]
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """How many times farther from u_opt gradient descent ends than Algorithm 1, by problem."""
+        ends = {one.experiment: float(one.error[-1]) for one in self.histories}
+        return {one.experiment: float(one.error[-1]) / ends[one.experiment] for one in self.descents}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything by name."""
+        return {
+            "rows": [asdict(row) for row in self.rows],
+            "errors": [asdict(error) for error in self.errors],
+            "fits": self.fits,
+            "histories": [one.to_dict() for one in (*self.histories, *self.descents)],
+            "relaxations": [one.to_dict() for one in self.relaxations],
+            "farther_by_descent": self.stalls,
+            "sequences": [one.to_dict() for one in self.excursions],
+        }
+
+
+def experiment(
+    part: str = "all",
+    problems: tuple[str, ...] = PROBLEMS,
+    methods: tuple[str, ...] = tuple(rows.CONTENDERS),
+    grids: tuple[int, ...] = tuple(range(60, 1201, 60)),
+    descent_grids: tuple[int, ...] = (60, 120, 240, 480, 960),
+    grid_iterations: int = 6000,
+    iterations: int = 2000,
+    descent_iterations: int = 3000,
+    relaxations: tuple[float, ...] = (0.01, 0.005, 0.001, 0.015, 0.018),
+    starts: int = len(STARTS),
+    steps: int = 480,
+    time_limit: float = 20.0,
+    *,
+    progress: Progress,
+) -> Findings:
+    """Do what was asked for.
+
+    Parameters
+    ----------
+    part : {"all", "compare", "grids", "rates", "sequences"}
+    problems : tuple of str
+        Names in `problems.two_discs.EXPERIMENTS`.
+    methods : tuple of str
+        Names in `CONTENDERS` of `two_discs_rows`, for the table of methods.
+    grids, descent_grids : tuple of int
+        N of Algorithm 1 and of gradient descent.
+    grid_iterations : int
+        Most iterations of Algorithm 1 over the grids; it stops where |H_u| is small.
+    iterations, descent_iterations : int
+        Of Algorithm 1 (without a tolerance) and of gradient descent.
+    relaxations : tuple of float
+        alpha; with those below 0.01 there are 5 / alpha iterations where these are more.
+    starts : int
+        How many starts with three collisions.
+    steps : int
+        N of the parts rates and sequences.
+    time_limit : float
+        Seconds for every method in the table.
+
+    Raises
+    ------
+    OptionError
+        For an unknown name.
+    """
+    check_names(part=((part,), (*PARTS, "all")), problem=(problems, PROBLEMS), method=(methods, rows.CONTENDERS))
+    asked = PARTS if part == "all" else (part,)
+    energy = [name for name in problems if name in ENERGY]
+    found: dict[str, Any] = {}
+    if "compare" in asked:
+        found["rows"] = _compared(problems, methods, time_limit, progress)
+    if "grids" in asked:
+        progress.describe("errors over the number of steps")
+        errors = [e for name in energy for e in over_grids(CONVERGED, name, grids, grid_iterations)]
+        descent = [e for p in energy for e in over_grids(DESCENDED, p, descent_grids, descent_iterations)]
+        found["errors"] = (*errors, *descent)
+    if "rates" in asked:
+        progress.describe("convergence over the iterations")
+        found["histories"] = tuple(history.successive_approximation(p, steps, iterations=iterations) for p in problems)
+        found["descents"] = tuple(history.gradient_descent(p, steps, iterations=descent_iterations) for p in energy)
+        found["relaxations"] = tuple(_relaxed(alpha, steps, iterations) for alpha in relaxations)
+    if "sequences" in asked:
+        progress.describe("starts with three collisions")
+        found["excursions"] = tuple(history.excursion(u, steps, iterations) for u in STARTS[:starts])
+    return Findings(**found)
+
+
+def _compared(
+    problems: Sequence[str], methods: Sequence[str], limit: float, progress: Progress
+) -> tuple[rows.Row, ...]:
+    """A row for every problem and method."""
+    made: list[rows.Row] = []
+    for problem in problems:
+        exact = optimum(problem)
+        made += rows.given_rows(problem, exact)
+        for name in methods:
+            progress.describe(f"{problem}: {name}")
+            made.append(rows.row_of(problem, name, exact, limit))
+    return tuple(made)
+
+
+def _relaxed(alpha: float, steps: int, iterations: int) -> history.History:
+    enough = max(iterations, int(np.ceil(history.FITTED / alpha))) if alpha < 0.01 else iterations
+    return history.successive_approximation(RELAXED, steps, relaxation=alpha, iterations=enough)
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Compare, and refine the solution of 5.2 for the numbers that all problems give."""
+    started = time.monotonic()
+    refined = rows.CONTENDERS[rows.REFINED].solve("general")
+    found = experiment(**settings.arguments, progress=progress)
+    told = found.to_dict()
+    sequences = [{"start": one["start"], **one["hmp_mas"]} for one in told["sequences"]]
+    shed = [{"start": one["start"], **one["minimum_principle"]} for one in told["sequences"]]
+    return tabled(
+        {**refined.to_dict(), **told, "wall_seconds": time.monotonic() - started},
+        refined.success,
+        {
+            "errors against the exact optimum; true: in an event-driven simulation": told["rows"],
+            "sigma / N by least squares": told["fits"],
+            "errors over N": told["errors"],
+            "over the iterations": told["histories"],
+            "5.2 with other relaxations": told["relaxations"],
+            "5.3 from starts with three collisions: Algorithm 1": shed,
+            "5.3 from starts with three collisions: HMP-MAS": sequences,
+        },
+        _figures(found),
+        [f"gradient descent ends farther from u_opt than Algorithm 1: {found.stalls}"] if found.stalls else (),
+    )
+
+
+def _figures(found: Findings) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if found.rows:
+        made["two_discs_methods.png"] = lambda: _methods(found.rows)
+    if found.histories:
+        made["two_discs_motions.png"] = lambda: chart([_motion(one) for one in found.histories], 2)
+        made["two_discs_convergence.png"] = lambda: _convergence(found.histories)
+        made["two_discs_relaxation.png"] = lambda: _over_iterations(found.relaxations)
+    if found.descents:
+        made["two_discs_descent.png"] = lambda: _over_iterations((*found.histories, *found.descents))
+    for one in found.histories:
+        if one.experiment == "length":
+            made["two_discs_length.png"] = lambda one=one: chart([_motion(one), _control(one)], 2)
+    if found.errors:
+        made["two_discs_grids.png"] = lambda: _grids(found)
+    if found.excursions:
+        made["two_discs_sequences.png"] = lambda: _sequences(found.excursions)
+    return made
+
+
+def _methods(found: Sequence[rows.Row]) -> Any:
+    """What every method achieves: the cost of its control in an event-driven simulation, over the time it took."""
+    timed = [row for row in found if np.isfinite(row.true_error) and np.isfinite(row.seconds)]
+    panels = []
+    for problem in dict.fromkeys(row.experiment for row in timed):
+        points = [
+            Curve([max(r.seconds, 1e-3)], [max(abs(r.true_error), 1e-15)], f"{r.method}, {r.status}", DOTS)
+            for r in timed
+            if r.experiment == problem
+        ]
+        panels.append(Panel(curves=points, title=problem, x="processor [s]", y="$|J - J^*|$, simulated", log="xy"))
+    return chart(panels, 2)
+
+
+def _motion(one: history.History) -> Panel:
+    return _paths(one.solution, f"{one.experiment}, N = {one.steps}")
+
+
+def _paths(motion: Any, title: str) -> Panel:
+    t = np.linspace(motion.t0, motion.t0 + motion.duration, 400)
+    x = motion(t)
+    hits = np.array([motion(event.time) for event in motion.impacts]).reshape(-1, x.shape[1])
+    curves = [Curve(x[:, 2 * k], x[:, 2 * k + 1], f"disc {k + 1}") for k in (0, 1)]
+    marks = [Curve(hits[:, 2 * k], hits[:, 2 * k + 1], "", {**DOTS, "color": "black"}) for k in (0, 1)]
+    return Panel(curves=[*curves, *marks], title=title, x="$x$ [m]", y="$y$ [m]", equal=True)
+
+
+def _control(one: history.History) -> Panel:
+    t = np.linspace(0.0, one.exact.times[0], 400)
+    exact = [Curve(t, values, "exact", DASHED) for values in one.exact.control(t - 1e-9).T]
+    found = [Curve(one.solution.u_grid, values, steps=True, label="$u$ [N]") for values in one.solution.u.T]
+    return Panel(curves=[*found, *exact], times=one.exact.times, y="$u$ [N]")
+
+
+def _convergence(found: Sequence[history.History]) -> Any:
+    labels = {"excess": "$|J - J^*|$", "slope": r"$\Vert H_u \Vert$", "error": r"$\Vert u - u^* \Vert$ [N]"}
+    return chart(
+        [
+            Panel(
+                curves=[Curve(np.arange(one.error.size), getattr(one, name), one.experiment) for one in found],
+                x="iteration",
+                y=label,
+                log="y",
+            )
+            for name, label in labels.items()
+        ]
+    )
+
+
+def _over_iterations(found: Sequence[history.History]) -> Any:
+    curves = [
+        Curve(
+            np.arange(one.error.size),
+            one.error,
+            rf"{one.experiment}, {one.method}, $\alpha = {one.relaxation:g}$: rate {one.fit[0]:.4f}",
+            {} if one.method == MSA else {"ls": "--"},
+        )
+        for one in found
+        if one.error.size > 1
+    ]
+    return chart([Panel(curves=curves, x="iteration", y=r"$\Vert u - u^* \Vert$ [N]", log="y")])
+
+
+def _grids(found: Findings) -> Any:
+    panels = []
+    for quantity in QUANTITIES:
+        curves = [
+            Curve([e.steps for e in errors], [getattr(e, quantity) for e in errors], ", ".join(key), {"marker": "o"})
+            for key, errors in found.series.items()
+        ]
+        panels.append(Panel(curves=curves, x="$N$", y=f"error of the {quantity}", log="xy"))
+    return chart(panels)
+
+
+def _sequences(found: Sequence[history.Excursion]) -> Any:
+    panels = []
+    for one in found:
+        motions = (("start", one.motion), ("Algorithm 1", one.history.solution), ("HMP-MAS", one.prescribed))
+        panels += [_paths(motion, f"{name} {one.start}") for name, motion in motions]
+    return chart(panels, 3)
+
+
+PROGRAM = program(__name__, run, experiment, quick=QUICK)

@@ -1,1 +1,0 @@
-"""Figures of the problems, after those of the papers."""
