@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,23 +77,30 @@ def gaining_contacts(system: CLS, before: Array, after: Array, p: Array) -> str:
     shares = energy_shares(system, before, after, p)
     if not shares.max(initial=0.0) > ENERGY_SOLVED:
         return ""
-    worst = int(np.argmax(shares))
-    gaps, _, steepness = system.mechanics.touching(before[worst], p)
-    closed = gaps <= TOUCHING_SOLVED * steepness
+    closed = closed_contacts(system, before[int(np.argmax(shares))], p)
     return ", ".join(contact.name for contact, touches in zip(system.contacts, closed, strict=True) if touches)
 
 
-def several_outcomes(system: CLS, before: Array, closed: Array, p: Array, rest_velocity: float) -> Array:
+def closed_contacts(system: CLS, x: Array, p: Array) -> Array:
+    """Return which contacts (n_c,) are closed at a state that a program computed."""
+    gaps, _, steepness = system.mechanics.touching(x, p)
+    return np.asarray(gaps <= TOUCHING_SOLVED * steepness)
+
+
+def several_outcomes(
+    system: CLS, before: Array, p: Array, rest_velocity: float, struck: Sequence[Array] | None = None
+) -> Array:
     """Return which impacts admit other velocities after them than those of one solution.
 
     Parameters
     ----------
     before : (m, 2 n_q)
         Left limits at the impacts.
-    closed : (m, n_c) bool
     p : (n_p,)
     rest_velocity : float
         As the motion was computed.
+    struck : m arrays of int, optional
+        Contacts that take part although they are open: those that a step closes, where impacts lie between the nodes.
 
     Returns
     -------
@@ -101,7 +109,9 @@ def several_outcomes(system: CLS, before: Array, closed: Array, p: Array, rest_v
     frames = system.mechanics.frames
     solver = ContactSolver(frames)
     found = []
-    for x, contacts in zip(before, closed, strict=True):
-        problem = impact_problem(frames, system.kinematics(x, p=p), np.flatnonzero(contacts).tolist(), rest_velocity)
+    for k, x in enumerate(before):
+        closed = closed_contacts(system, x, p)
+        closed[[] if struck is None else struck[k]] = True
+        problem = impact_problem(frames, system.kinematics(x, p=p), np.flatnonzero(closed).tolist(), rest_velocity)
         found.append(not solver.is_unique(problem))
     return np.array(found, dtype=bool)

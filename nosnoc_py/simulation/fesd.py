@@ -33,7 +33,7 @@ from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
-from nosnoc_py.tolerances import REST_VELOCITY, TOUCHING_SOLVED
+from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 
 # So often a step with more switches than elements is halved.
@@ -521,8 +521,5 @@ def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:
     if problem.dcs.jump is None:
         return []
     rows = impact_rows(problem.dcs, r, p)
-    looks = [system.mechanics.touching(x, p) for x in r.x_minus[rows]]
-    closed = np.array([gaps <= TOUCHING_SOLVED * steepness for gaps, _, steepness in looks])
-    rest = rest_velocity_of(problem.fesdj, simulation=True)
-    found = several_outcomes(system, r.x_minus[rows], closed, p, rest)
+    found = several_outcomes(system, r.x_minus[rows], p, rest_velocity_of(problem.fesdj, simulation=True))
     return (np.cumsum(r.h) - r.h)[rows[found]].tolist()

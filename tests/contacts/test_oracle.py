@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from problems.benchmarks import impact_instants
-from problems.benchmarks.impact_instants import LEFT_OUT, UNIQUE
+from problems.benchmarks.impact_instants import LEFT_OUT, SEVERAL, UNIQUE
 from problems.runner import main
 from tests.problems.command_line import run_json
 from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
@@ -367,6 +367,14 @@ def test_program_with_single_contacts(capsys: pytest.CaptureFixture[str]) -> Non
     assert results["oracle"] == {UNIQUE: 3}
     assert results["methods"].keys() == {"newton", "event", "stepping"}
     assert all(method["verdict"] == AGREE for row in results["instants"] for method in row["methods"].values())
+
+
+def test_who_answers_one_of_several_solutions_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A closed contact that separates makes the impact ambiguous, although no step has to push it."""
+    results = run_json(impact_instants.PROGRAM, capsys, "--set", "only=86", "methods=newton,event,stepping,enumeration")
+    (row,) = results["instants"]
+    assert row["oracle"] == SEVERAL
+    assert {name: method["verdict"] for name, method in row["methods"].items()} == dict.fromkeys(row["methods"], MEMBER)
 
 
 def test_a_wrong_method_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,15 +131,11 @@ class _Loop:
 
     def _several(self, impacts: list[tuple[float, np.ndarray, np.ndarray]]) -> list[float]:
         """Times [s] of impacts, at states with contacts, that admit other outcomes."""
-        count = self.system.mechanics.frames.count
-        if not impacts or count > FEW_CONTACTS:
+        if not impacts or self.system.mechanics.frames.count > FEW_CONTACTS:
             return []
-        closed = np.zeros((len(impacts), count), dtype=bool)
-        for k, (_, _, contacts) in enumerate(impacts):
-            closed[k, contacts] = True
-        states = np.array([x for _, x, _ in impacts])
-        found = several_outcomes(self.system, states, closed, self.p, self.limits.rest_velocity)
-        return [t for (t, _, _), several in zip(impacts, found, strict=True) if several]
+        times, states, struck = zip(*impacts, strict=True)
+        found = several_outcomes(self.system, np.array(states), self.p, self.limits.rest_velocity, struck)
+        return list(np.array(times)[found])
 
 
 class _Missed:
