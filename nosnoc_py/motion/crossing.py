@@ -156,7 +156,12 @@ class Search:
             found += [self._change(guard, t, guards[:, guard], armed=bool(armed[guard]), opens=opens)]
             found += [self._dip(guard, t, guards[:, guard], fine[:, k], floor[:, k] - missed[k], float(margin[k]))]
         crossings = [crossing for crossing in found if crossing is not None]
-        return min(crossings, key=lambda crossing: (crossing.time, crossing.touches), default=None)
+
+        def order(crossing: Crossing) -> tuple[float, bool, float]:
+            # Of guards that are violated from the beginning rounding would choose; what falls deepest is most certain.
+            return crossing.time, crossing.touches, float(guards[1, crossing.guard]) if crossing.at_once else 0.0
+
+        return min(crossings, key=order, default=None)
 
     def _halves(self, t: Array, armed: Array, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])
