@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,7 +67,10 @@ class Task:
     @property
     def seconds(self) -> float:
         """The duration; `OptionError` unless it is positive and finite."""
-        return seconds_of(self.duration)
+        seconds = scalar(self.duration, "duration")
+        if not 0 < seconds < np.inf:
+            raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
+        return seconds
 
     def deadline(self) -> float:
         """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
@@ -80,19 +83,20 @@ class Task:
 
 
 class SimulationMethod(Method):
-    """A method that simulates in its own way."""
+    """A method that simulates in its own way; `refuses` has the arguments that it does not take, and says why."""
 
-    @abstractmethod
+    refuses: ClassVar[Mapping[str, str]] = {}
+
     def simulate(self, system: Any, task: Task) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
+        for name, why in self.refuses.items():
+            if (given := getattr(task, name)) is not None and given is not False and np.size(given):
+                raise OptionError(f"{name}: {why}.")
+        return self.simulated(system, task)
 
-
-def seconds_of(duration: Any) -> float:
-    """A duration as a number; `OptionError` unless it is positive and finite."""
-    seconds = scalar(duration, "duration")
-    if not 0 < seconds < np.inf:
-        raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
-    return seconds
+    @abstractmethod
+    def simulated(self, system: Any, task: Task) -> Trajectory:
+        """The motion, by arguments that fit the method."""
 
 
 def steps_given(steps: Any) -> int:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
 from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
@@ -29,9 +28,6 @@ CONTROL_ROWS = 200
 
 def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    for given, name in ((task.steps, "steps"), (task.solver, "solver")):
-        if given is not None:
-            raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
     start, parameters, control = task.start(system)
     if task.sensitivities:
         check_control(control)
