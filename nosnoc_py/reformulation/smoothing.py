@@ -326,18 +326,10 @@ def _smooth_steps(functions: ca.SX, system: Described, sigma: ca.SX) -> ca.SX:
 
 def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Algebraic | None) -> SmoothSystem:
     return SmoothSystem(
-        x=ca.vertcat(*[getattr(system, group) for group in system.states]),
-        u=system.u,
-        p=ca.vertcat(system.p, sigma),
+        **system.extended(p={system.unused(SMOOTHING): sigma}),
         flow=flow,
         algebraic=algebraic,
-        names={
-            "x": system.state_names,
-            "u": system.control_names,
-            "p": (*system.parameter_names, system.unused(SMOOTHING)),
-        },
         units=dict(system.units),
-        nominal={"x": system.x_nominal, "u": system.u_nominal},
         p_default=np.append(system.p_or_zeros, 1.0),
         original=system,
     )
