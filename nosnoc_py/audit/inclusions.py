@@ -13,93 +13,20 @@ Filippov, Differential Equations with Discontinuous Righthand Sides (1988). Step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import Law, MotionSamples, Violation
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
 # Gauss-Newton steps for multipliers that the rate does not depend on linearly, and the last one of them.
 STEPS, LAST_STEP = 25, 1e-12
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Inclusion:
-    """A system as x' = flow(x, y, z, u, p) with rows of y that vanish (sums of weights less one).
-
-    Attributes
-    ----------
-    y, functions : SX (n_y,)
-        Multipliers, and what tells which of them are free.
-    active : SX (n_y,)
-        1 where a multiplier may be something: regions elsewhere need not have a motion.
-    labels : tuple of str
-        Names of the multipliers in a solution.
-    groups : tuple of slice
-        Multipliers that belong to one partition.
-    """
-
-    y: ca.SX
-    functions: ca.SX
-    active: ca.SX
-    flow: ca.SX
-    sums: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
-    labels: tuple[str, ...]
-    groups: tuple[slice, ...] = ()
-
-
-def inclusion_of(system: PSS | Heaviside | PDS) -> Inclusion:
-    """The inclusion of a system."""
-    if isinstance(system, PSS):
-        return _hull(system)
-    if isinstance(system, Heaviside):
-        labels = tuple(f"alpha[{name}]" for name in system.function_names or ())
-        return Inclusion(
-            y=system.alpha,
-            functions=system.functions,
-            active=ca.SX.sym("active", len(labels)),
-            flow=system.flow,
-            labels=labels,
-        )
-    force = ca.SX.sym("force", system.constraints.shape[0])
-    push = ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(system.constraints, system.x).T @ force
-    return Inclusion(
-        y=force,
-        functions=system.constraints,
-        active=ca.SX.sym("active", force.numel()),
-        flow=system.flow + push,
-        labels=tuple(f"lambda[{name}]" for name in system.constraint_names),
-    )
-
-
-def _hull(system: PSS) -> Inclusion:
-    flow, start = system.flow, 0
-    thetas, functions, actives, sums, labels, groups = [], [], [], [], [], []
-    for modes in system.modes:
-        theta, active = ca.SX.sym("theta", modes.count), ca.SX.sym("active", modes.count)
-        flows = [ca.if_else(active[i] > 0.5, f, ca.SX(f.shape[0], 1)) for i, f in enumerate(modes.flows)]
-        flow += ca.horzcat(*flows) @ theta
-        thetas.append(theta)
-        functions.append(modes.indicators)
-        actives.append(active)
-        sums.append(ca.sum1(theta) - 1)
-        labels += [f"theta[{modes.name}][{i}]" for i in range(modes.count)]
-        groups.append(slice(start, start + modes.count))
-        start += modes.count
-    return Inclusion(
-        y=ca.vertcat(*thetas),
-        functions=ca.vertcat(*functions),
-        active=ca.vertcat(*actives),
-        flow=flow,
-        sums=ca.vertcat(*sums),
-        labels=tuple(labels),
-        groups=tuple(groups),
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,15 +63,20 @@ class Inclusions:
         listed: Array | None = None,
     ) -> None:
         self.system, self.samples, self.p, self.size, self.listed = system, samples, p, sizes, listed
-        self.law = law = inclusion_of(system)
+        flow, self.parts = inclusion_of(system)
+        self.labels = tuple(label for part in self.parts for label in part.labels)
         own = system.algebraic
         equations = ca.SX(0, 1) if own is None else own.equations
-        s = ca.vertcat(law.y, system.z)
+        y, functions, active = (
+            ca.vertcat(*[getattr(part, name) for part in self.parts]) for name in ("symbols", "functions", "active")
+        )
+        sums = ca.vertcat(ca.SX(0, 1), *[ca.sum1(part.symbols) - 1 for part in self.parts if part.kind == REGION])
+        s = ca.vertcat(y, system.z)
         rate, size = (ca.SX.sym(name, system.x.numel()) for name in ("rate", "size"))
-        rows = ca.vertcat((law.flow - rate) / size, law.sums, equations)
-        arguments = [s, system.x, system.u, system.p, law.active, rate, size]
+        rows = ca.vertcat((flow - rate) / size, sums, equations)
+        arguments = [s, system.x, system.u, system.p, active, rate, size]
         self._rows = ca.Function("rows", arguments, [rows, ca.densify(ca.jacobian(rows, s))])
-        self._functions = ca.Function("functions", [system.x, system.p], [law.functions])
+        self._functions = ca.Function("functions", [system.x, system.p], [functions])
 
     def violations(self) -> list[Violation]:
         """The largest violation of every sample."""
@@ -158,16 +90,10 @@ class Inclusions:
 
     def _bounds(self, functions: Array) -> tuple[Array, Array]:
         """Bounds (n_y,) of the multipliers where the functions have these values."""
-        close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
-        if isinstance(self.system, PDS):
-            return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
-        if isinstance(self.system, Heaviside):
-            return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)
-        upper = np.zeros(functions.size)
-        for part in self.law.groups:
-            away = functions[part] - functions[part].min()
-            upper[part] = np.where(away <= TOUCHING_SOLVED * (1.0 + np.abs(functions[part]).max()), 1.0, 0.0)
-        return np.zeros(functions.size), upper
+        parts = np.split(functions, np.cumsum([part.count for part in self.parts])[:-1])
+        found = [_bounds_of(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
+        lower, upper = (np.concatenate(bounds) for bounds in zip(*found, strict=True))
+        return lower, upper
 
     def _at(self, place: Place) -> Violation:
         made = [self._of(place, self._best(place), Law.INCLUSION), *self._claimed(place)]
@@ -186,10 +112,10 @@ class Inclusions:
         if self.listed is None:
             return
         s = self.listed[place.k]
-        outside = excess(s[: self.law.y.numel()], place.lower, place.upper)
+        outside = excess(s[: len(self.labels)], place.lower, place.upper)
         if outside.size:
             k = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
-            yield self._made(place, Law.RANGE, self.law.labels[k], outside[k], outside[k])
+            yield self._made(place, Law.RANGE, self.labels[k], outside[k], outside[k])
         yield self._of(place, s, Law.MULTIPLIERS)
 
     def _of(self, place: Place, s: Array, law: Law) -> Violation:
@@ -238,3 +164,13 @@ class Inclusions:
             if np.abs(step).max(initial=0.0) <= LAST_STEP * (1.0 + np.abs(s).max()):
                 break
         return s
+
+
+def _bounds_of(kind: int, functions: Array) -> tuple[Array, Array]:
+    """Bounds of multipliers of one kind that belong together."""
+    close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
+    if kind == STEP:
+        return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)
+    if kind == FORCE:
+        return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
+    return np.zeros(functions.size), np.where(functions - functions.min() <= close.max(), 1.0, 0.0)

@@ -9,12 +9,13 @@ import numpy as np
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
 from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
-from nosnoc_py.simulation.event_driven.filippov.laws import FORCE, ON, REGION, STEP
+from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, Flow, Regime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
