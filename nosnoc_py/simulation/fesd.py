@@ -430,11 +430,7 @@ class FiniteElementRun:
         return Simulator(system, method, step=length, solver=task.solver).run(
             task.x0,
             steps=count,
-            u=task.u,
-            p=task.p,
-            callback=task.callback,
-            time_limit=task.time_limit,
-            sensitivities=task.sensitivities,
+            **{name: getattr(task, name) for name in ("u", "p", "callback", "time_limit", "sensitivities")},
         )
 
 
