@@ -130,9 +130,5 @@ def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -
 
 def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
     """Forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt) that a solution lists; None unless it lists all."""
-    names = [f"{kind}_normal[{name}]" for name in frames.names]
-    for c, name in enumerate(frames.names):
-        labels = ("",) if frames.width(c) == 1 else tuple(f"[{k}]" for k in range(frames.width(c)))
-        names += [f"{kind}_tangent[{name}]{label}" for label in labels]
-    found = columns_of(series, names, count)
-    return None if found is None else found / np.append(np.ones(frames.count), frames.weights)
+    found = columns_of(series, [f"{kind}_{along}{label}" for along, label, _ in frames.directions], count)
+    return None if found is None else found / np.array([weight for *_, weight in frames.directions])

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.symbols import scalar
 
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
@@ -72,6 +71,12 @@ class Task:
             raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
         return seconds
 
+    def check(self, refused: Mapping[str, str]) -> None:
+        """`OptionError` for arguments that are refused, with the reason."""
+        for name, why in refused.items():
+            if (given := getattr(self, name)) is not None and given is not False and np.size(given):
+                raise OptionError(f"{name}: {why}.")
+
     def deadline(self) -> float:
         """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
         return math.inf if self.time_limit is None else time.monotonic() + self.time_limit
@@ -83,20 +88,11 @@ class Task:
 
 
 class SimulationMethod(Method):
-    """A method that simulates in its own way; `refuses` has the arguments that it does not take, and says why."""
-
-    refuses: ClassVar[Mapping[str, str]] = {}
-
-    def simulate(self, system: Any, task: Task) -> Trajectory:
-        """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
-        for name, why in self.refuses.items():
-            if (given := getattr(task, name)) is not None and given is not False and np.size(given):
-                raise OptionError(f"{name}: {why}.")
-        return self.simulated(system, task)
+    """A method that simulates in its own way."""
 
     @abstractmethod
-    def simulated(self, system: Any, task: Task) -> Trajectory:
-        """The motion, by arguments that fit the method."""
+    def simulate(self, system: Any, task: Task) -> Trajectory:
+        """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
 
 def steps_given(steps: Any) -> int:
@@ -124,16 +120,6 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
             "one out."
         )
     return count
-
-
-def directions_of(frames: ContactFrames) -> list[tuple[str, str, float]]:
-    """Kind, label and weight of every direction of contact forces, normals first; their series are named after them."""
-    tangents = [
-        ("tangent", f"[{name}][{k}]" if frames.width(c) == 2 else f"[{name}]", float(frames.weights[part.start + k]))
-        for c, (name, part) in enumerate(zip(frames.names, frames.tangents, strict=True))
-        for k in range(frames.width(c))
-    ]
-    return [("normal", f"[{name}]", 1.0) for name in frames.names] + tangents
 
 
 def not_unique_note(times: Sequence[float]) -> list[str]:

@@ -95,13 +95,14 @@ class _Values:
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
         at_ends = ca.Function("ends", [dcs.x, dcs.p], [ca.vertcat(kinetic, approach)])
         ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
-        numbers = {
+        numbers: dict[str, Any] = {
             name: stage_values(ca.vertcat(*[getattr(c, name) for c in contacts]))
             for name in ("weight", "push", "approach", "reserve")
         }
+        for name in ("rub", "slip"):
+            numbers[name] = tuple(stage_values(getattr(c, name)) for c in contacts)
         return cls(
             **numbers,
-            **{name: tuple(stage_values(getattr(c, name)) for c in contacts) for name in ("rub", "slip")},
             running=stage_values(frozen.running)[..., 0],
             gap=stage_values(system.mechanics.gaps),
             impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, numbers["push"]),

@@ -63,7 +63,7 @@ def run(system: EventSelectedSystem, method: EventSelected, task: Task) -> Traje
     fields = fields_of(system, method.compiled)
     with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
         mode = initial_mode(system, fields, method, start, parameters)
-        walk = Walk(system, fields, method, parameters, step, task)
+        walk = Walk(system, fields, method, parameters, step, task.callback, task.deadline())
         walk.go(np.array(start), mode, seconds)
         return walk.trajectory(task.sensitivities or method.sensitivities)
 
@@ -141,10 +141,17 @@ class Walk:
     """One simulation, chunk by chunk."""
 
     def __init__(
-        self, system: EventSelectedSystem, fields: Fields, method: EventSelected, p: Array, step: float, task: Task
+        self,
+        system: EventSelectedSystem,
+        fields: Fields,
+        method: EventSelected,
+        p: Array,
+        step: float,
+        callback: Callable[[Any], Any] | None,
+        deadline: float,
     ) -> None:
         self.system, self.fields, self.method, self.p = system, fields, method, np.array(p)
-        self.callback, self.deadline = task.callback, task.deadline()
+        self.callback, self.deadline = callback, deadline
         self.tableau: Tableau = method.tableau
         closing = self.tableau.stiffly_accurate
         own = self.tableau.stages - int(closing)

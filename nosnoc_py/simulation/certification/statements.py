@@ -8,13 +8,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit import constraints
-from nosnoc_py.audit.elements import columns_of
+from nosnoc_py.audit.elements import ElementStages, columns_of
 from nosnoc_py.audit.records import Law, Measured, Violation, statement
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.simulation.certification.measures import GAUSS
 from nosnoc_py.simulation.certification.readings import (
     EDGE,
-    ElementStages,
     controls_at_stages,
     controls_of,
     own_stages,

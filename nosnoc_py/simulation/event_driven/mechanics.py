@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contacts.problem import indices
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
@@ -56,8 +57,8 @@ class Regime:
     @cached_property
     def rows(self) -> Array:
         """Rates that stay zero, as indices into normals and tangents."""
-        n_c = self.frames.count
-        stuck = [n_c + k for c, part in enumerate(self.frames.tangents) if self.modes[c] == STICK for k in _of(part)]
+        n_c, parts = self.frames.count, zip(self.modes, self.frames.tangents, strict=True)
+        stuck = [n_c + k for mode, part in parts if mode == STICK for k in indices(part)]
         return np.concatenate([self.closed, np.array(stuck, dtype=int)])
 
     def slip_direction(self, contact: int, rates: Array) -> Array:
@@ -158,7 +159,3 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, loo
     if not made.rows.size:
         return made
     return replace(made, redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0)
-
-
-def _of(part: slice) -> range:
-    return range(part.start, part.stop)

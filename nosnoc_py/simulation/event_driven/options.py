@@ -69,7 +69,7 @@ class EventDriven(SimulationMethod):
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"
 
-    def simulated(self, system: Described, task: Task) -> Trajectory:
+    def simulate(self, system: Described, task: Task) -> Trajectory:
         """From event to event; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.event_driven.run import run  # which knows these options
 

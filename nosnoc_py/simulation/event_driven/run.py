@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
-from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
+from nosnoc_py.simulation.common import Task, check_control, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -120,7 +120,7 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
             None if struck is None or impulses is None else (struck, impulses[:, k]),
             (t, rates[:, k]) if direction[0] == "tangent" else None,
         )
-        for k, direction in enumerate(directions_of(frames))
+        for k, direction in enumerate(frames.directions)
     )
 
 

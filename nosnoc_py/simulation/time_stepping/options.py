@@ -105,7 +105,7 @@ class TimeStepping(SimulationMethod):
             impact_velocity=STRIKE * scales.speed,
         )
 
-    def simulated(self, system: CLS, task: Task) -> Trajectory:
+    def simulate(self, system: CLS, task: Task) -> Trajectory:
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 

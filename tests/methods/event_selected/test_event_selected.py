@@ -643,9 +643,9 @@ def test_refused():
     with pytest.raises(OptionError, match="EventSelected does not fit a CLS; use ns"):
         ns.simulate(ball, x0=[1, 0], duration=1, method=EventSelected())
     with pytest.raises(OptionError, match="no controls"):
-        run(order_system(), x0=START, duration=END, method=EventSelected(), u=[1.0])
+        ns.simulate(order_system(), x0=START, duration=END, method=EventSelected(), u=[1.0])
     with pytest.raises(OptionError, match="solver"):
-        run(order_system(), x0=START, duration=END, method=EventSelected(), solver=object())
+        ns.simulate(order_system(), x0=START, duration=END, method=EventSelected(), solver=object())
     with pytest.raises(OptionError, match="implicit"):
         EventSelected(scheme=radau_iia(2))
     with pytest.raises(OptionError, match="explicit_rk4"):

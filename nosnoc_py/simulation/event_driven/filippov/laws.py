@@ -9,7 +9,6 @@ regions that share a motion by equal rates g' and the sum 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import casadi as ca
@@ -105,13 +104,15 @@ class Laws:
         rows = ca.vertcat(self._rows(made, masks, rates), ca.SX(0, 1) if own is None else own.equations)
         slope = ca.jacobian(rows, s)
         self.affine = not ca.depends_on(slope, s)
-        self.residual = _compiled("residual", [s, w, u, m], [rows, slope])
-        self.motion = _compiled("motion", [s, w, u, m], [flow, rates])
+        self.residual = buffered(ca.Function("residual", [s, w, u, m], [rows, slope]))
+        self.motion = buffered(ca.Function("motion", [s, w, u, m], [flow, rates]))
         derivatives = [ca.jacobian(e, v) for e, v in ((rows, w), (rows, u), (flow, s), (flow, w), (flow, u))]
-        self.slopes = _compiled("slopes", [s, w, u, m], derivatives)
-        self.functions = _compiled("functions", [w], [c, ca.jacobian(c, w)])
-        self.series = _compiled("series", [s, w], [self._series])
-        self.regions = [None if part is None else _compiled("regions", [s, w, u, m], [part]) for part in self._regions]
+        self.slopes = buffered(ca.Function("slopes", [s, w, u, m], derivatives))
+        self.functions = buffered(ca.Function("functions", [w], [c, ca.jacobian(c, w)]))
+        self.series = buffered(ca.Function("series", [s, w], [self._series]))
+        self.regions = [
+            None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions
+        ]
 
     def _rows(self, made: list[Multipliers], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""
@@ -149,7 +150,3 @@ def _series(part: Multipliers, values: ca.SX) -> list[tuple[str, ca.SX]]:
         return [*made, *((f"lambda[{name}][{i}]", c[i] - least) for i in range(part.count)), (f"mu[{name}]", least)]
     sides = {"lambda_n": ca.fmax(-c, 0), "lambda_p": ca.fmax(c, 0)} if part.kind == STEP else {}
     return made + [(f"{side}[{n}]", values[j]) for side, values in sides.items() for j, n in enumerate(part.names)]
-
-
-def _compiled(name: str, inputs: list[ca.SX], outputs: list[ca.SX]) -> Callable[..., list[Array]]:
-    return buffered(ca.Function(name, inputs, [ca.densify(ca.SX(out)) for out in outputs]))
