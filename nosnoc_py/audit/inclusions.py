@@ -13,7 +13,6 @@ Filippov, Differential Equations with Discontinuous Righthand Sides (1988). Step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
@@ -25,18 +24,10 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
+# The lowest and the highest multipliers (n_y,) that a place allows.
+Bounds = tuple[Array, Array]
 # Gauss-Newton steps for multipliers that the rate does not depend on linearly, and the last one of them.
 STEPS, LAST_STEP = 25, 1e-12
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Place:
-    """A sample in numbers: its index, functions (n_y,) and bounds (n_y,) of the multipliers."""
-
-    k: int
-    functions: Array
-    lower: Array
-    upper: Array
 
 
 class Inclusions:
@@ -80,82 +71,72 @@ class Inclusions:
 
     def violations(self) -> list[Violation]:
         """The largest violation of every sample."""
-        return [self._at(place) for place in self._places()]
-
-    def _places(self) -> Iterator[Place]:
         values = np.asarray(self._functions(self.samples.x.T, self.p)).T.reshape(len(self.samples.t), -1)
-        for k, functions in enumerate(values):
-            lower, upper = self._bounds(functions)
-            yield Place(k=k, functions=functions, lower=lower, upper=upper)
+        return [self._at(k, functions, self._bounds(functions)) for k, functions in enumerate(values)]
 
-    def _bounds(self, functions: Array) -> tuple[Array, Array]:
+    def _bounds(self, functions: Array) -> Bounds:
         """Bounds (n_y,) of the multipliers where the functions have these values."""
         parts = np.split(functions, np.cumsum([part.count for part in self.parts])[:-1])
         found = [_bounds_of(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
         lower, upper = (np.concatenate(bounds) for bounds in zip(*found, strict=True))
         return lower, upper
 
-    def _at(self, place: Place) -> Violation:
-        made = [self._of(place, self._best(place), Law.INCLUSION), *self._claimed(place)]
+    def _at(self, k: int, functions: Array, bounds: Bounds) -> Violation:
+        """The largest violation of a sample."""
+        made = [self._of(k, self._best(k, bounds), bounds, Law.INCLUSION), *self._claimed(k, bounds)]
         if isinstance(self.system, PDS):
-            depth = np.maximum(-place.functions, 0.0)
-            k = int(np.argmax(depth))
-            made.append(
-                self._made(
-                    place, Law.SET, self.system.constraint_names[k], depth[k], depth[k] * BROKEN / TOUCHING_SOLVED
-                )
-            )
+            depth = np.maximum(-functions, 0.0)
+            i = int(np.argmax(depth))
+            share = depth[i] * BROKEN / TOUCHING_SOLVED
+            made.append(self._made(k, Law.SET, self.system.constraint_names[i], depth[i], share))
         return max(made, key=lambda violation: violation.share)
 
-    def _claimed(self, place: Place) -> Iterator[Violation]:
+    def _claimed(self, k: int, bounds: Bounds) -> Iterator[Violation]:
         """Whether the listed ones are some."""
         if self.listed is None:
             return
-        s = self.listed[place.k]
-        outside = excess(s[: len(self.labels)], place.lower, place.upper)
+        s = self.listed[k]
+        outside = excess(s[: len(self.labels)], *bounds)
         if outside.size:
-            k = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
-            yield self._made(place, Law.RANGE, self.labels[k], outside[k], outside[k])
-        yield self._of(place, s, Law.MULTIPLIERS)
+            i = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
+            yield self._made(k, Law.RANGE, self.labels[i], outside[i], outside[i])
+        yield self._of(k, s, bounds, Law.MULTIPLIERS)
 
-    def _of(self, place: Place, s: Array, law: Law) -> Violation:
+    def _of(self, k: int, s: Array, bounds: Bounds, law: Law) -> Violation:
         """The largest share that multipliers leave of the rates, sums and algebraic equations."""
-        left = np.abs(self._residual(place, s)[0])
+        left = np.abs(self._residual(k, s, bounds)[0])
         left = np.where(np.isfinite(left), left, np.inf)
-        k, names = int(np.argmax(left)), self.system.state_names
-        if k < len(names):
-            return self._made(place, law, names[k], left[k] * self.size[k], left[k])
-        sentence = "the equations of multipliers do not hold"
-        return self._made(place, Law.STATEMENT, sentence, left[k], left[k])
+        i, names = int(np.argmax(left)), self.system.state_names
+        if i < len(names):
+            return self._made(k, law, names[i], left[i] * self.size[i], left[i])
+        return self._made(k, Law.STATEMENT, "the equations of multipliers do not hold", left[i], left[i])
 
-    def _made(self, place: Place, law: Law, subject: str, amount: float, share: float) -> Violation:
+    def _made(self, k: int, law: Law, subject: str, amount: float, share: float) -> Violation:
         amount, share = (float(size) if np.isfinite(size) else np.inf for size in (amount, share))
-        return Violation(time=float(self.samples.t[place.k]), law=law, subject=subject, amount=amount, share=share)
+        return Violation(time=float(self.samples.t[k]), law=law, subject=subject, amount=amount, share=share)
 
-    def _residual(self, place: Place, s: Array) -> tuple[Array, Array]:
-        active = (place.upper > 0.0).astype(float)
-        here = self.samples
+    def _residual(self, k: int, s: Array, bounds: Bounds) -> tuple[Array, Array]:
+        active, here = (bounds[1] > 0.0).astype(float), self.samples
         assert here.rates is not None
-        k = place.k
         rows, slope = self._rows(s, here.x[k], here.u[k], self.p, active, here.rates[k], self.size)
         return np.asarray(rows).reshape(-1), np.asarray(slope)
 
-    def _best(self, place: Place) -> Array:
+    def _best(self, k: int, bounds: Bounds) -> Array:
         """The multipliers within their bounds that leave least, by Gauss-Newton; linear systems take one step."""
         from scipy.optimize import lsq_linear  # not paid for by an import of the library
 
         own = self.system.algebraic
-        lower, upper = place.lower, place.upper
+        lower, upper = bounds
         s = np.clip(np.full(lower.size, 0.5), lower, upper)
         if own is not None:
-            start = np.asarray(own.initial, float) if self.listed is None else self.listed[place.k][lower.size :]
+            start = np.asarray(own.initial, float) if self.listed is None else self.listed[k][lower.size :]
             s = np.concatenate([s, start])
             lower, upper = np.append(lower, own.lower), np.append(upper, own.upper)
         free = lower < upper
         if not free.any():
             return s
         for _ in range(STEPS):
-            rows, slope = self._residual(place, s)
+            rows, slope = self._residual(k, s, bounds)
             if not (np.isfinite(rows).all() and np.isfinite(slope).all()):
                 break
             low, high = lower[free] - s[free], upper[free] - s[free]
@@ -166,7 +147,7 @@ class Inclusions:
         return s
 
 
-def _bounds_of(kind: int, functions: Array) -> tuple[Array, Array]:
+def _bounds_of(kind: int, functions: Array) -> Bounds:
     """Bounds of multipliers of one kind that belong together."""
     close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
     if kind == STEP:
