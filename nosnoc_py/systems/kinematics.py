@@ -72,6 +72,11 @@ class ContactFrames:
         ]
         return [("normal", f"[{name}]", 1.0) for name in self.names] + tangents
 
+    def rows(self, contacts: Sequence[int] | Array) -> Array:
+        """Positions of contacts among the directions of all contact forces: their normals, then their tangents."""
+        parts = [np.arange(self.tangents[c].start, self.tangents[c].stop) for c in contacts]
+        return np.concatenate([np.asarray(contacts, dtype=int), *[self.count + part for part in parts]])
+
     def width(self, contact: int) -> int:
         """Number of tangents of a contact: 0, 1 or 2."""
         return self.tangents[contact].stop - self.tangents[contact].start

@@ -174,11 +174,7 @@ class ContactReading:
             return True
         here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
         closed = np.flatnonzero(here.gaps <= TOUCHING_SOLVED * self.scales.length * here.steepness)
-        parts = [
-            np.arange(part.start, part.stop) for part in (self.system.mechanics.frames.tangents[c] for c in closed)
-        ]
-        columns = np.concatenate([closed, *[self.system.mechanics.frames.count + part for part in parts]]).astype(int)
-        return not null_space(here.jacobian[columns].T).shape[1]
+        return not null_space(here.jacobian[self.system.mechanics.frames.rows(closed)].T).shape[1]
 
 
 def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: ElementStages) -> list[Violation]:

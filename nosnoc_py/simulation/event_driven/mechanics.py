@@ -10,7 +10,6 @@ import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT, null_space
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.contacts.problem import indices
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
@@ -57,9 +56,8 @@ class Regime:
     @cached_property
     def rows(self) -> Array:
         """Rates that stay zero, as indices into normals and tangents."""
-        n_c, parts = self.frames.count, zip(self.modes, self.frames.tangents, strict=True)
-        stuck = [n_c + k for mode, part in parts if mode == STICK for k in indices(part)]
-        return np.concatenate([self.closed, np.array(stuck, dtype=int)])
+        stuck = [c for c, mode in enumerate(self.modes) if mode == STICK]
+        return np.concatenate([self.closed, self.frames.rows(stuck)[len(stuck) :]])
 
     def slip_direction(self, contact: int, rates: Array) -> Array:
         """Unit vector of the slip of a contact; a slip that would turn back goes on as if it did not."""
