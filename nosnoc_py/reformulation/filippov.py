@@ -241,10 +241,7 @@ def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS
     return DCS.of(
         system,
         running_cost,
-        variables=every.variables,
         flow=flow,
-        equations=every.equations,
-        pairs=every.pairs,
         isolations=departures(every.pairs, every.held),
-        switches=every.switches,
+        **{name: getattr(every, name) for name in ("variables", "equations", "pairs", "switches")},
     )

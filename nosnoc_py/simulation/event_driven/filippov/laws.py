@@ -9,7 +9,7 @@ regions that share a motion by equal rates g' and the sum 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import casadi as ca
 import numpy as np
@@ -34,9 +34,7 @@ class Masks:
     @classmethod
     def of(cls, count: int) -> Masks:
         """For so many multipliers."""
-        return cls(
-            free=ca.SX.sym("free", count), reference=ca.SX.sym("reference", count), value=ca.SX.sym("value", count)
-        )
+        return cls(**{field.name: ca.SX.sym(field.name, count) for field in fields(cls)})
 
 
 class Laws:
@@ -61,6 +59,7 @@ class Laws:
         self.z_names = () if own is None else tuple(own.names or ())
         flow, made, masks = self._written()
         self.kinds = np.array([part.kind for part in made for _ in range(part.count)])
+        self.modes = [part.modes for part in made]
         self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)])
         self.names = tuple(name for part in made for name in part.names)
         self.n_y = self.kinds.size
@@ -99,7 +98,7 @@ class Laws:
         system, own = self.system, self.system.algebraic
         y, c = (ca.vertcat(*[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
-        m = ca.vertcat(*[getattr(mask, name) for name in ("free", "reference", "value") for mask in masks])
+        m = ca.vertcat(*[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
         rates = ca.jacobian(c, system.x) @ flow
         rows = ca.vertcat(self._rows(made, masks, rates), ca.SX(0, 1) if own is None else own.equations)
         slope = ca.jacobian(rows, s)
