@@ -160,5 +160,6 @@ def simulate(
         time_limit=time_limit,
         sensitivities=sensitivities,
     )
+    task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
     return way.simulate(system, task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -40,9 +40,13 @@ class Options(BaseModel):
 
 
 class Method(Options):
-    """Options of a method that solves or simulates; `takes` has the kinds of systems that it is for."""
+    """Options of a method that solves or simulates; `takes` has the kinds of systems that it is for.
+
+    `refuses` has the arguments of `nosnoc_py.simulate` that it does not take, and says why.
+    """
 
     takes: ClassVar[tuple[type, ...]]
+    refuses: ClassVar[Mapping[str, str]] = {}
 
     def accepts(self, system: Any) -> str | None:
         """None if the method fits a system, else the message that names what fits instead."""

@@ -285,8 +285,7 @@ def _explaining(
     forces = np.zeros((len(wanted), frames.count + frames.weights.size))
     for k in np.flatnonzero(closed.any(axis=1)):
         contacts = np.flatnonzero(closed[k])
-        parts = [frames.tangents[c] for c in contacts]
-        columns = np.concatenate([contacts, *[frames.count + np.arange(part.start, part.stop) for part in parts]])
+        columns = frames.rows(contacts)
         presses, position = [], len(contacts)
         for i, c in enumerate(contacts):
             slip = rates[k, frames.count :][frames.tangents[c]]

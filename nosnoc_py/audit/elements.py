@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # Elements shorter than this share of the motion have no derivatives.
 SHORT = 1e-9
+# The clock of an element that runs advances at all of its stages by more than this share of its mean rate.
+STANDS = 1e-6
 # Residuals of a solved program are at most of this size, whatever it says itself.
 SOLVED = 1e-8
 
@@ -37,46 +41,84 @@ def noise_of(c: Array, h: Array, x: Array, infeasibility: float) -> Array:
     return np.asarray(gain * errors / np.maximum(h, 1e-300))
 
 
-def element_samples(
-    *,
-    c: Array,
-    t: Array,
-    h: Array,
-    x: Array,
-    x_left: Array,
-    rates: Array,
-    u: Array,
-    forces: Array | None,
-    keep: Array,
-    infeasibility: float,
-) -> MotionSamples:
-    """Stages of elements as samples.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ElementStages:
+    """Elements (E of them) with n_s stages.
 
-    Parameters
+    Attributes
     ----------
+    t_left, h : (E,)
+        Left ends and lengths [s].
     c : (n_s,)
-    t, keep : (E, n_s)
-        Times [s], and which stages have rates.
-    h : (E,)
-        [s].
-    x, rates, u : (E, n_s, ...)
-    x_left : (E, n_x)
-    forces : (E n_s, n_c + n_tt) or None
-    infeasibility : float
-        Of the solution.
+    clock : (E, n_s)
+        Rate of the time at the stages, in units of its mean; one without time-freezing.
+    t : (E, n_s)
+        Times of the stages [s].
+    x_left, x_right : (E, n_x)
+    x : (E, n_s, n_x)
+    slopes : (E, n_s, n_x)
+        Derivatives by the share of the element.
     """
-    rows = np.flatnonzero(keep.reshape(-1))
-    noise = np.repeat(noise_of(c, h, x, infeasibility), c.size)
-    flat = [values.reshape(t.size, -1)[rows] for values in (x, rates, u)]
-    return MotionSamples(
-        t=t.reshape(-1)[rows],
-        x=flat[0],
-        rates=flat[1],
-        u=flat[2],
-        forces=None if forces is None else forces[rows],
-        x_left=np.repeat(x_left, c.size, axis=0)[rows],
-        noise=noise[rows],
-    )
+
+    t_left: Array
+    h: Array
+    c: Array
+    clock: Array
+    t: Array
+    x_left: Array
+    x_right: Array
+    x: Array
+    slopes: Array
+
+    @property
+    def standing(self) -> Array:
+        """At which stages (E, n_s) the clock stands still."""
+        return np.asarray(self.clock <= STANDS)
+
+    @cached_property
+    def rates(self) -> Array:
+        """dx/dt (E, n_s, n_x); NaN where the clock stands still or an element has no length."""
+        lengths = np.where(self.standing | (self.h[:, None] <= 0.0), np.nan, self.h[:, None] * self.clock)
+        return np.asarray(self.slopes / lengths[:, :, None])
+
+    def integrals(self, rates: Array) -> Array:
+        """Integrals (E,) over time of what has the rates (E, n_s) at the stages, by the scheme's own quadrature."""
+        weights = np.linalg.solve(np.vander(self.c, increasing=True).T, 1.0 / np.arange(1, self.c.size + 1))
+        return np.asarray(self.h * ((rates * self.clock) @ weights))
+
+    @classmethod
+    def of(cls, t_left: Array, h: Array, c: Array, x_left: Array, x_right: Array, x: Array) -> ElementStages:
+        """Elements in the time of the user: the clock runs."""
+        t = t_left[:, None] + h[:, None] * c
+        slopes = slopes_of(c, x_left, x)
+        ends = {"x_left": x_left, "x_right": x_right}
+        return cls(t_left=t_left, h=h, c=c, clock=np.ones(t.shape), t=t, **ends, x=x, slopes=slopes)
+
+    def kept(self, duration: float) -> Array:
+        """Stages (E, n_s) that have rates, of a motion of so many seconds."""
+        return np.asarray((self.h > SHORT * duration)[:, None] & (self.c != 0.0) & ~self.standing)
+
+    def samples(self, u: Array, forces: Array | None, duration: float, infeasibility: float) -> MotionSamples:
+        """The stages that have rates, with controls (E, n_s, n_u) and forces (E n_s, n_c + n_tt).
+
+        Parameters
+        ----------
+        duration : float
+            Of the motion [s].
+        infeasibility : float
+            Of the solution.
+        """
+        rows, n_s = np.flatnonzero(self.kept(duration).reshape(-1)), self.c.size
+        x, rates, u = (values.reshape(self.t.size, -1)[rows] for values in (self.x, self.rates, u))
+        return MotionSamples(
+            t=self.t.reshape(-1)[rows],
+            x=x,
+            rates=rates,
+            u=u,
+            forces=None if forces is None else forces[rows],
+            x_left=np.repeat(self.x_left, n_s, axis=0)[rows],
+            noise=np.repeat(noise_of(self.c, self.h, self.x, infeasibility), n_s)[rows],
+        )
 
 
 def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -> Array | None:
@@ -88,9 +130,5 @@ def columns_of(series: Mapping[str, Series], names: Sequence[str], count: int) -
 
 def listed(frames: ContactFrames, series: Mapping[str, Series], kind: str, count: int) -> Array | None:
     """Forces ("lambda") or impulses ("Lambda") (count, n_c + n_tt) that a solution lists; None unless it lists all."""
-    names = [f"{kind}_normal[{name}]" for name in frames.names]
-    for c, name in enumerate(frames.names):
-        labels = ("",) if frames.width(c) == 1 else tuple(f"[{k}]" for k in range(frames.width(c)))
-        names += [f"{kind}_tangent[{name}]{label}" for label in labels]
-    found = columns_of(series, names, count)
-    return None if found is None else found / np.append(np.ones(frames.count), frames.weights)
+    found = columns_of(series, [f"{kind}_{along}{label}" for along, label, _ in frames.directions], count)
+    return None if found is None else found / np.array([weight for *_, weight in frames.directions])

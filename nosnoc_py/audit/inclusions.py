@@ -13,103 +13,21 @@ Filippov, Differential Equations with Discontinuous Righthand Sides (1988). Step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import Law, MotionSamples, Violation
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
+# The lowest and the highest multipliers (n_y,) that a place allows.
+Bounds = tuple[Array, Array]
 # Gauss-Newton steps for multipliers that the rate does not depend on linearly, and the last one of them.
 STEPS, LAST_STEP = 25, 1e-12
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Inclusion:
-    """A system as x' = flow(x, y, z, u, p) with rows of y that vanish (sums of weights less one).
-
-    Attributes
-    ----------
-    y, functions : SX (n_y,)
-        Multipliers, and what tells which of them are free.
-    active : SX (n_y,)
-        1 where a multiplier may be something: regions elsewhere need not have a motion.
-    labels : tuple of str
-        Names of the multipliers in a solution.
-    groups : tuple of slice
-        Multipliers that belong to one partition.
-    """
-
-    y: ca.SX
-    functions: ca.SX
-    active: ca.SX
-    flow: ca.SX
-    sums: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
-    labels: tuple[str, ...]
-    groups: tuple[slice, ...] = ()
-
-
-def inclusion_of(system: PSS | Heaviside | PDS) -> Inclusion:
-    """The inclusion of a system."""
-    if isinstance(system, PSS):
-        return _hull(system)
-    if isinstance(system, Heaviside):
-        labels = tuple(f"alpha[{name}]" for name in system.function_names or ())
-        return Inclusion(
-            y=system.alpha,
-            functions=system.functions,
-            active=ca.SX.sym("active", len(labels)),
-            flow=system.flow,
-            labels=labels,
-        )
-    force = ca.SX.sym("force", system.constraints.shape[0])
-    push = ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(system.constraints, system.x).T @ force
-    return Inclusion(
-        y=force,
-        functions=system.constraints,
-        active=ca.SX.sym("active", force.numel()),
-        flow=system.flow + push,
-        labels=tuple(f"lambda[{name}]" for name in system.constraint_names),
-    )
-
-
-def _hull(system: PSS) -> Inclusion:
-    flow, start = system.flow, 0
-    thetas, functions, actives, sums, labels, groups = [], [], [], [], [], []
-    for modes in system.modes:
-        theta, active = ca.SX.sym("theta", modes.count), ca.SX.sym("active", modes.count)
-        flows = [ca.if_else(active[i] > 0.5, f, ca.SX(f.shape[0], 1)) for i, f in enumerate(modes.flows)]
-        flow += ca.horzcat(*flows) @ theta
-        thetas.append(theta)
-        functions.append(modes.indicators)
-        actives.append(active)
-        sums.append(ca.sum1(theta) - 1)
-        labels += [f"theta[{modes.name}][{i}]" for i in range(modes.count)]
-        groups.append(slice(start, start + modes.count))
-        start += modes.count
-    return Inclusion(
-        y=ca.vertcat(*thetas),
-        functions=ca.vertcat(*functions),
-        active=ca.vertcat(*actives),
-        flow=flow,
-        sums=ca.vertcat(*sums),
-        labels=tuple(labels),
-        groups=tuple(groups),
-    )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Place:
-    """A sample in numbers: its index, functions (n_y,) and bounds (n_y,) of the multipliers."""
-
-    k: int
-    functions: Array
-    lower: Array
-    upper: Array
 
 
 class Inclusions:
@@ -136,100 +54,89 @@ class Inclusions:
         listed: Array | None = None,
     ) -> None:
         self.system, self.samples, self.p, self.size, self.listed = system, samples, p, sizes, listed
-        self.law = law = inclusion_of(system)
+        flow, self.parts = inclusion_of(system)
+        self.labels = tuple(label for part in self.parts for label in part.labels)
         own = system.algebraic
         equations = ca.SX(0, 1) if own is None else own.equations
-        s = ca.vertcat(law.y, system.z)
+        y, functions, active = (
+            ca.vertcat(*[getattr(part, name) for part in self.parts]) for name in ("symbols", "functions", "active")
+        )
+        sums = ca.vertcat(ca.SX(0, 1), *[ca.sum1(part.symbols) - 1 for part in self.parts if part.kind == REGION])
+        s = ca.vertcat(y, system.z)
         rate, size = (ca.SX.sym(name, system.x.numel()) for name in ("rate", "size"))
-        rows = ca.vertcat((law.flow - rate) / size, law.sums, equations)
-        arguments = [s, system.x, system.u, system.p, law.active, rate, size]
+        rows = ca.vertcat((flow - rate) / size, sums, equations)
+        arguments = [s, system.x, system.u, system.p, active, rate, size]
         self._rows = ca.Function("rows", arguments, [rows, ca.densify(ca.jacobian(rows, s))])
-        self._functions = ca.Function("functions", [system.x, system.p], [law.functions])
+        self._functions = ca.Function("functions", [system.x, system.p], [functions])
 
     def violations(self) -> list[Violation]:
         """The largest violation of every sample."""
-        return [self._at(place) for place in self._places()]
-
-    def _places(self) -> Iterator[Place]:
         values = np.asarray(self._functions(self.samples.x.T, self.p)).T.reshape(len(self.samples.t), -1)
-        for k, functions in enumerate(values):
-            lower, upper = self._bounds(functions)
-            yield Place(k=k, functions=functions, lower=lower, upper=upper)
+        return [self._at(k, functions, self._bounds(functions)) for k, functions in enumerate(values)]
 
-    def _bounds(self, functions: Array) -> tuple[Array, Array]:
+    def _bounds(self, functions: Array) -> Bounds:
         """Bounds (n_y,) of the multipliers where the functions have these values."""
-        close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
-        if isinstance(self.system, PDS):
-            return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
-        if isinstance(self.system, Heaviside):
-            return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)
-        upper = np.zeros(functions.size)
-        for part in self.law.groups:
-            away = functions[part] - functions[part].min()
-            upper[part] = np.where(away <= TOUCHING_SOLVED * (1.0 + np.abs(functions[part]).max()), 1.0, 0.0)
-        return np.zeros(functions.size), upper
+        parts = np.split(functions, np.cumsum([part.count for part in self.parts])[:-1])
+        found = [_bounds_of(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
+        lower, upper = (np.concatenate(bounds) for bounds in zip(*found, strict=True))
+        return lower, upper
 
-    def _at(self, place: Place) -> Violation:
-        made = [self._of(place, self._best(place), Law.INCLUSION), *self._claimed(place)]
+    def _at(self, k: int, functions: Array, bounds: Bounds) -> Violation:
+        """The largest violation of a sample."""
+        made = [self._of(k, self._best(k, bounds), bounds, Law.INCLUSION), *self._claimed(k, bounds)]
         if isinstance(self.system, PDS):
-            depth = np.maximum(-place.functions, 0.0)
-            k = int(np.argmax(depth))
-            made.append(
-                self._made(
-                    place, Law.SET, self.system.constraint_names[k], depth[k], depth[k] * BROKEN / TOUCHING_SOLVED
-                )
-            )
+            depth = np.maximum(-functions, 0.0)
+            i = int(np.argmax(depth))
+            share = depth[i] * BROKEN / TOUCHING_SOLVED
+            made.append(self._made(k, Law.SET, self.system.constraint_names[i], depth[i], share))
         return max(made, key=lambda violation: violation.share)
 
-    def _claimed(self, place: Place) -> Iterator[Violation]:
+    def _claimed(self, k: int, bounds: Bounds) -> Iterator[Violation]:
         """Whether the listed ones are some."""
         if self.listed is None:
             return
-        s = self.listed[place.k]
-        outside = excess(s[: self.law.y.numel()], place.lower, place.upper)
+        s = self.listed[k]
+        outside = excess(s[: len(self.labels)], *bounds)
         if outside.size:
-            k = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
-            yield self._made(place, Law.RANGE, self.law.labels[k], outside[k], outside[k])
-        yield self._of(place, s, Law.MULTIPLIERS)
+            i = int(np.argmax(np.where(np.isnan(outside), np.inf, outside)))
+            yield self._made(k, Law.RANGE, self.labels[i], outside[i], outside[i])
+        yield self._of(k, s, bounds, Law.MULTIPLIERS)
 
-    def _of(self, place: Place, s: Array, law: Law) -> Violation:
+    def _of(self, k: int, s: Array, bounds: Bounds, law: Law) -> Violation:
         """The largest share that multipliers leave of the rates, sums and algebraic equations."""
-        left = np.abs(self._residual(place, s)[0])
+        left = np.abs(self._residual(k, s, bounds)[0])
         left = np.where(np.isfinite(left), left, np.inf)
-        k, names = int(np.argmax(left)), self.system.state_names
-        if k < len(names):
-            return self._made(place, law, names[k], left[k] * self.size[k], left[k])
-        sentence = "the equations of multipliers do not hold"
-        return self._made(place, Law.STATEMENT, sentence, left[k], left[k])
+        i, names = int(np.argmax(left)), self.system.state_names
+        if i < len(names):
+            return self._made(k, law, names[i], left[i] * self.size[i], left[i])
+        return self._made(k, Law.STATEMENT, "the equations of multipliers do not hold", left[i], left[i])
 
-    def _made(self, place: Place, law: Law, subject: str, amount: float, share: float) -> Violation:
+    def _made(self, k: int, law: Law, subject: str, amount: float, share: float) -> Violation:
         amount, share = (float(size) if np.isfinite(size) else np.inf for size in (amount, share))
-        return Violation(time=float(self.samples.t[place.k]), law=law, subject=subject, amount=amount, share=share)
+        return Violation(time=float(self.samples.t[k]), law=law, subject=subject, amount=amount, share=share)
 
-    def _residual(self, place: Place, s: Array) -> tuple[Array, Array]:
-        active = (place.upper > 0.0).astype(float)
-        here = self.samples
+    def _residual(self, k: int, s: Array, bounds: Bounds) -> tuple[Array, Array]:
+        active, here = (bounds[1] > 0.0).astype(float), self.samples
         assert here.rates is not None
-        k = place.k
         rows, slope = self._rows(s, here.x[k], here.u[k], self.p, active, here.rates[k], self.size)
         return np.asarray(rows).reshape(-1), np.asarray(slope)
 
-    def _best(self, place: Place) -> Array:
+    def _best(self, k: int, bounds: Bounds) -> Array:
         """The multipliers within their bounds that leave least, by Gauss-Newton; linear systems take one step."""
         from scipy.optimize import lsq_linear  # not paid for by an import of the library
 
         own = self.system.algebraic
-        lower, upper = place.lower, place.upper
+        lower, upper = bounds
         s = np.clip(np.full(lower.size, 0.5), lower, upper)
         if own is not None:
-            start = np.asarray(own.initial, float) if self.listed is None else self.listed[place.k][lower.size :]
+            start = np.asarray(own.initial, float) if self.listed is None else self.listed[k][lower.size :]
             s = np.concatenate([s, start])
             lower, upper = np.append(lower, own.lower), np.append(upper, own.upper)
         free = lower < upper
         if not free.any():
             return s
         for _ in range(STEPS):
-            rows, slope = self._residual(place, s)
+            rows, slope = self._residual(k, s, bounds)
             if not (np.isfinite(rows).all() and np.isfinite(slope).all()):
                 break
             low, high = lower[free] - s[free], upper[free] - s[free]
@@ -238,3 +145,13 @@ class Inclusions:
             if np.abs(step).max(initial=0.0) <= LAST_STEP * (1.0 + np.abs(s).max()):
                 break
         return s
+
+
+def _bounds_of(kind: int, functions: Array) -> Bounds:
+    """Bounds of multipliers of one kind that belong together."""
+    close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
+    if kind == STEP:
+        return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)
+    if kind == FORCE:
+        return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
+    return np.zeros(functions.size), np.where(functions - functions.min() <= close.max(), 1.0, 0.0)

@@ -69,7 +69,6 @@ def impact_problem(
     before, n_c = at.rates, frames.count
     offset = before.copy()
     offset[:n_c] -= rebound(before[:n_c], frames.restitution, at.slowest(rest_velocity))
-    taking = [*active, *(n_c + k for c in active for k in indices(frames.tangents[c]))]
     return ContactProblem(
         frames=frames,
         delassus=at.delassus,
@@ -77,7 +76,7 @@ def impact_problem(
         active=tuple(active),
         held=np.zeros(n_c, dtype=bool),
         direction=np.zeros(frames.weights.size),
-        scale=float(np.abs(before[taking]).max(initial=0.0)),
+        scale=float(np.abs(before[frames.rows(active)]).max(initial=0.0)),
     )
 
 
@@ -112,13 +111,14 @@ def by_rows(problem: ContactProblem, friction: float = 1.0) -> RowProblem:
     A contact whose direction of slip is given has one unknown: its friction force follows the normal force, and moves
     into the column of it. `friction` multiplies all other coefficients.
     """
-    frames, n, n_c = problem.frames, problem.offset.size, problem.frames.count
+    frames, n = problem.frames, problem.offset.size
     active = np.array(problem.active, dtype=int)
     width = 1 + max((frames.width(c) for c in problem.active), default=0)
     dofs = np.full((active.size, width), n)  # n stands for a tangent that a contact does not have
     dofs[:, 0] = active
     for k, c in enumerate(problem.active):
-        dofs[k, 1 : 1 + frames.width(c)] = n_c + np.array(indices(frames.tangents[c]), dtype=int)
+        part = frames.tangents[c]
+        dofs[k, 1 : 1 + frames.width(c)] = range(frames.count + part.start, frames.count + part.stop)
     padded = np.zeros((n + 1, n + 1))
     padded[:n, :n] = problem.delassus
     answers = padded.T[dofs]
@@ -155,8 +155,3 @@ def forces_of(problem: ContactProblem, impulses: Array) -> Array:
             else impulses[k, 1 : 1 + frames.width(c)]
         )
     return forces
-
-
-def indices(part: slice) -> range:
-    """Return the positions that a slice stands for."""
-    return range(part.start, part.stop)

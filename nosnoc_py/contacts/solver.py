@@ -309,10 +309,7 @@ def is_monotone(problem: ContactProblem) -> bool:
         return True
     if problem.held[rubbing].any():
         return False
-    index = [
-        *problem.active,
-        *(n_c + k for c in rubbing for k in range(frames.tangents[c].start, frames.tangents[c].stop)),
-    ]
+    index = frames.rows(problem.active)
     delassus = problem.delassus[np.ix_(index, index)]
     try:
         inverse = np.linalg.inv(delassus)

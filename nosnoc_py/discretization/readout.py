@@ -21,15 +21,32 @@ from nosnoc_py.tolerances import IMPACT, RESTING
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Readout:
-    """Numbers of consecutive finite elements (E of them), first axis elements.
+class ElementStates:
+    """States of consecutive finite elements (E of them) with n_s stages, first axis elements.
 
     Attributes
     ----------
     h : (E,)
+        Lengths [s].
     x_minus, x_left, x_right : (E, n_x)
         Before and after the jump at the left boundary, and at the right boundary.
-    x_stages, z_stages : (E, n_s, n_x), (E, n_s, n_z)
+    x_stages : (E, n_s, n_x)
+    """
+
+    h: np.ndarray
+    x_minus: np.ndarray
+    x_left: np.ndarray
+    x_right: np.ndarray
+    x_stages: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Readout(ElementStates):
+    """Numbers of consecutive finite elements.
+
+    Attributes
+    ----------
+    z_stages : (E, n_s, n_z)
     x_dense : (E, nodes, n_x)
         At the nodes of the dense output.
     boundary : (E, n_b)
@@ -42,11 +59,6 @@ class Readout:
         Smallest side b of a pair at the stages.
     """
 
-    h: np.ndarray
-    x_minus: np.ndarray
-    x_left: np.ndarray
-    x_right: np.ndarray
-    x_stages: np.ndarray
     z_stages: np.ndarray
     x_dense: np.ndarray
     boundary: np.ndarray

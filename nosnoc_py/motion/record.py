@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.solution.interpolant import RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import Event, Series
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Status
@@ -27,7 +27,7 @@ class MotionRecord:
     ----------
     t, x : (nodes,), (nodes, n_x)
         Ends of pieces; where the state jumps both limits.
-    interpolant : RungeKuttaInterpolant or None
+    interpolant : Interpolant or None
         The pieces; None where the motion has not begun.
     events : tuple of Event
     series, units
@@ -36,7 +36,7 @@ class MotionRecord:
 
     t: Array
     x: Array
-    interpolant: RungeKuttaInterpolant | None = None
+    interpolant: Interpolant | None = None
     events: tuple[Event, ...] = ()
     series: Mapping[str, Series] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)

@@ -106,7 +106,7 @@ def _motion(
 def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
     """0 <= f_c(q), lambda_n >= 0 (Eq. 13a); the gap is continuous, the force may jump."""
     sides = (contacts.labels("gap"), contacts.gap), (contacts.labels("lambda_normal"), force)
-    return Pair.of(CONTACT, Role.CONTACT, *sides, components=contacts.names, events=("contact", "release"))
+    return Pair.between(Role.CONTACT, *sides, name=CONTACT, components=contacts.names, events=("contact", "release"))
 
 
 # --- friction ---
@@ -174,9 +174,9 @@ def drift(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable],
     plus, minus = ((part.components, part.symbol) for part in (up, down))
     held = of_each("gap", names), gaps
     pairs = (
-        Pair.of("drift_up", Role.DRIFT, held, plus, faint=True),
-        Pair.of("drift_down", Role.DRIFT, held, minus, faint=True),
-        Pair.of("drift_parts", Role.DRIFT_PARTS, plus, minus, split=True, cross="none"),
+        Pair.between(Role.DRIFT, held, plus, name="drift_up", faint=True),
+        Pair.between(Role.DRIFT, held, minus, name="drift_down", faint=True),
+        Pair.between(Role.DRIFT_PARTS, plus, minus, name="drift_parts", split=True, cross="none"),
     )
     return (up, down), pairs
 
@@ -205,8 +205,8 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
         pairs=(
             *dcs.pairs,
             *pairs,
-            Pair.of("held", Role.HOLDING, size, holding, cross="none"),
-            Pair.of("rate_parts", Role.GAP_RATE_PARTS, *parts, split=True, cross="none"),
+            Pair.between(Role.HOLDING, size, holding, name="held", cross="none"),
+            Pair.between(Role.GAP_RATE_PARTS, *parts, name="rate_parts", split=True, cross="none"),
         ),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import casadi as ca
 import numpy as np
@@ -126,16 +126,39 @@ class Equation:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Pair:
+class Sides:
+    """Two sides a, b >= 0 (n,) that are against each other, with a label per row.
+
+    `role` says what they are. `split` says that a and b are variables of which only the difference has a meaning, the
+    positive and the negative part of something.
+    """
+
+    a: ca.SX
+    b: ca.SX
+    a_labels: tuple[str, ...]
+    b_labels: tuple[str, ...]
+    role: Role
+    name: str = ""
+    split: bool = False
+
+    @classmethod
+    def between(cls, role: Role, a: Labelled, b: Labelled, **fields: Any) -> Self:
+        """A pair of sides that are given with their labels."""
+        return cls(role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
+
+    def __repr__(self) -> str:
+        title = f"{type(self).__name__} {self.name}".rstrip()
+        return f"{title}: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Pair(Sides):
     """0 <= a, b >= 0, a b = 0 for every component, where a(t) is continuous along solutions and b(t) may jump.
 
     Attributes
     ----------
     name : str
         By which the leaves of indicators and switches refer to it.
-    a, b : SX (n,)
-    role : Role
-        What it is.
     a_labels, b_labels : tuple of str
         Quantities with the same label and the same arguments are stored once, also across pairs.
     left : SX (n,), optional
@@ -149,8 +172,6 @@ class Pair:
     cross : {"left", "both", "none"}
         Which products an element forbids: all b at stages against all a at stages and at the left boundary (the rule
         that detects switches); the same with b at the left boundary, too; or only those at the same stage.
-    split : bool
-        a and b are variables of which only the difference has a meaning.
     faint : bool
         b is a correction as small as the error of the discretisation: where a is zero, it is not.
     components : tuple of str
@@ -159,54 +180,23 @@ class Pair:
         Kinds of the events "a becomes zero" and "a leaves zero".
     """
 
-    name: str
-    a: ca.SX
-    b: ca.SX
-    a_labels: tuple[str, ...]
-    b_labels: tuple[str, ...]
-    role: Role
     left: ca.SX | None = None
     b_left: ca.SX | None = None
     continuous: bool = False
     cross: Literal["left", "both", "none"] = "left"
-    split: bool = False
     faint: bool = False
     components: tuple[str, ...] = ()
     events: tuple[str, str] | None = None
 
-    @classmethod
-    def of(cls, name: str, role: Role, a: Labelled, b: Labelled, **fields: Any) -> Pair:
-        """A pair of sides that are given with their labels."""
-        return cls(name=name, role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
-
-    def __repr__(self) -> str:
-        return f"Pair {self.name}: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class NodePair:
-    """Every a_i b_j vanishes, at one node: a and b are columns with a label per row.
+class NodePair(Sides):
+    """Every a_i b_j vanishes, at one node; solvers see one product, (sum of a) * (sum of b).
 
-    Solvers see one product, (sum of a) * (sum of b). `split` says that a and b are boundary variables of which only the
-    difference has a meaning, the positive and the negative part of something. `role` says what the pair is, and `of`
-    to what it belongs, such as the name of a contact.
+    `of` says to what it belongs, such as the name of a contact.
     """
 
-    a: ca.SX
-    b: ca.SX
-    a_labels: tuple[str, ...]
-    b_labels: tuple[str, ...]
-    role: Role
     of: str = ""
-    split: bool = False
-
-    @classmethod
-    def between(cls, role: Role, a: Labelled, b: Labelled, **fields: Any) -> NodePair:
-        """A pair of sides that are given with their labels."""
-        return cls(role=role, a_labels=a[0], a=a[1], b_labels=b[0], b=b[1], **fields)
-
-    def __repr__(self) -> str:
-        return f"NodePair: {equal(self.a_labels, self.a)} with {equal(self.b_labels, self.b)}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

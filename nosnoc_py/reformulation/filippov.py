@@ -89,7 +89,7 @@ def _simplex(modes: Modes) -> tuple[ca.SX, Parts]:
         Equation.of(title("simplex"), Role.SIMPLEX, ca.sum1(theta.symbol) - 1),
     )
     sides = [(side.components, side.symbol) for side in (multiplier, theta)]
-    pair = Pair.of(modes.name, Role.REGION, *sides, continuous=True, components=theta.components)
+    pair = Pair.between(Role.REGION, *sides, name=modes.name, continuous=True, components=theta.components)
     parts = Parts(variables=(theta, multiplier, mu), equations=equations, pairs=(pair,), switches=_switches(modes))
     return theta.symbol, parts
 
@@ -162,7 +162,9 @@ def step_functions(
     rest = functions - high.symbol + low.symbol
     balance = replace(Equation.of("functions" + of, Role.FUNCTION_PARTS, rest, of_each("c", names)), boundary=True)
     pairs = tuple(
-        Pair.of(part.name, role, (part.components, part.symbol), side, continuous=True, components=part.components)
+        Pair.between(
+            role, (part.components, part.symbol), side, name=part.name, continuous=True, components=part.components
+        )
         for part, (side, _, role) in zip((low, high), sides.values(), strict=True)
     )
     switches = tuple(
@@ -209,10 +211,9 @@ def projected_dcs(system: PDS, running_cost: Any = 0) -> DCS:
     """x' = f + E^-1 grad c lambda, 0 <= c(x) perpendicular lambda >= 0."""
     names = system.constraint_names
     force = Variable.made("lambda", of_each("lambda", names), Role.CONSTRAINT_FORCE, lower=0.0)
-    normals = ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(system.constraints, system.x).T
     sides = (of_each("c", names), system.constraints), (force.components, force.symbol)
-    pair = Pair.of("constraint", Role.PROJECTION, *sides, components=names, events=("contact", "release"))
-    flow = system.flow + normals @ force.symbol
+    pair = Pair.between(Role.PROJECTION, *sides, name="constraint", components=names, events=("contact", "release"))
+    flow = system.flow + system.normals @ force.symbol
     return _dcs(system, flow, running_cost, Parts(variables=(force,), pairs=(pair,)))
 
 
@@ -240,10 +241,7 @@ def _dcs(system: Described, flow: ca.SX, running_cost: Any, parts: Parts) -> DCS
     return DCS.of(
         system,
         running_cost,
-        variables=every.variables,
         flow=flow,
-        equations=every.equations,
-        pairs=every.pairs,
         isolations=departures(every.pairs, every.held),
-        switches=every.switches,
+        **{name: getattr(every, name) for name in ("variables", "equations", "pairs", "switches")},
     )

@@ -87,7 +87,7 @@ class Slip:
     def product(self, name: str, role: Role, a: tuple[str, ca.SX], b: tuple[str, ca.SX], **fields: Any) -> Pair:
         """Quantities a and b, given with their names, against each other."""
         sides = [(self.labels(quantity, value.numel()), value) for quantity, value in (a, b)]
-        return Pair.of(f"{name}[{self.name}]", role, *sides, **fields)
+        return Pair.between(role, *sides, name=f"{name}[{self.name}]", **fields)
 
     def equation(self, quantity: str, role: Role, expression: ca.SX) -> Equation:
         """An equation of this contact."""

@@ -47,14 +47,10 @@ def hybrid(system: CLS) -> HybridSystem:
         )
     acceleration = ca.solve(system.mass_matrix, system.force)
     return HybridSystem(
-        x=ca.vertcat(system.q, system.v),
-        u=system.u,
-        p=system.p,
+        **system.extended(),
         flow=ca.vertcat(system.position_rate, acceleration),
         jumps=[_jump(system, contact) for contact in system.contacts],
-        names={"x": system.state_names, "u": system.control_names, "p": system.parameter_names},
         units=system.units,
-        nominal={"x": system.x_nominal, "u": system.u_nominal},
         p_default=system.p_default,
         scene=system.scene,
     )

@@ -61,7 +61,9 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
     below, above = (ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role]) for role in roles)
     places = [f.functions[Role.NORMAL_VELOCITY] for _, f in pairs]
     speed = of_each("gap rate", names), ca.vertcat(*[below[j] + above[j] for j in places])
-    held = Pair.of("held", Role.HOLDING, speed, (of_each("drift", names), up + down), faint=True, cross="none")
+    held = Pair.between(
+        Role.HOLDING, speed, (of_each("drift", names), up + down), name="held", faint=True, cross="none"
+    )
     return replace(
         dcs,
         flow=dcs.flow + ca.vertcat(along, ca.SX(dcs.x.numel() - system.n_q, 1)),

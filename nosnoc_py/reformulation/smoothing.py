@@ -195,9 +195,9 @@ def _contacts(system: CLS) -> Smoothed:
         if contact.restitution > 0.0:
             durations.append(duration)
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
-    smooth_system = _smooth_system(system, sigma, ca.vertcat(system.position_rate, acceleration), lifted)
-    outputs = [output for force in forces for output in force.outputs]
-    return _smoothed(system, smooth_system, [force.condition for force in forces], outputs, durations, units)
+    flow, lasting = ca.vertcat(system.position_rate, acceleration), ca.vertcat(ca.SX(0, 1), *durations)
+    outputs, conditions = [output for force in forces for output in force.outputs], [f.condition for f in forces]
+    return _smoothed(system, sigma, flow, lifted, conditions, outputs, durations=lasting, units=units)
 
 
 def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[ca.SX, ca.SX]:
@@ -264,7 +264,7 @@ def _regions(system: PSS) -> Smoothed:
         outputs.append(Equation.of(f"theta[{modes.name}]", Role.CONVEX_MULTIPLIER, theta, names))
         labels = tuple(f"{one} * {other}" for one, other in zip(others, names, strict=True))
         conditions.append(Condition(a=modes.indicators - ca.mmin(modes.indicators), b=theta, labels=labels))
-    return _smoothed(system, _smooth_system(system, sigma, flow, system.algebraic), conditions, outputs)
+    return _smoothed(system, sigma, flow, system.algebraic, conditions, outputs)
 
 
 def _weights_by_signs(system: PSS, modes: Modes, sigma: ca.SX) -> ca.SX:
@@ -297,24 +297,29 @@ def _steps(system: Heaviside) -> Smoothed:
         Condition(a=ca.fmax(c, 0), b=rest, labels=tuple(f"lambda_p[{n}] * (1 - alpha[{n}])" for n in names)),
     ]
     output = Equation.of("alpha", Role.STEP_FUNCTION, alpha, of_each("alpha", names))
-    return _smoothed(system, _smooth_system(system, sigma, flow, own), conditions, [output])
+    return _smoothed(system, sigma, flow, own, conditions, [output])
 
 
 def _smoothed(
     system: Described,
-    smooth_system: SmoothSystem,
-    conditions: list[Condition],
-    outputs: list[Equation],
-    durations: Sequence[ca.SX] = (),
-    units: Mapping[str, str] | None = None,
+    sigma: ca.SX,
+    flow: ca.SX,
+    algebraic: Algebraic | None,
+    conditions: Sequence[Condition],
+    outputs: Sequence[Equation],
+    **more: Any,
 ) -> Smoothed:
-    return Smoothed(
+    smooth_system = SmoothSystem(
+        **system.extended(p={system.unused(SMOOTHING): sigma}),
+        flow=flow,
+        algebraic=algebraic,
+        units=dict(system.units),
+        p_default=np.append(system.p_or_zeros, 1.0),
         original=system,
-        system=smooth_system,
-        conditions=tuple(conditions),
-        outputs=tuple(outputs),
-        units=dict(system.units if units is None else units),
-        durations=ca.vertcat(ca.SX(0, 1), *durations),
+    )
+    fields = {"units": dict(system.units), "durations": ca.SX(0, 1), **more}
+    return Smoothed(
+        original=system, system=smooth_system, conditions=tuple(conditions), outputs=tuple(outputs), **fields
     )
 
 
@@ -322,22 +327,3 @@ def _smooth_steps(functions: ca.SX, system: Described, sigma: ca.SX) -> ca.SX:
     """Smooth steps of all functions, each over its own width."""
     rows = ca.vertsplit(functions)
     return ca.vertcat(*[smooth_step(c / (sigma * width(c, system.x, system.x_nominal))) for c in rows])
-
-
-def _smooth_system(system: Described, sigma: ca.SX, flow: ca.SX, algebraic: Algebraic | None) -> SmoothSystem:
-    return SmoothSystem(
-        x=ca.vertcat(*[getattr(system, group) for group in system.states]),
-        u=system.u,
-        p=ca.vertcat(system.p, sigma),
-        flow=flow,
-        algebraic=algebraic,
-        names={
-            "x": system.state_names,
-            "u": system.control_names,
-            "p": (*system.parameter_names, system.unused(SMOOTHING)),
-        },
-        units=dict(system.units),
-        nominal={"x": system.x_nominal, "u": system.u_nominal},
-        p_default=np.append(system.p_or_zeros, 1.0),
-        original=system,
-    )

@@ -147,18 +147,14 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
     lifts += lifted
     clock, name = ca.SX.sym(CLOCK), system.unused(CLOCK)
     heaviside = Heaviside(
-        x=ca.vertcat(system.x, clock),
-        u=system.u,
-        p=system.p,
+        **system.extended({name: clock}),
         alpha=ca.vertcat(ca.SX(0, 1), *alphas),
         functions=ca.vertcat(ca.SX(0, 1), *[function.expression for function in functions]),
         function_names=tuple(function.name for function in functions),
         per_element=tuple(shared),
         flow=ca.vertcat(running * system.position_rate + moves, acceleration, running),
         algebraic=_algebraic(lifts),
-        names={"x": (*system.state_names, name), "u": system.control_names, "p": system.parameter_names},
         units={**system.units, name: "s"},
-        nominal={"x": np.append(system.x_nominal, 1.0), "u": system.u_nominal},
         p_default=system.p_default,
     )
     return Frozen(

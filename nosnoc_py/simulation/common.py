@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.symbols import scalar
 
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
@@ -67,7 +66,16 @@ class Task:
     @property
     def seconds(self) -> float:
         """The duration; `OptionError` unless it is positive and finite."""
-        return seconds_of(self.duration)
+        seconds = scalar(self.duration, "duration")
+        if not 0 < seconds < np.inf:
+            raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
+        return seconds
+
+    def check(self, refused: Mapping[str, str]) -> None:
+        """`OptionError` for arguments that are refused, with the reason."""
+        for name, why in refused.items():
+            if (given := getattr(self, name)) is not None and given is not False and np.size(given):
+                raise OptionError(f"{name}: {why}.")
 
     def deadline(self) -> float:
         """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
@@ -85,14 +93,6 @@ class SimulationMethod(Method):
     @abstractmethod
     def simulate(self, system: Any, task: Task) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
-
-
-def seconds_of(duration: Any) -> float:
-    """A duration as a number; `OptionError` unless it is positive and finite."""
-    seconds = scalar(duration, "duration")
-    if not 0 < seconds < np.inf:
-        raise OptionError(f"duration: expected a positive finite number of seconds, given {duration!r}.")
-    return seconds
 
 
 def steps_given(steps: Any) -> int:
@@ -120,16 +120,6 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
             "one out."
         )
     return count
-
-
-def directions_of(frames: ContactFrames) -> list[tuple[str, str, float]]:
-    """Kind, label and weight of every direction of contact forces, normals first; their series are named after them."""
-    tangents = [
-        ("tangent", f"[{name}][{k}]" if frames.width(c) == 2 else f"[{name}]", float(frames.weights[part.start + k]))
-        for c, (name, part) in enumerate(zip(frames.names, frames.tangents, strict=True))
-        for k in range(frames.width(c))
-    ]
-    return [("normal", f"[{name}]", 1.0) for name in frames.names] + tangents
 
 
 def not_unique_note(times: Sequence[float]) -> list[str]:

@@ -390,11 +390,32 @@ class Simulator:
             return state
 
         last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, deadline)
-        trajectory = _trajectory(self, last, done, notes, _mismatch(control, self.length))
+        trajectory = self._trajectory(last, done, notes, _mismatch(control, self.length))
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
         return replace(trajectory, sensitivity=chain)
+
+    def _trajectory(
+        self, state: SimulatorState, done: list[SimulatorState], notes: list[tuple[float, str]], more: list[str]
+    ) -> Trajectory:
+        """What the steps make together."""
+        system, problem = self.system, self.problem
+        parameters = dict(zip(system.parameter_names, state.p, strict=True))
+        fields: dict[str, Any] = {"parameters": parameters, "status": state.status}
+        if done:
+            # Ends of all parts; those of a step are counted from its own end.
+            ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
+            u_grid = np.concatenate([[0.0], *ends])
+            rows = [step.u for step in done for _ in step.parts]
+            u = np.array(rows).reshape(len(rows), len(problem.dcs.u_names))
+            elements = Readout.join([step.readout for step in done if step.readout is not None])
+            fields |= problem.fields_of(elements, state.p, u, u_grid)
+            more = more + not_unique_note(_several(problem, elements, state.p))
+        else:
+            fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
+            fields |= {"state_names": system.state_names, "control_names": system.control_names}
+        return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 
 @dataclass(frozen=True)
@@ -430,11 +451,7 @@ class FiniteElementRun:
         return Simulator(system, method, step=length, solver=task.solver).run(
             task.x0,
             steps=count,
-            u=task.u,
-            p=task.p,
-            callback=task.callback,
-            time_limit=task.time_limit,
-            sensitivities=task.sensitivities,
+            **{name: getattr(task, name) for name in ("u", "p", "callback", "time_limit", "sensitivities")},
         )
 
 
@@ -489,30 +506,6 @@ def _count(steps: Any, rows: int) -> int:
     if rows < 1 or count % rows:
         raise OptionError(f"steps: expected a multiple of the {rows} rows of the control, given {steps!r}.")
     return count
-
-
-def _trajectory(
-    simulator: Simulator,
-    state: SimulatorState,
-    done: list[SimulatorState],
-    notes: list[tuple[float, str]],
-    more: list[str],
-) -> Trajectory:
-    system, problem = simulator.system, simulator.problem
-    parameters = dict(zip(system.parameter_names, state.p, strict=True))
-    fields: dict[str, Any] = {"parameters": parameters, "status": state.status}
-    if done:
-        # Ends of all parts; those of a step are counted from its own end.
-        ends = [step.t - np.cumsum([0.0, *step.lengths[:0:-1]])[::-1] for step in done]
-        u_grid = np.concatenate([[0.0], *ends])
-        u = np.array([step.u for step in done for _ in step.parts]).reshape(len(u_grid) - 1, len(problem.dcs.u_names))
-        elements = Readout.join([step.readout for step in done if step.readout is not None])
-        fields |= problem.fields_of(elements, state.p, u, u_grid)
-        more = more + not_unique_note(_several(problem, elements, state.p))
-    else:
-        fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
-        fields |= {"state_names": system.state_names, "control_names": system.control_names}
-    return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 
 def _several(problem: Transcription, r: Readout, p: np.ndarray) -> list[float]:

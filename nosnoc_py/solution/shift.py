@@ -43,6 +43,10 @@ class Shifted(Trajectory):
         assign(self, w=read_only(self.w, "w", "n_w"), later=float(self.later), stages=int(self.stages))
 
 
+# Fields that the rest of a trajectory has like the whole.
+SAME_FIELDS = ("state_names", "control_names", "parameters", "status", "units")
+
+
 def shifted(trajectory: Trajectory, duration: float | None = None, stages: int | None = None) -> Shifted:
     """See `Trajectory.shift`."""
     later, whole = _length(trajectory, duration, stages)
@@ -56,17 +60,13 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
     return Shifted(
         t=t,
         x=x,
-        state_names=trajectory.state_names,
         u_grid=u_grid,
         u=u,
-        control_names=trajectory.control_names,
+        **{name: getattr(trajectory, name) for name in SAME_FIELDS},
         interpolant=dense,
         control_interpolant=None if control is None else _prolonged(control, start, end, later, slack),
         events=tuple(replace(e, time=e.time - start) for e in trajectory.events if e.time > start + slack),
         series=_series(trajectory, start, slack),
-        parameters=trajectory.parameters,
-        status=trajectory.status,
-        units=trajectory.units,
         later=later,
         stages=whole,
         w=getattr(trajectory, "w", np.empty(0)) if whole and not isinstance(trajectory, Shifted) else np.empty(0),

@@ -187,6 +187,17 @@ class Described:
         """An expression of the states, controls and parameters in their names."""
         return shown(expression, [(getattr(self, group), self.names[group]) for group in self.groups])
 
+    def extended(self, x: Mapping[str, ca.SX] | None = None, p: Mapping[str, ca.SX] | None = None) -> dict[str, Any]:
+        """Fields of another system with the same states, controls and parameters, and some more by their names."""
+        x, p = x or {}, p or {}
+        return {
+            "x": ca.vertcat(*[getattr(self, group) for group in self.states], *x.values()),
+            "u": self.u,
+            "p": ca.vertcat(self.p, *p.values()),
+            "names": {"x": (*self.state_names, *x), "u": self.control_names, "p": (*self.parameter_names, *p)},
+            "nominal": {"x": np.append(self.x_nominal, np.ones(len(x))), "u": self.u_nominal},
+        }
+
     def unused(self, name: str) -> str:
         """The name, with a mark where the system has a state, a control or a parameter of this name."""
         while name in (*self.state_names, *self.control_names, *self.parameter_names):

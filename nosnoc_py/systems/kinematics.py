@@ -62,6 +62,21 @@ class ContactFrames:
         """Number of contacts with two tangents."""
         return sum(speed >= 0 for speed in self.speeds)
 
+    @property
+    def directions(self) -> list[tuple[str, str, float]]:
+        """Kind, label and weight of every direction of contact forces, normals first; series are named after them."""
+        tangents = [
+            ("tangent", f"[{name}][{k}]" if self.width(c) == 2 else f"[{name}]", float(self.weights[part.start + k]))
+            for c, (name, part) in enumerate(zip(self.names, self.tangents, strict=True))
+            for k in range(self.width(c))
+        ]
+        return [("normal", f"[{name}]", 1.0) for name in self.names] + tangents
+
+    def rows(self, contacts: Sequence[int] | Array) -> Array:
+        """Positions of contacts among the directions of all contact forces: their normals, then their tangents."""
+        parts = [np.arange(self.tangents[c].start, self.tangents[c].stop) for c in contacts]
+        return np.concatenate([np.asarray(contacts, dtype=int), *[self.count + part for part in parts]])
+
     def width(self, contact: int) -> int:
         """Number of tangents of a contact: 0, 1 or 2."""
         return self.tangents[contact].stop - self.tangents[contact].start

@@ -297,6 +297,11 @@ class PDS(WithAlgebraic):
         self._set("constraint_names", _different_names(given, "PDS: constraint_names", count))
         self._describe()
 
+    @property
+    def normals(self) -> ca.SX:
+        """E^-1 grad c (n_x, n_c): what unit forces do to x'."""
+        return ca.DM(np.linalg.inv(self.metric)) @ ca.jacobian(self.constraints, self.x).T
+
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set."""
         state = finite(x, what, self.x.shape[0])

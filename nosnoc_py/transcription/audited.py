@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nosnoc_py.audit.contacts import laws_of_impacts, laws_of_motion, scales_of
-from nosnoc_py.audit.elements import SHORT, element_samples, listed, slopes_of
+from nosnoc_py.audit.elements import ElementStages, listed
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Violation, worst_of
 from nosnoc_py.tolerances import BADLY_SCALED
 
@@ -70,22 +70,11 @@ def measured(
 def _samples(
     problem: Transcription, read: Readout, series: Mapping[str, Series], u: Array, infeasibility: float
 ) -> MotionSamples:
-    c, h = problem.tableau.c, read.h
-    t = (np.cumsum(h) - h)[:, None] + h[:, None] * c
-    rates = slopes_of(c, read.x_left, read.x_stages) / np.maximum(h, 1e-300)[:, None, None]
+    h, c = read.h, problem.tableau.c
+    elements = ElementStages.of(np.cumsum(h) - h, h, c, read.x_left, read.x_right, read.x_stages)
     controls = u[[element.at.stage or 0 for element in problem.elements]]
-    return element_samples(
-        c=c,
-        t=t,
-        h=h,
-        x=read.x_stages,
-        x_left=read.x_left,
-        rates=rates,
-        u=np.repeat(controls[:, None], c.size, axis=1),
-        forces=listed(problem.ocp.system.mechanics.frames, series, "lambda", t.size),
-        keep=np.broadcast_to((h > SHORT * h.sum())[:, None] & (c != 0.0), t.shape),
-        infeasibility=infeasibility,
-    )
+    forces = listed(problem.ocp.system.mechanics.frames, series, "lambda", elements.t.size)
+    return elements.samples(np.repeat(controls[:, None], c.size, axis=1), forces, float(h.sum()), infeasibility)
 
 
 def _jumps(problem: Transcription, read: Readout, series: Mapping[str, Series]) -> Jumps:

@@ -95,17 +95,17 @@ class _Values:
         kinetic = 0.5 * ca.dot(system.v, system.mass_matrix @ system.v)
         at_ends = ca.Function("ends", [dcs.x, dcs.p], [ca.vertcat(kinetic, approach)])
         ends = np.stack([np.asarray(at_ends(x.T, p).full()).T for x in (r.x_left, r.x_right)], axis=1)
-        push = stage_values(ca.vertcat(*[c.push for c in contacts]))
+        numbers: dict[str, Any] = {
+            name: stage_values(ca.vertcat(*[getattr(c, name) for c in contacts]))
+            for name in ("weight", "push", "approach", "reserve")
+        }
+        for name in ("rub", "slip"):
+            numbers[name] = tuple(stage_values(getattr(c, name)) for c in contacts)
         return cls(
+            **numbers,
             running=stage_values(frozen.running)[..., 0],
-            weight=stage_values(ca.vertcat(*[c.weight for c in contacts])),
-            push=push,
-            rub=tuple(stage_values(c.rub) for c in contacts),
-            gap=stage_values(ca.vertcat(*[c.gap for c in system.contacts])),
-            approach=stage_values(approach),
-            slip=tuple(stage_values(c.slip) for c in contacts),
-            reserve=stage_values(ca.vertcat(*[c.reserve for c in contacts])),
-            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, push),
+            gap=stage_values(system.mechanics.gaps),
+            impulse=(r.h * speed)[:, None] * np.einsum("s,esc->ec", problem.tableau.b, numbers["push"]),
             ends=ends[..., 1:],
             energy=ends[..., 0],
         )

@@ -126,7 +126,7 @@ def dcs_of(ocp: OCP, method: FiniteElementMethod, frozen: Frozen | None, *, simu
 def _own_pair(pair: Complementarity) -> Pair:
     rows = range(pair.a.numel())
     sides = (of_each(f"{pair.name} a", rows), pair.a), (of_each(f"{pair.name} b", rows), pair.b)
-    return Pair.of(f"own {pair.name}", Role.COMPLEMENTARITY, *sides, cross="none")
+    return Pair.between(Role.COMPLEMENTARITY, *sides, name=f"own {pair.name}", cross="none")
 
 
 def gap_rate_of(method: FESDJ, system: CLS, *, simulation: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -64,6 +64,10 @@ class EventSelected(SimulationMethod):
     """
 
     takes = (EventSelectedSystem,)
+    refuses: ClassVar = {
+        "u": "an event-selected system has no controls: put them into p or the state",
+        "solver": "EventSelected takes none; leave it out",
+    }
 
     eps: float | Literal["auto"] = "auto"
     projection: Literal["rk-newton", "euler"] = "rk-newton"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from nosnoc_py.methods.event_selected.kernel import LIVENESS, Buffers, Rules, St
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.simulation.common import StepState, Task, equal_steps
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -55,30 +56,16 @@ class EventSelectedState(StepState):
 
 def run(system: EventSelectedSystem, method: EventSelected, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    _check(system, task.u, task.solver)
     seconds = task.seconds
     step = method.step if task.steps is None else seconds / equal_steps(method, "step", task.steps, seconds)
     parameters = system.parameters(task.p)
     start = system.check_state(task.x0, parameters)
     fields = fields_of(system, method.compiled)
-    deadline = task.deadline()
     with np.errstate(all="ignore"):  # what is not finite ends the simulation with a status
         mode = initial_mode(system, fields, method, start, parameters)
-        walk = Walk(system, fields, method, parameters, step, task.callback, deadline)
+        walk = Walk(system, fields, method, parameters, step, task.callback, task.deadline())
         walk.go(np.array(start), mode, seconds)
         return walk.trajectory(task.sensitivities or method.sensitivities)
-
-
-def _check(system: Any, u: Any, solver: Any) -> None:
-    if not isinstance(system, EventSelectedSystem):
-        raise OptionError(
-            f"EventSelected simulates an ns.EventSelectedSystem, given a {type(system).__name__}, whose state jumps or "
-            "slides; use method=ns.EventDriven() or ns.FESD(...)."
-        )
-    if u is not None and np.size(u):
-        raise OptionError("u: an event-selected system has no controls: put them into p or the state.")
-    if solver is not None:
-        raise OptionError("solver: EventSelected takes none; leave it out.")
 
 
 def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelected, x: Array, p: Array) -> Array:
@@ -235,15 +222,15 @@ class Walk:
             "an ns.PSS with ns.FESD or ns.EventDriven if the motion slides there"
         )
 
-    def _judged(self, errors: Series | None, record: Record) -> tuple[Status, str]:
-        """Status and message: steps that are too long come before what they lead to."""
+    def _judged(self, errors: Series | None, record: Record) -> tuple[Status, list[str]]:
+        """Status and notes: steps that are too long come before what they lead to."""
         status, said = self.status, [self.message]
         wrong = "" if errors is None else too_long(errors, record, self.method.tolerance)
         if wrong and status not in ASKED:
             status, said = Status.INACCURATE, [wrong, *said]
         if self.method.initial_mode is None:
             said.append(_set_at_the_start(self.system.guard_names, self.initial))
-        return status, "; ".join(text for text in said if text)
+        return status, said
 
     def trajectory(self, sensitivities: bool) -> Trajectory:
         """What there is of it."""
@@ -260,23 +247,16 @@ class Walk:
 
             sensitivity = sensitivity_of(system, self.fields, record, self.tableau, tuple(events), self.p)
         errors = local_error(record, self.tableau, system.nominal["x"])
-        status, message = self._judged(errors, record)
-        return Trajectory(
+        status, notes = self._judged(errors, record)
+        made = MotionRecord(
             t=record.t,
             x=record.x,
-            state_names=system.state_names,
-            u_grid=record.t[[0, -1]],
-            u=np.zeros((1, 0)),
-            control_names=system.control_names,
             interpolant=self._interpolant(record),
             events=tuple(events),
             series={**_series(system.guard_names, record), **({} if errors is None else {"local_error": errors})},
-            parameters=dict(zip(system.parameter_names, self.p, strict=True)),
-            status=status,
-            message=message,
-            units=system.units,
-            sensitivity=sensitivity,
         )
+        control = record.t[[0, -1]], np.zeros((1, 0))
+        return replace(made.trajectory(system, self.p, control, status, notes), sensitivity=sensitivity)
 
     def _interpolant(self, record: Record) -> RungeKuttaInterpolant:
         if not len(record.h):

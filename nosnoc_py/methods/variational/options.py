@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -60,6 +59,11 @@ class LieGroupVariational(SimulationMethod):
     """
 
     takes = (RigidBody,)
+    refuses: ClassVar = {
+        "solver": "LieGroupVariational takes none; its options are those of the method",
+        "sensitivities": "a rigid body tumbles chaotically, its derivatives are not computed",
+        **dict.fromkeys(("u", "p"), "a rigid body has neither controls nor parameters; leave it out"),
+    }
 
     h: float = Field(default=0.01, gt=0)
     algorithm: Annotated[Literal["5.2", "5.1"], BeforeValidator(_text)] = "5.2"
@@ -79,6 +83,4 @@ class LieGroupVariational(SimulationMethod):
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.variational.run import run  # which knows these options
 
-        if task.sensitivities:
-            raise OptionError("sensitivities: a rigid body tumbles chaotically, its derivatives are not computed.")
         return run(system, self, task)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.solution import Event, Series, Trajectory
 from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.status import Status
@@ -38,20 +39,16 @@ class Record:
         nodes, events = np.concatenate(self.nodes), np.concatenate(self.events)
         t, x = nodes[:, 0], nodes[:, 1 : 1 + STATES]
         series, units = series_of(body, t, x, nodes[:, 1 + STATES :])
-        return Trajectory(
+        made = MotionRecord(
             t=t,
             x=x,
-            state_names=body.state_names,
-            u_grid=t[[0, -1]],
-            u=np.empty((1, 0)),
-            control_names=(),
             interpolant=RigidMotion(t=t, x=x, mass=np.array(body.mass)),
             events=events_of(body, events),
             series=series,
-            status=status,
-            message="; ".join([*notes, *friction_notes(events)]),
-            units={**body.units, **units},
+            units=units,
         )
+        control = t[[0, -1]], np.empty((1, 0))
+        return made.trajectory(body, np.zeros(0), control, status, [*notes, *friction_notes(events)])
 
 
 def series_of(

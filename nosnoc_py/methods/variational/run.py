@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.variational.options import LieGroupVariational
 from nosnoc_py.simulation.common import Task, equal_steps
@@ -18,7 +14,7 @@ ROUNDING = 1e-9
 
 def run(system: RigidBody, method: LieGroupVariational, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    check_arguments(system, method, task.u, task.p, task.solver)
+    check_planes(system, method)
     seconds = task.seconds
     count = equal_steps(method, "h", task.steps, seconds)
     h = method.h if abs(seconds / method.h - count) <= ROUNDING * count else seconds / count
@@ -31,21 +27,9 @@ def run(system: RigidBody, method: LieGroupVariational, task: Task) -> Trajector
     return loop.run(start, count, task.callback, task.deadline())
 
 
-def check_arguments(system: RigidBody, method: LieGroupVariational, u: Any, p: Any, solver: Any) -> None:
-    """Refuse what does not belong to this method, and say what does."""
-    if not isinstance(system, RigidBody):
-        raise OptionError(
-            f"LieGroupVariational simulates one rigid body over planes, expected an ns.RigidBody, given a "
-            f"{type(system).__name__}; simulate it with method=ns.FESDJ(...), ns.EventDriven() or ns.TimeStepping()."
-        )
-    if solver is not None:
-        raise OptionError("solver: LieGroupVariational takes none; its options are those of the method.")
-    for name, value in (("u", u), ("p", p)):
-        if value is not None and np.size(value):
-            raise OptionError(f"{name}: a rigid body has neither controls nor parameters; leave it out.")
-    if method.algorithm == "5.2":
-        return
-    for plane in system.planes:
+def check_planes(system: RigidBody, method: LieGroupVariational) -> None:
+    """Refuse planes that do not belong to algorithm 5.1."""
+    for plane in system.planes if method.algorithm == "5.1" else ():
         if plane.restitution != 1.0 or plane.friction != 0.0:
             raise OptionError(
                 f"algorithm '5.1' is for restitution 1 without friction; plane {plane.name!r} has "

@@ -14,7 +14,7 @@ from nosnoc_py.simulation.certification.measures import balance
 from nosnoc_py.simulation.certification.readings import ContactReading, inclusions_of, own_stages, standing
 from nosnoc_py.simulation.certification.statements import Free, chosen, statements
 from nosnoc_py.simulation.certification.verdict import Case
-from nosnoc_py.simulation.certification.windows import neighbour_agrees, windows_of
+from nosnoc_py.simulation.certification.windows import Pieces
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
@@ -103,7 +103,8 @@ def certify(
     referee = referee_of(ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS)
     history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
     seconds = time.monotonic() - started
-    pieces = windows_of(referee, solution, control, edges, deadline)
+    again = Pieces(referee, solution, control, deadline)
+    pieces = again.between(edges)
     refuting, explained, equations, jumps = _audited(ocp, solution, free)
     size = max(NEIGHBOUR, _residual(solution))
     case = Case(
@@ -115,7 +116,7 @@ def certify(
         error=EXPLAINED * _residual(solution),
         refuting=refuting,
         explained=explained,
-        by_rounding=lambda window: neighbour_agrees(referee, solution, control, window, size, deadline),
+        by_rounding=lambda window: again.neighbour_agrees(window, size),
     )
     verdict, reason = case.judge()
     return Certificate(

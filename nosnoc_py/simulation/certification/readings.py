@@ -14,68 +14,22 @@ from functools import cached_property
 import numpy as np
 
 from nosnoc_py.audit.contacts import explained_impulses, laws_of_impacts, laws_of_motion, scales_of
-from nosnoc_py.audit.elements import SHORT, columns_of, element_samples, listed, noise_of, slopes_of
-from nosnoc_py.audit.inclusions import Inclusions, inclusion_of
+from nosnoc_py.audit.elements import SHORT, ElementStages, columns_of, listed, noise_of, slopes_of
+from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation, statement
 from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.inclusion import inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
 Array = np.ndarray
 # How far inside of an element its ends are looked at, in its lengths: the control may jump there.
 EDGE = 1e-9
-# The clock of an element that runs advances by more than this share of a control stage, and at all of its stages by
-# this share of what it does on average.
-RUNS, STANDS = 1e-7, 1e-6
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Collocation:
-    """Elements (E of them) with n_s stages.
-
-    Attributes
-    ----------
-    t_left, h : (E,)
-        Left ends and lengths [s].
-    c : (n_s,)
-    clock : (E, n_s)
-        Rate of the time at the stages, in units of its mean; one without time-freezing.
-    t : (E, n_s)
-        Times of the stages [s].
-    x_left, x_right : (E, n_x)
-    x : (E, n_s, n_x)
-    slopes : (E, n_s, n_x)
-        Derivatives by the share of the element.
-    """
-
-    t_left: Array
-    h: Array
-    c: Array
-    clock: Array
-    t: Array
-    x_left: Array
-    x_right: Array
-    x: Array
-    slopes: Array
-
-    @property
-    def standing(self) -> Array:
-        """At which stages (E, n_s) the clock stands still."""
-        return np.asarray(self.clock <= STANDS)
-
-    @cached_property
-    def rates(self) -> Array:
-        """dx/dt (E, n_s, n_x); NaN where the clock stands still or an element has no length."""
-        lengths = np.where(self.standing | (self.h[:, None] <= 0.0), np.nan, self.h[:, None] * self.clock)
-        return np.asarray(self.slopes / lengths[:, :, None])
-
-    def integrals(self, rates: Array) -> Array:
-        """Integrals (E,) over time of what has the rates (E, n_s) at the stages, by the scheme's own quadrature."""
-        weights = np.linalg.solve(np.vander(self.c, increasing=True).T, 1.0 / np.arange(1, self.c.size + 1))
-        return np.asarray(self.h * ((rates * self.clock) @ weights))
+# The clock of an element that runs advances by more than this share of a control stage.
+RUNS = 1e-7
 
 
 def is_by_collocation(solution: Solution) -> bool:
@@ -83,40 +37,35 @@ def is_by_collocation(solution: Solution) -> bool:
     return solution.discretization is not None and solution.discretization.collocation
 
 
-def own_stages(solution: Solution) -> Collocation | None:
+def own_stages(solution: Solution) -> ElementStages | None:
     """The elements of a solution whose stages are those of its scheme; None where nothing is known of it."""
     return collocation_of(solution) if is_by_collocation(solution) else None
 
 
-def collocation_of(solution: Solution) -> Collocation | None:
+def collocation_of(solution: Solution) -> ElementStages | None:
     """The elements of a solution; None without polynomials."""
     own = solution.interpolant if solution.numerical is None else solution.numerical.interpolant
     if not isinstance(own, RungeKuttaInterpolant):
         return None
-    slopes = slopes_of(own.c, own.x_left, own.x_stages)
     if solution.numerical is None:
-        rows, states, t_left, h = np.arange(own.h.size), slice(None), own.t_left, own.h
-        t = own.t_left[:, None] + own.h[:, None] * own.c
-        clock = np.ones(t.shape)
-    else:
-        left, right, states = own.x_left[:, -1], own.x_right[:, -1], slice(-1)
-        rows = np.flatnonzero(right - left > RUNS * solution.duration / max(len(solution.u), 1))
-        t_left, h, t = left[rows], (right - left)[rows], own.x_stages[rows, :, -1]
-        clock = slopes[rows, :, -1] / h[:, None]
-    return Collocation(
-        t_left=t_left,
+        return ElementStages.of(own.t_left, own.h, own.c, own.x_left, own.x_right, own.x_stages)
+    left, right, slopes = own.x_left[:, -1], own.x_right[:, -1], slopes_of(own.c, own.x_left, own.x_stages)
+    rows = np.flatnonzero(right - left > RUNS * solution.duration / max(len(solution.u), 1))
+    h = (right - left)[rows]
+    return ElementStages(
+        t_left=left[rows],
         h=h,
         c=own.c,
-        clock=clock,
-        t=t,
-        x_left=own.x_left[rows, states],
-        x_right=own.x_right[rows, states],
-        x=own.x_stages[rows][..., states],
-        slopes=slopes[rows][..., states],
+        clock=slopes[rows, :, -1] / h[:, None],
+        t=own.x_stages[rows, :, -1],
+        x_left=own.x_left[rows, :-1],
+        x_right=own.x_right[rows, :-1],
+        x=own.x_stages[rows][..., :-1],
+        slopes=slopes[rows][..., :-1],
     )
 
 
-def controls_at_stages(solution: Solution, elements: Collocation) -> Array:
+def controls_at_stages(solution: Solution, elements: ElementStages) -> Array:
     """The control (E, n_s, n_u) at the stages, by its limits inside of the elements."""
     inside = np.clip(elements.c, EDGE, 1.0 - EDGE) if solution.control_interpolant is not None else 0.5
     times = elements.t_left[:, None] + elements.h[:, None] * np.broadcast_to(inside, elements.c.shape)
@@ -137,28 +86,13 @@ def states_of(solution: Solution, t: Array, side: Side) -> Array:
     return np.asarray(solution(np.clip(t, *ends), side)).reshape(len(t), -1)
 
 
-def kept(elements: Collocation, duration: float) -> Array:
-    """Stages (E, n_s) that have rates."""
-    return np.asarray((elements.h > SHORT * duration)[:, None] & (elements.c != 0.0) & ~elements.standing)
-
-
-def samples_of(solution: Solution, elements: Collocation, forces: Array | None = None) -> MotionSamples:
+def samples_of(solution: Solution, elements: ElementStages, forces: Array | None = None) -> MotionSamples:
     """The stages of a solution."""
-    return element_samples(
-        c=elements.c,
-        t=elements.t,
-        h=elements.h,
-        x=elements.x,
-        x_left=elements.x_left,
-        rates=elements.rates,
-        u=controls_at_stages(solution, elements),
-        forces=forces,
-        keep=kept(elements, solution.duration),
-        infeasibility=solution.infeasibility,
-    )
+    u = controls_at_stages(solution, elements)
+    return elements.samples(u, forces, solution.duration, solution.infeasibility)
 
 
-def standing(solution: Solution, elements: Collocation) -> list[Violation]:
+def standing(solution: Solution, elements: ElementStages) -> list[Violation]:
     """Elements of time-freezing in which time stops, although they are no jumps: those have elements of their own."""
     places = np.argwhere(elements.standing & (elements.h > SHORT * solution.duration)[:, None])
     return [
@@ -174,7 +108,7 @@ class ContactReading:
     solution: Solution
 
     @cached_property
-    def elements(self) -> Collocation | None:
+    def elements(self) -> ElementStages | None:
         """Elements whose stages are those of the scheme."""
         return own_stages(self.solution)
 
@@ -240,25 +174,24 @@ class ContactReading:
             return True
         here = self.system.kinematics(self.jumps.x_before[k], 0.0, self.solution.p)
         closed = np.flatnonzero(here.gaps <= TOUCHING_SOLVED * self.scales.length * here.steepness)
-        parts = [
-            np.arange(part.start, part.stop) for part in (self.system.mechanics.frames.tangents[c] for c in closed)
-        ]
-        columns = np.concatenate([closed, *[self.system.mechanics.frames.count + part for part in parts]]).astype(int)
-        return not null_space(here.jacobian[columns].T).shape[1]
+        return not null_space(here.jacobian[self.system.mechanics.frames.rows(closed)].T).shape[1]
 
 
-def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: Collocation) -> list[Violation]:
+def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: ElementStages) -> list[Violation]:
     """The inclusion at the stages of a solution."""
     samples = samples_of(solution, elements)
     own = system.algebraic
-    names = [*inclusion_of(system).labels, *(() if own is None else own.names or ())]
+    names = [
+        *(label for part in inclusion_of(system)[1] for label in part.labels),
+        *(() if own is None else own.names or ()),
+    ]
     multipliers = columns_of(solution.series, names, elements.t.size)  # and algebraic variables, if they are listed
     if multipliers is not None:
-        multipliers = multipliers[np.flatnonzero(kept(elements, solution.duration).reshape(-1))]
+        multipliers = multipliers[np.flatnonzero(elements.kept(solution.duration).reshape(-1))]
     return Inclusions(system, samples, solution.p, _sizes(solution, elements, samples), multipliers).violations()
 
 
-def _sizes(solution: Solution, elements: Collocation, samples: MotionSamples) -> Array:
+def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) -> Array:
     """Largest rates (n_x,), not below what errors of the solver amount to by differences over short steps."""
     long = elements.h[elements.h > SHORT * solution.duration]
     if not long.size or samples.rates is None:

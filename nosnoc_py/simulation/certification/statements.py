@@ -8,13 +8,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit import constraints
-from nosnoc_py.audit.elements import columns_of
+from nosnoc_py.audit.elements import ElementStages, columns_of
 from nosnoc_py.audit.records import Law, Measured, Violation, statement
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.simulation.certification.measures import GAUSS
 from nosnoc_py.simulation.certification.readings import (
     EDGE,
-    Collocation,
     controls_at_stages,
     controls_of,
     own_stages,
@@ -65,7 +64,7 @@ def imposed(ocp: OCP, solution: Solution) -> list[Measured]:
     return found + [constraints.at_end(ocp, c, Law.TERMINAL, end, last, start, p) for c in ocp.terminal_constraints]
 
 
-def _path(ocp: OCP, c: Constraint, solution: Solution, elements: Collocation | None) -> Measured | None:
+def _path(ocp: OCP, c: Constraint, solution: Solution, elements: ElementStages | None) -> Measured | None:
     """A path constraint at the places where it is imposed; None where algebraic variables are not listed there."""
     uses_z = bool(ca.depends_on(c.expression, ocp.system.z))
     p, z = solution.p, None
@@ -138,13 +137,13 @@ def _nodes(solution: Solution) -> Iterator[Violation]:
         yield statement(float(solution.t[k] - solution.t0), text, float(away[k].max()), float(shares[k].max()))
 
 
-def listed(ocp: OCP, solution: Solution, elements: Collocation) -> Array | None:
+def listed(ocp: OCP, solution: Solution, elements: ElementStages) -> Array | None:
     """Algebraic variables of the user's (E n_s, n_z) that the solution lists at its stages; None if it does not."""
     own = ocp.system.algebraic
     return columns_of(solution.series, () if own is None else tuple(own.names or ()), elements.t.size)
 
 
-def _objective(ocp: OCP, solution: Solution, elements: Collocation) -> Iterator[Violation]:
+def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterator[Violation]:
     """The objective of this OCP by the quadrature of the solution's own scheme."""
     s, shape, z = ocp.system, elements.t.shape, listed(ocp, solution, elements)
     if z is None:

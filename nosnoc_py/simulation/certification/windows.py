@@ -40,55 +40,45 @@ class Piece:
     lone: float = 0.0
 
 
-def windows_of(
-    referee: Referee, solution: Solution, control: Control, edges: np.ndarray, deadline: float
-) -> tuple[Piece, ...]:
-    """Simulate every window between two edges [s] from the solution's state at its beginning."""
-    return tuple(_piece(referee, solution, control, *pair, deadline) for pair in pairwise(edges.tolist()))
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Simulates pieces of a solution from its own states, under its control."""
 
+    referee: Referee
+    solution: Solution
+    control: Control
+    deadline: float
 
-def _piece(
-    referee: Referee,
-    solution: Solution,
-    control: Control,
-    start: float,
-    end: float,
-    deadline: float,
-    away: np.ndarray | float = 0.0,
-) -> Piece:
-    history = referee.run(
-        state_at(solution, start, "+") + away,
-        control,
-        solution.p,
-        start=start,
-        end=end,
-        modes=_modes(referee, solution, start, end),
-        drift=np.inf,
-        deadline=deadline,
-    )
-    inside = _inside(solution, history, start, end)
-    lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
-    impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
-    odd = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
-    kinds = frozenset(event.kind for pair in odd for event in (pair.claimed, pair.found) if event is not None)
-    return Piece(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
+    def between(self, edges: np.ndarray) -> tuple[Piece, ...]:
+        """Every window between two edges [s]."""
+        return tuple(self._piece(*pair) for pair in pairwise(edges.tolist()))
 
+    def neighbour_agrees(self, window: Window, size: float) -> bool:
+        """Whether a start that differs by `size`, absolute and relative, gives the events that the solution claims.
 
-def neighbour_agrees(
-    referee: Referee, solution: Solution, control: Control, window: Window, size: float, deadline: float
-) -> bool:
-    """Whether a start that differs by `size`, absolute and relative, gives the events that the solution claims.
+        Where it does, the difference in a window is one of rounding: of a touch without speed, a threshold that is just
+        reached, or a surface that may be left at any time.
+        """
+        x, random = state_at(self.solution, window.start, "+"), np.random.default_rng(7)
+        for _ in range(NEIGHBOURS):
+            away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
+            near = self._piece(window.start, window.end, away).window
+            if near.events_agree and near.defect <= NEAR * (1.0 + float(np.abs(x).max())):
+                return True
+        return False
 
-    Where it does, the difference in a window is one of rounding: of a touch without speed, a threshold that is just
-    reached, or a surface that may be left at any time.
-    """
-    x, random = state_at(solution, window.start, "+"), np.random.default_rng(7)
-    for _ in range(NEIGHBOURS):
-        away = size * (1.0 + np.abs(x)) * random.normal(size=x.size)
-        near = _piece(referee, solution, control, window.start, window.end, deadline, away).window
-        if near.events_agree and near.defect <= NEAR * (1.0 + float(np.abs(x).max())):
-            return True
-    return False
+    def _piece(self, start: float, end: float, away: np.ndarray | float = 0.0) -> Piece:
+        solution, x = self.solution, state_at(self.solution, start, "+") + away
+        modes, deadline = _modes(self.referee, solution, start, end), self.deadline
+        history = self.referee.run(
+            x, self.control, solution.p, start=start, end=end, modes=modes, drift=np.inf, deadline=deadline
+        )
+        inside = _inside(solution, history, start, end)
+        lone = [event for pair in inside if pair.lone for event in (pair.claimed, pair.found) if event is not None]
+        impulses = [event.impulse or 0.0 for event in lone if event.kind == "impact"]
+        odd = [pair for pair in inside if pair.lone or abs(pair.delay) > LATE * (end - start)]
+        kinds = frozenset(event.kind for pair in odd for event in (pair.claimed, pair.found) if event is not None)
+        return Piece(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
 
 
 def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:

@@ -56,9 +56,8 @@ class Regime:
     @cached_property
     def rows(self) -> Array:
         """Rates that stay zero, as indices into normals and tangents."""
-        n_c = self.frames.count
-        stuck = [n_c + k for c, part in enumerate(self.frames.tangents) if self.modes[c] == STICK for k in _of(part)]
-        return np.concatenate([self.closed, np.array(stuck, dtype=int)])
+        stuck = [c for c, mode in enumerate(self.modes) if mode == STICK]
+        return np.concatenate([self.closed, self.frames.rows(stuck)[len(stuck) :]])
 
     def slip_direction(self, contact: int, rates: Array) -> Array:
         """Unit vector of the slip of a contact; a slip that would turn back goes on as if it did not."""
@@ -158,7 +157,3 @@ def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, loo
     if not made.rows.size:
         return made
     return replace(made, redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0)
-
-
-def _of(part: slice) -> range:
-    return range(part.start, part.stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -55,6 +55,9 @@ class EventDriven(SimulationMethod):
     """
 
     takes = SYSTEMS
+    refuses: ClassVar = dict.fromkeys(
+        ("steps", "solver"), "EventDriven takes none, it chooses its steps; set rtol, atol or max_step"
+    )
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)
     atol: float = Field(default=1e-13, gt=0, le=1e-2)

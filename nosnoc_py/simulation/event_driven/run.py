@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
-from nosnoc_py.simulation.common import Task, check_control, directions_of, not_unique_note
+from nosnoc_py.simulation.common import Task, check_control, not_unique_note
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -29,9 +28,6 @@ CONTROL_ROWS = 200
 
 def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    for given, name in ((task.steps, "steps"), (task.solver, "solver")):
-        if given is not None:
-            raise OptionError(f"{name}: EventDriven takes none, it chooses its steps; set rtol, atol or max_step.")
     start, parameters, control = task.start(system)
     if task.sensitivities:
         check_control(control)
@@ -124,7 +120,7 @@ def _series(frames: ContactFrames, history: History) -> tuple[dict[str, Series],
             None if struck is None or impulses is None else (struck, impulses[:, k]),
             (t, rates[:, k]) if direction[0] == "tangent" else None,
         )
-        for k, direction in enumerate(directions_of(frames))
+        for k, direction in enumerate(frames.directions)
     )
 
 

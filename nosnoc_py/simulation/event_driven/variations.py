@@ -127,10 +127,10 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
     impact = rows(system.mass_matrix @ system.v, bounced, after[n_c:])
     offset = ca.substitute(phase, y, ca.DM.zeros(y.shape))
     return (
-        _compiled("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)]),
-        _compiled("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)]),
-        _compiled("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)]),
-        _compiled("impact", [y, w, masks, restitution], [ca.jacobian(impact, y), ca.jacobian(impact, w)]),
+        buffered(ca.Function("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)])),
+        buffered(ca.Function("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)])),
+        buffered(ca.Function("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)])),
+        buffered(ca.Function("impact", [y, w, masks, restitution], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
     )
 
 
@@ -147,7 +147,3 @@ def _contact_rows(frames: ContactFrames, masks: ca.SX, rates: ca.SX, forces: ca.
         friction = forces[n_c:][part] + frames.friction[c] * forces[c] * slips[c] * d
         rows.append(stick[c] * rates[n_c:][part] + (1 - stick[c]) * friction)
     return ca.vertcat(*rows)
-
-
-def _compiled(name: str, inputs: list[ca.SX], outputs: list[ca.SX]) -> Evaluation:
-    return buffered(ca.Function(name, inputs, [ca.densify(ca.SX(out)) for out in outputs]))

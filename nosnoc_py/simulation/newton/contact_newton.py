@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.discretization.readout import ElementStates
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
 from nosnoc_py.simulation.newton.modes import Mode, remembered
@@ -20,16 +21,11 @@ ROUNDING = 1e-7
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ContactStep:
+class ContactStep(ElementStates):
     """One step in numbers; E elements (fewer when it failed), n_s stages, n_c contacts, n_tt tangent components.
 
     Attributes
     ----------
-    h : (E,)
-        Lengths of the elements [s].
-    x_minus, x_left, x_right : (E, n_x)
-        States before and after the impulse at the left boundary, and at the right boundary.
-    x_stages : (E, n_s, n_x)
     lambda_normal : (E, n_s, n_c)
     lambda_tangent : (E, n_s, n_tt)
         Tangent components of the contacts with friction, below each other in the order of the system's contacts.
@@ -49,11 +45,6 @@ class ContactStep:
         Newton iterations.
     """
 
-    h: np.ndarray
-    x_minus: np.ndarray
-    x_left: np.ndarray
-    x_right: np.ndarray
-    x_stages: np.ndarray
     lambda_normal: np.ndarray
     lambda_tangent: np.ndarray
     drift: np.ndarray
@@ -140,11 +131,7 @@ class ContactNewton:
         if normal.min(initial=0.0) < 0.0:
             normal = np.where((normal < 0.0) & (normal > -ROUNDING * (1.0 + normal.max())), 0.0, normal)
         return ContactStep(
-            h=found.h,
-            x_minus=found.x_minus,
-            x_left=found.x_left,
-            x_right=found.x_right,
-            x_stages=found.x_stages,
+            **{f.name: getattr(found, f.name) for f in fields(ElementStates)},
             lambda_normal=self.mass * normal,
             lambda_tangent=self.mass * tangential,
             drift=drift,

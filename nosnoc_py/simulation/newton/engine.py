@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nosnoc_py.discretization.readout import ElementStates
 from nosnoc_py.simulation.newton.collocation import Collocation
 from nosnoc_py.simulation.newton.event_walk import Modes, Outcome, Walk
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
@@ -39,16 +40,12 @@ class Hint:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Elements:
+class Elements(ElementStates):
     """One step in numbers; E elements (fewer when it failed), n_s stages.
 
     Attributes
     ----------
-    h : (E,)
-        Lengths of the elements [s].
-    x_minus, x_left, x_right : (E, n_x)
-        States before and after the jump at the left boundary, and at the right boundary.
-    x_stages, y_stages : (E, n_s, n_x), (E, n_s, n_y)
+    y_stages : (E, n_s, n_y)
     jump : (E, n_jump)
         Impulses at the left boundary.
     modes : tuple of Mode
@@ -57,11 +54,6 @@ class Elements:
         Why the step failed, and where in the system; None and "" when it did not.
     """
 
-    h: np.ndarray
-    x_minus: np.ndarray
-    x_left: np.ndarray
-    x_right: np.ndarray
-    x_stages: np.ndarray
     y_stages: np.ndarray
     jump: np.ndarray
     modes: tuple[Mode, ...]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.grid import RIGHT, START
 from nosnoc_py.functions import buffered
+from nosnoc_py.reformulation.dcs import rows_of
 from nosnoc_py.simulation.newton.contact_filling import places_of
 from nosnoc_py.simulation.newton.engine import Elements
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
@@ -22,13 +21,10 @@ class FilippovFilling:
         self._model, dcs, mpcc = model, problem.dcs, problem.mpcc
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
         self._places = places_of(problem, lambda block: block.name)
-        ends = np.cumsum([0, *[v.symbol.numel() for v in dcs.variables]])
-        columns = {v.name: slice(a, b) for v, (a, b) in zip(dcs.variables, pairwise(ends), strict=True)}
+        columns = rows_of(dcs.variables)
         self._stage = {v.name: columns[v.name] for v in dcs.variables if not v.per_element}
         self._element = {v.name: columns[v.name] for v in dcs.variables if v.per_element}
-        sizes = np.cumsum([0, *[v.symbol.numel() for v in dcs.variables if v.boundary]])
-        names = [v.name for v in dcs.variables if v.boundary]
-        self._edge = {name: slice(a, b) for name, (a, b) in zip(names, pairwise(sizes), strict=True)}
+        self._edge = rows_of(v for v in dcs.variables if v.boundary)
         count = len(problem.elements) * problem.tableau.stages
         flow = ca.Function("flow", [dcs.x, dcs.z, dcs.u, dcs.p], [dcs.flow])
         self._flow = buffered(flow.map(count)) if "x'" in self._places else None

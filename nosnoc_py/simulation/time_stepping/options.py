@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -76,6 +75,11 @@ class TimeStepping(SimulationMethod):
     """
 
     takes = (CLS,)
+    refuses: ClassVar = {
+        "solver": "TimeStepping takes none; choose it by TimeStepping(solver=...)",
+        "sensitivities": "those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
+        "ns.EventDriven(...)",
+    }
 
     scheme: Literal["moreau_jean", "stewart_trinkle"] = "moreau_jean"
     step: float = Field(default=1e-3, gt=0)
@@ -105,9 +109,4 @@ class TimeStepping(SimulationMethod):
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 
-        if task.sensitivities:
-            raise OptionError(
-                "sensitivities: those of TimeStepping do not converge to those of the motion; give "
-                "method=ns.FESDJ(...) or ns.EventDriven(...)."
-            )
         return run(system, self, task)

@@ -9,7 +9,6 @@ import numpy as np
 
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import Values, contact_series
-from nosnoc_py.simulation.common import directions_of
 from nosnoc_py.simulation.time_stepping.options import Limits
 from nosnoc_py.simulation.time_stepping.scheme import StepResult
 from nosnoc_py.solution import Event, Series
@@ -35,7 +34,7 @@ class Record:
     """Collects impulses step by step; changed in place."""
 
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:
-        self.frames, self.limits, self._directions = frames, limits, directions_of(frames)
+        self.frames, self.limits, self._directions = frames, limits, frames.directions
         count = frames.count
         self._rubs = np.array([frames.width(contact) > 0 for contact in range(count)], dtype=bool)
         self._carried = np.zeros(count, dtype=bool)  # in the last step

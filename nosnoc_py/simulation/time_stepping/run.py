@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.contacts.instants import several_outcomes
-from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.simulation.common import StepState, Task, equal_steps, not_unique_note
@@ -47,8 +46,6 @@ class TimeSteppingState(StepState):
 
 def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     """See `nosnoc_py.simulate`."""
-    if task.solver is not None:
-        raise OptionError("solver: TimeStepping takes none; choose it by TimeStepping(solver=...).")
     seconds = task.seconds
     count = equal_steps(method, "step", task.steps, seconds)
     start, parameters, control = task.start(system)

@@ -14,7 +14,6 @@ from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.methods.event_selected.functions import fields_of
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output
-from nosnoc_py.methods.event_selected.run import run as simulated
 from nosnoc_py.methods.event_selected.segments import root_of
 from nosnoc_py.simulation.common import Task
 from nosnoc_py.status import Status, Stop
@@ -30,7 +29,7 @@ order_system, order_functions = affine_guards.build, affine_guards.build_numeric
 
 
 def run(system, *, method, **given) -> ns.Trajectory:
-    return simulated(system, method, Task(**given))
+    return method.simulate(system, Task(**given))
 
 
 def exact(t: float) -> np.ndarray:
@@ -641,12 +640,12 @@ def test_steps():
 def test_refused():
     x, v = ca.SX.sym("q"), ca.SX.sym("v")
     ball = ns.CLS(q=x, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=x)])
-    with pytest.raises(OptionError, match="jumps or slides"):
-        run(ball, x0=[1, 0], duration=1, method=EventSelected())
+    with pytest.raises(OptionError, match="EventSelected does not fit a CLS; use ns"):
+        ns.simulate(ball, x0=[1, 0], duration=1, method=EventSelected())
     with pytest.raises(OptionError, match="no controls"):
-        run(order_system(), x0=START, duration=END, method=EventSelected(), u=[1.0])
+        ns.simulate(order_system(), x0=START, duration=END, method=EventSelected(), u=[1.0])
     with pytest.raises(OptionError, match="solver"):
-        run(order_system(), x0=START, duration=END, method=EventSelected(), solver=object())
+        ns.simulate(order_system(), x0=START, duration=END, method=EventSelected(), solver=object())
     with pytest.raises(OptionError, match="implicit"):
         EventSelected(scheme=radau_iia(2))
     with pytest.raises(OptionError, match="explicit_rk4"):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.candidates import Candidate
-from nosnoc_py.simulation.event_driven.filippov.laws import ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import Flow, regime_of
-from nosnoc_py.systems.pss import PSS
 
 Array = np.ndarray
 # Singular values and residuals below this share of the largest number are zero.
@@ -40,20 +39,16 @@ def _flows(flow: Flow, t: float, one: Candidate, part: int, rows: Array) -> tupl
     laws, regime = flow.laws, one.regime
     met = regime_of(laws, tuple(ON if k in rows else mode for k, mode in enumerate(regime.modes)))
     w, u = np.concatenate([one.x, flow.p]), flow.control(t, one.x)
-    regions = laws.regions[part]
+    regions, modes = laws.regions[part], laws.modes[part]
     assert regions is not None
-    flows, signs = regions(one.look.s, w, u, met.masks)[0], _signs(laws, part)
+    assert modes is not None
+    flows, signs = regions(one.look.s, w, u, met.masks)[0], np.asarray(modes.signs)
     own = np.flatnonzero(laws.parts == part)
     alpha = one.look.s[own]
     theta = np.where(signs > 0.0, alpha, 1.0 - alpha).prod(axis=1)
     others = [k for k in range(own.size) if own[k] not in rows]
     active = (signs[:, others] == regime.sign[own[others]]).all(axis=1)
     return flows[:, active], one.look.rate - flows[:, active] @ theta[active]
-
-
-def _signs(laws: Laws, part: int) -> Array:
-    assert isinstance(laws.system, PSS)
-    return np.asarray(laws.system.modes[part].signs)
 
 
 def _moves(flows: Array, across: Array) -> bool:

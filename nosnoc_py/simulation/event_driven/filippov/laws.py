@@ -2,28 +2,25 @@
 
     x' = F(x, z, u, y, p),   0 = G(x, z, u, y, p)
 
-- `STEP`: y is a step function alpha of c: 1 where c > 0, 0 where c < 0, free in [0, 1] with c' = 0 in sliding. Regions
-  with signs weigh as the products of alpha or 1 - alpha.
-- `REGION`: y is the weight theta of a region whose indicator g is one of the smallest ones. The weights of regions that
-  share a motion are free, with equal rates g', and have the sum 1.
-- `FORCE`: y is the force lambda >= 0 of a constraint c >= 0: zero, or free with c' = 0.
+The multipliers are those of `systems.inclusion`, but that regions with signs weigh as the products of step functions
+alpha or 1 - alpha. Free multipliers are determined by rates: of a step function or a force by c' = 0, of the weights of
+regions that share a motion by equal rates g' and the sum 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
+from nosnoc_py.systems.inclusion import REGION, STEP, Multipliers, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Array = np.ndarray
 ON, ABOVE, BELOW = 0, 1, -1
 """Modes: free multiplier (a region: one of the active ones); function above zero (a region: not active); below."""
-STEP, REGION, FORCE = range(3)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,36 +34,7 @@ class Masks:
     @classmethod
     def of(cls, count: int) -> Masks:
         """For so many multipliers."""
-        return cls(
-            free=ca.SX.sym("free", count), reference=ca.SX.sym("reference", count), value=ca.SX.sym("value", count)
-        )
-
-    def part(self, start: int, stop: int) -> Masks:
-        """Those of a range of multipliers."""
-        return Masks(free=self.free[start:stop], reference=self.reference[start:stop], value=self.value[start:stop])
-
-    @property
-    def stacked(self) -> ca.SX:
-        """(3 n_y,)."""
-        return ca.vertcat(self.free, self.reference, self.value)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
-    """Multipliers that belong together: their kind, event names, symbols, functions, and series as (label, value)."""
-
-    kind: int
-    names: tuple[str, ...]
-    symbols: ca.SX
-    functions: ca.SX
-    series: tuple[tuple[str, ca.SX], ...]
-    # Flows of the regions (n_x, n_f) and their weights, of a partition with signs.
-    regions: ca.SX | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of multipliers."""
-        return int(self.symbols.shape[0])
+        return cls(**{field.name: ca.SX.sym(field.name, count) for field in fields(cls)})
 
 
 class Laws:
@@ -88,102 +56,76 @@ class Laws:
         own = system.algebraic
         self.system = system
         self.n_x, self.n_p, self.n_z = int(system.x.shape[0]), system.n_p, int(system.z.shape[0])
-        masks = Masks.of(_count(system))
-        flow, made = _parts(system, masks)
+        self.z_names = () if own is None else tuple(own.names or ())
+        flow, made, masks = self._written()
         self.kinds = np.array([part.kind for part in made for _ in range(part.count)])
+        self.modes = [part.modes for part in made]
         self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)])
         self.names = tuple(name for part in made for name in part.names)
         self.n_y = self.kinds.size
-        none = np.zeros(0)
-        bounds: tuple[Array, Array, Array] = (none, none, none)
-        if own is not None:
-            bounds = (np.asarray(own.initial), np.asarray(own.lower), np.asarray(own.upper))
-        self.initial, self.lower, self.upper = bounds
+        self.initial, self.lower, self.upper = (
+            np.asarray([] if own is None else getattr(own, name), float) for name in ("initial", "lower", "upper")
+        )
         # Inverse of the metric in which states are put back on surfaces.
         self.metric = np.linalg.inv(system.metric) if isinstance(system, PDS) else np.eye(self.n_x)
-        self.z_names = () if own is None else tuple(own.names or ())
         self._compile(flow, made, masks)
 
-    def _compile(self, flow: ca.SX, made: list[Part], masks: Masks) -> None:
+    def _written(self) -> tuple[ca.SX, list[Multipliers], list[Masks]]:
+        """The flow (n_x,), multipliers and masks; regions with signs weigh as the products of step functions."""
+        made, masks, series = list[Multipliers](), list[Masks](), list[tuple[str, ca.SX]]()
+        self._regions: list[ca.SX | None] = []
+        flow, every = inclusion_of(self.system)
+        for part in every:
+            own, modes = part, part.modes
+            signed = modes is not None and modes.functions is not None
+            if modes is not None and signed:
+                names, alpha = tuple(modes.function_names or ()), ca.SX.sym("alpha", modes.functions.numel())
+                own = replace(part, kind=STEP, names=names, symbols=alpha, functions=modes.functions)
+            m = Masks.of(own.count)
+            theta, active = part.symbols, m.free + m.reference
+            if modes is not None and signed:
+                theta, active = _weights(modes, own.symbols, m)
+            flow, regions = ca.substitute([flow, part.regions], [part.symbols, part.active], [theta, active])
+            made.append(own)
+            masks.append(m)
+            series += _series(part, theta)
+            self._regions.append(regions if signed else None)
+        self.series_names = (*(label for label, _ in series), *self.z_names)
+        self._series = ca.vertcat(*[value for _, value in series], self.system.z)
+        return flow, made, masks
+
+    def _compile(self, flow: ca.SX, made: list[Multipliers], masks: list[Masks]) -> None:
         system, own = self.system, self.system.algebraic
         y, c = (ca.vertcat(*[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
-        s, w, u, m = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u, masks.stacked
+        s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
+        m = ca.vertcat(*[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
         rates = ca.jacobian(c, system.x) @ flow
-        rows = ca.vertcat(self._rows(made, masks, y, rates), ca.SX(0, 1) if own is None else own.equations)
+        rows = ca.vertcat(self._rows(made, masks, rates), ca.SX(0, 1) if own is None else own.equations)
         slope = ca.jacobian(rows, s)
         self.affine = not ca.depends_on(slope, s)
-        self.residual = _compiled("residual", [s, w, u, m], [rows, slope])
-        self.motion = _compiled("motion", [s, w, u, m], [flow, rates])
+        self.residual = buffered(ca.Function("residual", [s, w, u, m], [rows, slope]))
+        self.motion = buffered(ca.Function("motion", [s, w, u, m], [flow, rates]))
         derivatives = [ca.jacobian(e, v) for e, v in ((rows, w), (rows, u), (flow, s), (flow, w), (flow, u))]
-        self.slopes = _compiled("slopes", [s, w, u, m], derivatives)
-        self.functions = _compiled("functions", [w], [c, ca.jacobian(c, w)])
-        every = [pair for part in made for pair in part.series]
-        self.series_names = (*(label for label, _ in every), *self.z_names)
-        self.series = _compiled("series", [s, w], [ca.vertcat(*[value for _, value in every], system.z)])
+        self.slopes = buffered(ca.Function("slopes", [s, w, u, m], derivatives))
+        self.functions = buffered(ca.Function("functions", [w], [c, ca.jacobian(c, w)]))
+        self.series = buffered(ca.Function("series", [s, w], [self._series]))
         self.regions = [
-            None if part.regions is None else _compiled("regions", [s, w, u, m], [part.regions]) for part in made
+            None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions
         ]
 
-    def _rows(self, made: list[Part], masks: Masks, y: ca.SX, rates: ca.SX) -> ca.SX:
+    def _rows(self, made: list[Multipliers], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""
-        rows, start = [], 0
-        for part in made:
-            stop = start + part.count
-            m, own, rate = masks.part(start, stop), y[start:stop], rates[start:stop]
+        rows = []
+        for part, m, rate in zip(
+            made, masks, ca.vertsplit(rates, np.cumsum([0, *[p.count for p in made]])), strict=True
+        ):
+            own = part.symbols
             if part.kind == REGION:
                 equal = m.free * (rate - ca.dot(m.reference, rate)) + m.reference * (ca.sum1(own) - 1)
                 rows.append(equal + (1 - m.free - m.reference) * own)
             else:
                 rows.append(m.free * rate + (1 - m.free) * (own - m.value))
-            start = stop
         return ca.vertcat(*rows)
-
-
-def _count(system: PSS | Heaviside | PDS) -> int:
-    if isinstance(system, PSS):
-        return sum(modes.count if modes.functions is None else int(modes.functions.shape[0]) for modes in system.modes)
-    return int((system.alpha if isinstance(system, Heaviside) else system.constraints).shape[0])
-
-
-def _parts(system: PSS | Heaviside | PDS, masks: Masks) -> tuple[ca.SX, list[Part]]:
-    """The flow (n_x,) and the parts of the multipliers."""
-    if isinstance(system, PSS):
-        return _partitions(system, masks)
-    if isinstance(system, Heaviside):
-        c, names = system.functions, tuple(system.function_names or ())
-        series = [(f"alpha[{n}]", system.alpha[j]) for j, n in enumerate(names)]
-        series += [(f"lambda_n[{n}]", ca.fmax(-c[j], 0)) for j, n in enumerate(names)]
-        series += [(f"lambda_p[{n}]", ca.fmax(c[j], 0)) for j, n in enumerate(names)]
-        steps = Part(kind=STEP, names=names, symbols=system.alpha, functions=c, series=tuple(series))
-        return system.flow, [steps]
-    c, force = system.constraints, ca.SX.sym("lambda", system.constraints.shape[0])
-    flow = system.flow + ca.DM(np.linalg.inv(system.metric)) @ ca.jacobian(c, system.x).T @ force
-    labels = tuple((f"lambda[{name}]", force[j]) for j, name in enumerate(system.constraint_names))
-    return flow, [Part(kind=FORCE, names=system.constraint_names, symbols=force, functions=c, series=labels)]
-
-
-def _partitions(system: PSS, masks: Masks) -> tuple[ca.SX, list[Part]]:
-    flow, made, start = system.flow, [], 0
-    for modes in system.modes:
-        count = modes.count if modes.functions is None else int(modes.functions.shape[0])
-        y, m = ca.SX.sym("y", count), masks.part(start, start + count)
-        theta, active = (y, m.free + m.reference) if modes.functions is None else _weights(modes, y, m)
-        # A region that is not active need not have a flow here: nothing times NaN is not nothing.
-        regions = ca.horzcat(*[ca.if_else(active[i], f, ca.SX(f.shape[0], 1)) for i, f in enumerate(modes.flows)])
-        flow += regions @ theta
-        named = tuple(modes.function_names or ())
-        made.append(
-            Part(
-                kind=REGION if modes.functions is None else STEP,
-                names=named * count if modes.functions is None else named,
-                symbols=y,
-                functions=modes.indicators if modes.functions is None else modes.functions,
-                series=_series(modes, theta),
-                regions=None if modes.functions is None else regions,
-            )
-        )
-        start += count
-    return flow, made
 
 
 def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
@@ -199,13 +141,11 @@ def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
     return ca.vertcat(*theta), ca.vertcat(*active)
 
 
-def _series(modes: Modes, theta: ca.SX) -> tuple[tuple[str, ca.SX], ...]:
-    """Stewart's multipliers: weights of regions, distances of indicators from the smallest one, and that one."""
-    g, least = modes.indicators, ca.mmin(modes.indicators)
-    made = [(f"theta[{modes.name}][{i}]", theta[i]) for i in range(modes.count)]
-    made += [(f"lambda[{modes.name}][{i}]", g[i] - least) for i in range(modes.count)]
-    return (*made, (f"mu[{modes.name}]", least))
-
-
-def _compiled(name: str, inputs: list[ca.SX], outputs: list[ca.SX]) -> Callable[..., list[Array]]:
-    return buffered(ca.Function(name, inputs, [ca.densify(ca.SX(out)) for out in outputs]))
+def _series(part: Multipliers, values: ca.SX) -> list[tuple[str, ca.SX]]:
+    """The multipliers, and distances of functions from zero, or of indicators from the smallest one, and that one."""
+    made, c = list(zip(part.labels, ca.vertsplit(values), strict=True)), part.functions
+    if part.modes is not None:
+        name, least = part.modes.name, ca.mmin(c)
+        return [*made, *((f"lambda[{name}][{i}]", c[i] - least) for i in range(part.count)), (f"mu[{name}]", least)]
+    sides = {"lambda_n": ca.fmax(-c, 0), "lambda_p": ca.fmax(c, 0)} if part.kind == STEP else {}
+    return made + [(f"{side}[{n}]", values[j]) for side, values in sides.items() for j, n in enumerate(part.names)]

@@ -9,12 +9,13 @@ import numpy as np
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
 from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
-from nosnoc_py.simulation.event_driven.filippov.laws import FORCE, ON, REGION, STEP
+from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, Flow, Regime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
@@ -31,19 +32,21 @@ class Nodes:
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         made, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
         if not np.isfinite(values).all():
-            return self._stopped(made, Status.NUMERICAL_ERROR, "switching functions or constraints are not finite")
+            return replace(
+                made, status=Status.NUMERICAL_ERROR, message="switching functions or constraints are not finite"
+            )
         if trigger is not None and trigger >= 3 * self.laws.n_y:
             name = self.laws.z_names[(trigger - 3 * self.laws.n_y) % self.laws.n_z]
-            return self._stopped(made, Status.STEP_FAILED, f"{name} reaches its bound")
+            return replace(made, status=Status.STEP_FAILED, message=f"{name} reaches its bound")
         touched = self._touched(values, before, trigger)
         tries = Candidates(self.flow, t, touched, None if before is None else before.guess)
         if tries.count() > MOST:
-            return self._stopped(made, Status.STEP_FAILED, f"too many surfaces meet: {self._names(touched)}")
+            return replace(made, status=Status.STEP_FAILED, message=f"too many surfaces meet: {self._names(touched)}")
         modes = sides(self.laws, values) if before is None else before.modes
         refused = before.modes if before is not None and _is_at_once(ended) else None
         found = tries.find(x, modes, refused)
         if not found:
-            return self._stopped(made, Status.STEP_FAILED, self._nothing(touched))
+            return replace(made, status=Status.STEP_FAILED, message=self._nothing(touched))
         return self._next(made, before, ended, touched, sorted(found, key=lambda one: _rank(before, one.regime)))
 
     def _touched(self, values: Array, before: Regime | None, trigger: int | None) -> Array:
@@ -119,9 +122,6 @@ class Nodes:
 
     def _names(self, touched: Array) -> str:
         return ", ".join(dict.fromkeys(self.laws.names[k] for k in np.flatnonzero(touched)))
-
-    def _stopped(self, node: Node, status: Status, message: str) -> Node:
-        return replace(node, status=status, message=message)
 
 
 def _is_at_once(ended: Phase | None) -> bool:

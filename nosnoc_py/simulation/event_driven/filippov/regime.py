@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, FORCE, ON, REGION, STEP, Laws
+from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, ON, Laws
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Sample
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
 

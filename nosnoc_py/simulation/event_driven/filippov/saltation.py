@@ -16,7 +16,6 @@ from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.implicit_function import derivative
 from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
-from nosnoc_py.simulation.event_driven.filippov.laws import STEP
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.records import Node
@@ -24,6 +23,7 @@ from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.inclusion import STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
