@@ -362,9 +362,9 @@ def test_parameters_of_freeze_that_do_not_fit(parameters: Any, options: dict[str
 def test_systems_of_other_kinds() -> None:
     x = ca.SX.sym("x")
     modes = ns.Modes("sign", flows=[ca.SX(-1), ca.SX(1)], functions=x, signs=[[1], [-1]])
-    with pytest.raises(OptionError, match=r"TimeFreezing does not fit a PSS.*ns\.FESD\("):
+    with pytest.raises(OptionError, match=r"TimeFreezing does not fit an ns.PSS.*ns\.FESD\("):
         ns.transcribe(ns.OCP(ns.PSS(x=x, modes=modes), horizon=1.0, x0=[1.0]), ns.TimeFreezing())
-    with pytest.raises(OptionError, match=r"FESD does not fit a CLS.*FESDJ.*TimeFreezing"):
+    with pytest.raises(OptionError, match=r"FESD does not fit an ns.CLS.*FESDJ.*TimeFreezing"):
         ns.simulate(particle.build(), x0=particle.START, duration=1.0, method=ns.FESD())
 
 
