@@ -35,7 +35,6 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
 SIMULATING = (*FINITE_ELEMENTS, EventDriven, TimeStepping, EventSelected, LieGroupVariational)
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
-SIMULATED = tuple(dict.fromkeys(system for method in SIMULATING for system in method.takes))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
 
@@ -79,11 +78,12 @@ def solve(
         ocp.system, method, SOLVING, (FiniteElementMethod, CompleteMethod)
     )
     limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
+    if isinstance(chosen, CompleteMethod):
+        return chosen.solve(ocp, solver, **limits)
     if isinstance(solver, MultiStart):
         return solver.solve(ocp, chosen, **limits)
     # Options of finite elements are in a room below those that solve and simulate: an object that does it holds them.
-    way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
-    return way.solve(ocp, solver, **limits)
+    return FiniteElementRun(chosen).solve(ocp, solver, **limits)
 
 
 def simulate(
@@ -144,7 +144,6 @@ def simulate(
         For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
         another interval, a duration that is not positive.
     """
-    check_type(system, Described, "system", SIMULATED)
     check_run(callback, time_limit)
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING, (FiniteElementMethod, SimulationMethod)

@@ -53,10 +53,10 @@ def check_type(
     if not isinstance(given, kinds):
         kind = getattr(given, "__name__", type(given).__name__)
         if names := [maker.__name__ for maker in makers]:
-            raise OptionError(f"{what}: expected one made by {_calls(names)}, given {kind}.")
+            raise OptionError(f"{what}: expected one made by {calls(names)}, given {kind}.")
         raise OptionError(
             f"{what}: expected {' or '.join(each.__name__ for each in kinds)}, given {kind}; pass an object made by "
-            f"{_calls(name for each in kinds for name in _makers(each))}."
+            f"{calls(name for each in kinds for name in _makers(each))}."
         )
 
 
@@ -84,8 +84,10 @@ def check_run(callback: object, time_limit: object) -> None:
         raise OptionError(f"time_limit: expected a number of seconds, 0 or more, given {time_limit!r}.")
 
 
-def _calls(names: Iterable[str]) -> str:
-    return " or ".join(f"ns.{name}(...)" for name in names)
+def calls(names: Iterable[str]) -> str:
+    """How objects of these names are made, as a list with one "or"."""
+    *first, last = (f"ns.{name}(...)" for name in names)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _makers(expected: type) -> tuple[str, ...]:

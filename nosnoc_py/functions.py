@@ -48,9 +48,15 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
 
 
 def numbers(
-    value: Any, what: str, length: int, error: type[Exception] = ModelError, *, spread: bool = True
+    value: Any,
+    what: str,
+    length: int,
+    error: type[Exception] = ModelError,
+    *,
+    spread: bool = True,
+    finite: bool = False,
 ) -> np.ndarray:
-    """Return `value` as a finite or infinite float vector (`spread` repeats a scalar); NaN raises the error."""
+    """Return `value` as a float vector (`spread` repeats a scalar); NaN, and infinity if `finite`, raise the error."""
     try:
         if value is None or isinstance(value, ca.SX | ca.MX) or np.asarray(value).dtype.kind in "US":
             raise TypeError  # NumPy would read None and a symbol as NaN, and "1" as 1
@@ -60,6 +66,10 @@ def numbers(
     array = np.full(length, float(array)) if spread and array.ndim == 0 else array.reshape(-1)
     if array.shape != (length,):
         raise error(f"{what}: expected {length} numbers, given {array.size}.")
-    if np.isnan(array).any():
-        raise error(f"{what}: contains NaN at position {int(np.argmax(np.isnan(array)))}.")
+    wrong = ~np.isfinite(array) if finite else np.isnan(array)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        found = "NaN" if np.isnan(array[first]) else "infinity"
+        expected = "; every value has to be finite" if finite else ""
+        raise error(f"{what}: contains {found} at position {first}{expected}.")
     return array

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nosnoc_py.errors import OptionError, check_run, check_type, unknown_name
+from nosnoc_py.errors import OptionError, calls, check_run, check_type, unknown_name
 
 
 class Options(BaseModel):
@@ -52,8 +52,7 @@ class Method(Options):
         """None if the method fits a system, else the message that names what fits instead."""
         if isinstance(system, self.takes):
             return None
-        fitting = getattr(system, "methods", "it with a system such as an ns.CLS")
-        return f"method: {type(self).__name__} does not fit a {type(system).__name__}; use {fitting}."
+        return f"method: {type(self).__name__} does not fit an ns.{type(system).__name__}; use {system.methods}."
 
 
 def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:
@@ -62,10 +61,17 @@ def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple
     Raises
     ------
     OptionError
-        If the method is none of these kinds, or does not take the system: the message says what does.
+        If the method is none of these kinds, or does not take the system, or there is none that does: the message says
+        what does. If the system is none.
     """
+    if isinstance(system, type) or not hasattr(system, "methods"):
+        taken = dict.fromkeys(each for maker in makers for each in maker.takes)
+        check_type(system, tuple(taken), "system", taken)
     if method is None:
-        method = next((maker for maker in makers if isinstance(system, maker.takes)), makers[0])()
+        method = next((maker() for maker in makers if isinstance(system, maker.takes)), None)
+        if method is None:
+            takers = calls(maker.__name__ for maker in makers)
+            raise OptionError(f"system: an ns.{type(system).__name__} fits none of {takers}; use {system.methods}.")
     check_type(method, kinds, "method", makers)
     if (misfit := method.accepts(system)) is not None:
         raise OptionError(misfit)

@@ -229,13 +229,13 @@ def test_wrong_objects_are_named_before_any_solve() -> None:
     for call, expected in (
         (
             lambda: ns.solve(problem, ns.Homotopy()),
-            r"method: expected one made by ns.FESDJ\(\.\.\.\) or .*given Homotopy",
+            r"method: expected one made by ns.FESDJ\(\.\.\.\), .* or ns.DirectShooting\(\.\.\.\), given Homotopy",
         ),  # type: ignore[arg-type]
         (lambda: ns.solve(problem, METHOD, METHOD), "solver: expected Strategy, given FESDJ; .*ns.Auto"),  # type: ignore[arg-type]
         (lambda: ns.solve(problem.system, METHOD), "ocp: expected OCP, given CLS"),
         (
             lambda: ns.simulate(problem, x0=[0, 1], duration=1.0),
-            r"system: expected one made by ns.CLS\(\.\.\.\) or .*ns.RigidBody\(\.\.\.\), given OCP",
+            r"system: expected one made by ns.CLS\(\.\.\.\), .* or ns.RigidBody\(\.\.\.\), given OCP",
         ),
     ):
         with pytest.raises(ns.OptionError, match=expected):
@@ -293,12 +293,19 @@ def test_solve_and_simulate_say_what_they_take() -> None:
     for wrong in (3, ns.EventDriven, ns.Homotopy()):
         with pytest.raises(ns.OptionError, match=r"expected one made by ns.FESDJ.*ns.DirectShooting.*given"):
             ns.solve(ocp, wrong)
-    with pytest.raises(ns.OptionError, match=r"FESD does not fit a HybridSystem; use ns.MinimumPrinciple"):
+    with pytest.raises(ns.OptionError, match=r"FESD does not fit an ns.HybridSystem; use ns.MinimumPrinciple"):
         ns.solve(ocp, ns.FESD())
-    with pytest.raises(ns.OptionError, match=r"does not fit a HybridSystem; use ns.MinimumPrinciple.* with ns.solve"):
+    with pytest.raises(ns.OptionError, match=r"^system: an ns\.HybridSystem fits none of ns\.FESDJ.* ns\.solve"):
         ns.simulate(ball, x0=[1, 0], duration=1.0)
-    with pytest.raises(ns.OptionError, match="MinimumPrinciple solves by itself"):
-        ns.solve(ocp, ns.MinimumPrinciple(), ns.Homotopy())
+    with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MinimumPrinciple.* with ns\.solve"):
+        ns.transcribe(ocp)
+    for solver in (ns.Homotopy(), ns.MultiStart()):
+        with pytest.raises(ns.OptionError, match=r"^solver: MinimumPrinciple solves by itself; solver= is for finite"):
+            ns.solve(ocp, ns.MinimumPrinciple(), solver)
+    with pytest.raises(ns.OptionError, match=r"system: expected one made by ns\.CLS\(.*\), .* or ns\.PDS.*, given int"):
+        ns.Simulator(3, step=0.1)
+    with pytest.raises(ns.OptionError, match=r"system: given the class CLS; write ns\.CLS"):
+        ns.Simulator(ns.CLS, step=0.1)
     with pytest.raises(ns.OptionError, match="callback"):
         ns.solve(ocp, ns.MinimumPrinciple(), callback=3)
 
@@ -337,12 +344,12 @@ def test_systems_that_are_only_simulated() -> None:
                 ns.simulate(system, x0=start, duration=1.0, **more)
         with pytest.raises(ns.ModelError, match="no controls, it is only simulated"):
             ns.OCP(system, horizon=1.0, x0=start)
-        with pytest.raises(ns.OptionError, match=rf"does not fit .* use ns\.{own}\(\.\.\.\) with ns\.simulate"):
+        with pytest.raises(ns.OptionError, match=rf"fits none of .* use ns\.{own}\(\.\.\.\) with ns\.simulate"):
             ns.Simulator(system, step=0.1)
     with pytest.raises(ns.OptionError, match="tumbles chaotically"):
         ns.simulate(ball, x0=ball.state((0, 0, 2)), duration=1.0, sensitivities=True)
     impact = throw().system
-    with pytest.raises(ns.OptionError, match=r"EventSelected does not fit a CLS; use ns\.FESDJ"):
+    with pytest.raises(ns.OptionError, match=r"EventSelected does not fit an ns.CLS; use ns\.FESDJ"):
         ns.simulate(impact, x0=[0, 1.6], duration=1.0, method=ns.EventSelected())
     with pytest.raises(ns.OptionError, match="LieGroupVariational"):
         ns.simulate(impact, x0=[0, 1.6], duration=1.0, method=ns.LieGroupVariational())

@@ -107,6 +107,14 @@ def test_states_by_name_with_time_freezing_get_the_clock() -> None:
     np.testing.assert_allclose(readout.x_right[:, :2], [exact(t, "-") for t in ends], rtol=0, atol=1e-12)
 
 
+def test_a_free_start_with_time_freezing_has_no_clock() -> None:
+    ocp = ns.OCP(ball(), horizon=HORIZON, bounds=ns.Bounds(x=([0.5, -1.0], [1.5, 1.0]), u=(-2, 2)))
+    problem = ns.transcribe(ocp, ns.TimeFreezing(fesd=ns.FESD(control_stages=4)))
+    start = problem.mpcc.variables["x_initial"]
+    np.testing.assert_array_equal(problem.initial_guess(0.7)[start], [0.5, 0.0])
+    np.testing.assert_array_equal(problem.initial_guess({"x": [1.0, -0.5]})[start], [1.0, -0.5])
+
+
 def test_methods_that_simulate_take_the_control() -> None:
     system = ball()
     ocp = ns.OCP(system, horizon=HORIZON, x0=START, stage_cost=(system.u - 1) ** 2, bounds=ns.Bounds(u=(-2, 2)))

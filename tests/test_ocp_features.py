@@ -680,9 +680,9 @@ def test_given_complementarities_are_not_renamed() -> None:
 @pytest.mark.parametrize(
     ("system", "method", "message"),
     [
-        (SYSTEM, ns.FESDJ(), "FESDJ does not fit a PSS; use ns.FESD"),
-        (SYSTEM, ns.TimeFreezing(), "TimeFreezing does not fit a PSS; use ns.FESD"),
-        (ball(), ns.FESD(), r"FESD does not fit a CLS; use ns.FESDJ\(...\) or ns.TimeFreezing"),
+        (SYSTEM, ns.FESDJ(), "FESDJ does not fit an ns.PSS; use ns.FESD"),
+        (SYSTEM, ns.TimeFreezing(), "TimeFreezing does not fit an ns.PSS; use ns.FESD"),
+        (ball(), ns.FESD(), r"FESD does not fit an ns.CLS; use ns.FESDJ\(...\) or ns.TimeFreezing"),
     ],
 )
 def test_methods_that_do_not_fit(system: Any, method: Any, message: str) -> None:

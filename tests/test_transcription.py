@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import nosnoc_py as ns
+from nosnoc_py.errors import OptionError
 
 METHOD = ns.FESDJ(control_stages=8)
 
@@ -33,6 +34,13 @@ def least_effort(target: float = 1.0, q: float = 0.0, v: float = 0.0, T: float =
     A = np.array([[h * (T - (k + 0.5) * h) for k in range(N)], [h] * N])
     u = A.T @ np.linalg.solve(A @ A.T, [target - q - T * v, -v])
     return h * u @ u, u
+
+
+def test_the_method_by_default_and_what_does_not_fit() -> None:
+    ocp = transfer(double_integrator())
+    assert ns.transcribe(ocp).method == ns.transcribe(ocp, None).method == ns.FESDJ()
+    with pytest.raises(OptionError, match="does not fit"):
+        ns.transcribe(ocp, ns.FESD())
 
 
 def test_the_double_integrator_of_least_effort() -> None:

@@ -158,7 +158,7 @@ def benchmark(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List benchmarks, or run one as `python -m problems.NAME` does.
+    """List benchmarks, or run one as `python -m problems.benchmarks.NAME` does.
 
     They take --quick, --json, --set KEY=VALUE ... and --figures DIR; `benchmark NAME --help` tells all.
     """

@@ -24,20 +24,24 @@ BENCHMARKS = {
     "many_balls": "seconds per step of time-stepping with up to thousands of contacts",
     "friction_cases": "errors of states and events on fifty motions with friction in closed form",
     "step_sensitivities": "errors of derivatives through a switch",
+    "impact_instants": "all methods on random impacts of several contacts, against enumeration of the law's solutions",
+    "rescaled_scenes": "the same motions with friction in other units: states, events and verdicts",
     "referee": "the event-driven referee against closed forms and FESD-J, and its certificates",
     "spoiled_solutions": "verdicts of certificates on true solutions and on ones that are spoiled at random",
     "smoothing": "what smoothed contact costs beside FESD-J: objective, error, time",
     "two_discs_compare": "the minimum principle beside HMP-MAS, direct shooting and FESD-J: cost, time, orders",
+    "random_mpccs": "claims of MPCC solvers on random programs, against enumeration of their branches",
     "nosbench": "MPCC solvers on a folder of NOSBENCH problems: nosnoc-py benchmark nosbench DIR",
 }
+REFERENCES = "tests.references"  # closed forms and oracles, which benchmarks compare with
 WHAT_TO_DO = (
-    "It is in the repository, not in the installed package: clone the repository, run `pip install -e .` there, and "
-    "try again."
+    "Benchmarks run in a copy of the repository, not from the installed package: clone the repository, run "
+    "`pip install -e .` there, and try again."
 )
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Run a benchmark as `python -m problems.NAME` does; return its exit code.
+    """Run a benchmark as `python -m problems.benchmarks.NAME` does; return its exit code.
 
     Raises
     ------
@@ -74,9 +78,9 @@ def folder_of(module: str) -> Path | None:
 
 def _called(reference: str, *arguments: Any) -> int:
     """Call a function of the repository; an error says where to get it."""
-    module = reference.partition(":")[0]
-    if folder_of(module) is None:
-        raise OptionError(f"{module} is not here. {WHAT_TO_DO}")
+    for module in (reference.partition(":")[0], REFERENCES):
+        if folder_of(module) is None:
+            raise OptionError(f"{module} is not here. {WHAT_TO_DO}")
     with references.on_path(Path.cwd()):  # as long as it runs: problems import some things late
         code: int = references.function(reference)(*arguments)
     return code

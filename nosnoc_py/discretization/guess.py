@@ -171,7 +171,7 @@ def fill(
             continue
         t, side = places.time_of(block), places.side_of(block)
         if block.role is Role.STATE:
-            w[block.rows] = state(t, side)
+            w[block.rows] = state(t, side)[: len(block.components)]  # a free x(0) has no clock
         elif block.role is Role.STATE_DERIVATIVE:
             w[block.rows] = _mean_slope(places, block.at, state)
         elif block.role is Role.CONTROL and control is not None:

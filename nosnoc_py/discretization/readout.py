@@ -235,7 +235,7 @@ def find_events(dcs: DCS, r: Readout, t_left: np.ndarray, p: np.ndarray) -> tupl
             continue
         both = slice(e - 1, e + 1)
         changes = [
-            (name, kinds.of_contact((was, is_), (False, False)))
+            (name, kinds.of_modes((was, is_), (False, False)))
             for (pair, name), was, is_ in zip(columns, *rows[both], strict=True)
             if pair.events is not None and was != is_
         ]
@@ -291,7 +291,7 @@ class _Slides:
     def change(self, e: int, i: int) -> kinds.Kind:
         """The kind of the event at the beginning of element e, if there is one."""
         turns = self.velocity[i][e - 1] @ self.velocity[i][e] < 0
-        return kinds.of_contact((True, True), self.slips[e - 1 : e + 1, i], turns)
+        return kinds.of_modes((True, True), self.slips[e - 1 : e + 1, i], turns)
 
 
 def _energy(dcs: DCS, r: Readout, p: np.ndarray) -> np.ndarray:

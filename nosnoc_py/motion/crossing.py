@@ -139,7 +139,7 @@ class Search:
             low, high = float(t[0]), float(t[-1])
             return Crossing(guard=int(broken[0]), low=low, high=high, time=low, lost=True)
         samples = guards[:, watched]
-        fine, floor, missed = _between(samples)
+        fine, floor, missed = _bounded(samples)
         # The rates of distances are known: samples that miss a wave do not fit to them.
         distances = watched[watched < count]
         wrong = np.abs(_SLOPE @ guards[:, distances] - (t[-1] - t[0]) * rates[:, distances]).max(axis=0)
@@ -252,11 +252,11 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 def may_cross(samples: Array, margin: float | Array) -> Array:
     """Whether functions (...) may fall below a margin on a piece, from samples (8, ...) at Chebyshev's extrema."""
-    _, floor, missed = _between(samples.reshape(NODES.size, -1))
+    _, floor, missed = _bounded(samples.reshape(NODES.size, -1))
     return np.asarray((floor.min(axis=0) - missed).reshape(samples.shape[1:]) < margin)
 
 
-def _between(samples: Array) -> tuple[Array, Array, Array]:
+def _bounded(samples: Array) -> tuple[Array, Array, Array]:
     """Polynomials through samples (8, n) at the times `FINE`, what they are above in between, and their doubt (n,)."""
     fine = _TO_FINE @ samples
     floor = fine.copy()

@@ -12,12 +12,12 @@ from nosnoc_py.solution.records import Event
 Kind = str | None
 
 
-def of_contact(closed: Sequence[bool] | np.ndarray, slips: Sequence[bool] | np.ndarray, turns: bool = False) -> Kind:
+def of_modes(closed: Sequence[bool] | np.ndarray, slips: Sequence[bool] | np.ndarray, turns: bool = False) -> Kind:
     """The change of a contact that was and is closed or not, and slips or not; one that goes on slipping may turn back.
 
     Examples
     --------
-    >>> of_contact((False, True), (False, False)), of_contact((True, True), (True, False))
+    >>> of_modes((False, True), (False, False)), of_modes((True, True), (True, False))
     ('contact', 'stick')
     """
     if closed[0] != closed[1]:

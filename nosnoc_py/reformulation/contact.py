@@ -211,7 +211,7 @@ def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
     )
 
 
-ImpulseForm = Literal["product", "sum"]
+ImpulseForm = Literal["sum", "product"]
 
 
 class ContactOptions(Options):

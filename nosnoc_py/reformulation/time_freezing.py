@@ -7,7 +7,7 @@ sliding between the free motion and the auxiliary one, in which the clock runs s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
@@ -101,18 +101,18 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
     system : CLS
     parameters : TimeFreezing, optional
     **options
-        a_n, epsilon_t, elastic, stiffness, as in `TimeFreezing`.
+        In place of it: a_n, epsilon_t, elastic, stiffness, as in `TimeFreezing`.
 
     Raises
     ------
     OptionError
-        If there is no contact, or one that both bounces and has friction, or has anisotropic friction: the message
-        names a method that fits.
+        If both are given. If there is no contact, or one that both bounces and has friction, or has anisotropic
+        friction: the message names a method that fits.
     """
     check_type(system, CLS, "system")
     if (message := misfit(system)) is not None:
         raise OptionError(message)
-    parameters = AuxiliaryParameters(**options) if parameters is None else parameters
+    parameters = _parameters(parameters, options)
     alphas: list[ca.SX] = []
     functions: list[SwitchingFunction] = []
     lifts: list[_Lift] = []
@@ -164,6 +164,24 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         contacts=tuple(contacts),
         lifts=tuple(lift.role for lift in lifts),
     )
+
+
+def _parameters(given: AuxiliaryParameters | None, options: Mapping[str, Any]) -> AuxiliaryParameters:
+    """Those that are given, or made of options; mistakes are told as those of `freeze`."""
+    if given is None:
+        try:
+            return AuxiliaryParameters(**options)
+        except OptionError as error:
+            raise OptionError(str(error).replace(AuxiliaryParameters.__name__, "freeze", 1)) from None
+    if not isinstance(given, AuxiliaryParameters):
+        raise OptionError(
+            f"freeze: parameters: expected an ns.TimeFreezing(...), given {given!r}; or write its options by name, "
+            "a_n=10.0 for instance."
+        )
+    if options:
+        changes = ", ".join(f"{name}=..." for name in options)
+        raise OptionError(f"freeze: given parameters and {', '.join(options)}; write parameters.replace({changes}).")
+    return given
 
 
 def _acceleration(system: CLS, push: ca.SX) -> tuple[ca.SX, list[_Lift]]:

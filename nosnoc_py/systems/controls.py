@@ -261,7 +261,4 @@ def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.nd
 
 
 def _vector(value: Any, length: int, what: str) -> np.ndarray:
-    vector = numbers(value, what, length, TranscriptionError, spread=False)
-    if not np.isfinite(vector).all():
-        raise TranscriptionError(f"{what}: every number has to be finite, given {vector}.")
-    return vector
+    return numbers(value, what, length, TranscriptionError, spread=False, finite=True)

@@ -199,9 +199,7 @@ def _changes(frozen: Frozen, pieces: _Pieces, k: int, time: float) -> list[Event
     found, both = [], slice(k - 1, k + 1)
     for i, contact in enumerate(frozen.contacts):
         before, after = pieces.values.slip[i][pieces.rows[both]].mean(axis=1)
-        found.append(
-            (contact.name, kinds.of_contact(pieces.closed[both, i], pieces.slips(i)[both], before @ after < 0))
-        )
+        found.append((contact.name, kinds.of_modes(pieces.closed[both, i], pieces.slips(i)[both], before @ after < 0)))
     return kinds.events_at(time, found)
 
 

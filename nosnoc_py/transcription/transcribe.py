@@ -36,8 +36,10 @@ OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
 
 
-def transcribe(ocp: OCP, method: FiniteElementMethod) -> Transcription:
+def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:
     """Discretise an OCP: reformulate its system as a DCS, lay finite elements over the horizon, collect the MPCC.
+
+    The default is the first of FESDJ(), FESD() and TimeFreezing() that takes the system.
 
     Raises
     ------
@@ -45,16 +47,18 @@ def transcribe(ocp: OCP, method: FiniteElementMethod) -> Transcription:
         If the method does not fit the system.
     """
     check_type(ocp, OCP, "ocp")
-    fitting(ocp.system, method, FINITE_ELEMENTS, FiniteElementMethod)
+    method = fitting(ocp.system, method, FINITE_ELEMENTS, FiniteElementMethod)
     return _transcribe(ocp, method, OCP_GAMMA, simulation=False)
 
 
 def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
     """The discretisation of one simulation step: x0, p, u and the length are parameters, nothing is optimised."""
-    fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
+    method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
     if isinstance(method.elements.finite_elements, tuple):
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
-    return _transcribe(OCP(system, horizon=1.0), method.one_stage(), SIMULATION_GAMMA, simulation=True)
+    # Every step brings its own p; zeros hold the place where the system has no defaults.
+    p = np.zeros(system.n_p) if system.p_default is None else None
+    return _transcribe(OCP(system, horizon=1.0, p=p), method.one_stage(), SIMULATION_GAMMA, simulation=True)
 
 
 def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulation: bool) -> Transcription:

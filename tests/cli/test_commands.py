@@ -103,7 +103,7 @@ def test_benchmarks_are_listed_and_exist():
     text = succeeded("benchmark")
     for name in benchmarks.BENCHMARKS:
         assert f"\n{name} " in f"\n{text}"
-        assert any((ROOT / "problems" / place / f"{name}.py").exists() for place in ("", "benchmarks"))
+        assert (ROOT / "problems" / "benchmarks" / f"{name}.py").exists()
 
 
 def test_unknown_benchmark():
@@ -130,6 +130,20 @@ def test_without_the_repository(arguments: tuple[str, ...], monkeypatch: pytest.
     monkeypatch.setattr(benchmarks, "find_spec", lambda name: None)
     message = refused(*arguments)
     assert "clone the repository, run `pip install -e .` there" in message
+
+
+def test_without_the_references(monkeypatch: pytest.MonkeyPatch):
+    """Only the tests have what benchmarks compare with: `problems` alone is not enough."""
+    folder_of = benchmarks.folder_of
+    monkeypatch.setattr(benchmarks, "folder_of", lambda name: None if name == "tests.references" else folder_of(name))
+    message = refused("benchmark", "referee")
+    assert "tests.references is not here. Benchmarks run in a copy of the repository" in " ".join(message.split())
+
+
+def test_the_help_of_a_benchmark_names_its_module(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        benchmarks.run("step_sensitivities", ["--help"])
+    assert "python -m problems.benchmarks.step_sensitivities" in capsys.readouterr().out
 
 
 def test_reproduce_refuses_an_unknown_paper(capfd: pytest.CaptureFixture[str]):

@@ -6,15 +6,15 @@ from itertools import product
 
 import pytest
 
-from nosnoc_py.motion.kinds import events_at, of_contact, of_sides
+from nosnoc_py.motion.kinds import events_at, of_modes, of_sides
 
 NONE = float("nan")
 
 
-def test_changes_of_contacts() -> None:
+def test_changes_of_modess() -> None:
     """All sixteen changes of (closed, slips), with and without a turn: five kinds, each where it is due."""
     for was, is_, slid, slides, turns in product((False, True), repeat=5):
-        found = of_contact((was, is_), (slid, slides), turns)
+        found = of_modes((was, is_), (slid, slides), turns)
         if not was and is_:
             expected = "contact"
         elif was and not is_:

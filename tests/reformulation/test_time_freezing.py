@@ -344,12 +344,27 @@ def test_options_that_do_not_fit() -> None:
             ns.TimeFreezing(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "options", "message"),
+    [
+        ((10.0,), {}, r"freeze: parameters: expected an ns\.TimeFreezing\(\.\.\.\), given 10\.0"),
+        ((ns.TimeFreezing,), {}, r"freeze: parameters: expected an ns\.TimeFreezing\(\.\.\.\), given <class"),
+        ((ns.TimeFreezing(a_n=3.0),), {"a_n": 20.0}, r"freeze: given parameters and a_n; write parameters\.replace"),
+        ((), {"a_m": 3.0}, r"^freeze: unknown option 'a_m'\. Did you mean 'a_n'"),
+        ((), {"a_n": -1.0}, r"^freeze: option 'a_n': Input should be greater than 0"),
+    ],
+)
+def test_parameters_of_freeze_that_do_not_fit(parameters: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ns.freeze(particle.build(), *parameters, **options)
+
+
 def test_systems_of_other_kinds() -> None:
     x = ca.SX.sym("x")
     modes = ns.Modes("sign", flows=[ca.SX(-1), ca.SX(1)], functions=x, signs=[[1], [-1]])
-    with pytest.raises(OptionError, match=r"TimeFreezing does not fit a PSS.*ns\.FESD\("):
+    with pytest.raises(OptionError, match=r"TimeFreezing does not fit an ns.PSS.*ns\.FESD\("):
         ns.transcribe(ns.OCP(ns.PSS(x=x, modes=modes), horizon=1.0, x0=[1.0]), ns.TimeFreezing())
-    with pytest.raises(OptionError, match=r"FESD does not fit a CLS.*FESDJ.*TimeFreezing"):
+    with pytest.raises(OptionError, match=r"FESD does not fit an ns.CLS.*FESDJ.*TimeFreezing"):
         ns.simulate(particle.build(), x0=particle.START, duration=1.0, method=ns.FESD())
 
 

@@ -26,6 +26,24 @@ def push(u: Any, steps: int = 8, **more: Any) -> ns.Trajectory:
     return ns.simulate(cart(), x0=[0.0, 0.0], duration=2.0, steps=steps, u=u, **more)
 
 
+def test_parameters_are_those_of_the_run() -> None:
+    """v falls by p T; without values and without defaults the parameter is asked for by its name."""
+    q, v, p = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("p")
+    names = {"p": ["gravity"]}
+    system = ns.CLS(q=q, v=v, p=p, mass_matrix=ca.DM(1), force=-p, contacts=[ns.Contact("ground", gap=q)], names=names)
+    for method in (ns.FESDJ(), ns.TimeFreezing()):
+        simulator = ns.Simulator(system, method, step=0.1)
+        for gravity in (9.81, 1.62):
+            found = simulator.run([5.0, 0.0], steps=2, p=[gravity])
+            assert found.final_state[1] == pytest.approx(-0.2 * gravity, abs=1e-8)
+        with pytest.raises(ns.ModelError, match="the parameters gravity of the CLS have no values"):
+            simulator.run([5.0, 0.0], steps=2)
+    found = ns.simulate(system, x0=[5.0, 0.0], p=[9.81], duration=0.2)
+    assert found.final_state[1] == pytest.approx(-1.962, abs=1e-10)
+    with pytest.raises(ns.ModelError, match="the parameters gravity of the CLS have no values"):
+        ns.simulate(system, x0=[5.0, 0.0], duration=0.2)
+
+
 # --- controls ---
 
 

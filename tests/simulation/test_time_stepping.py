@@ -422,7 +422,7 @@ def test_mistakes_are_named() -> None:
         simulate(system, [1.0, 0.0], 1.0, steps=0)
     with pytest.raises(OptionError, match="takes none"):
         ns.simulate(system, x0=[1.0, 0.0], duration=1.0, method=TimeStepping(), solver=ns.Homotopy())
-    with pytest.raises(OptionError, match=r"TimeStepping does not fit a PSS; use ns\.FESD"):
+    with pytest.raises(OptionError, match=r"TimeStepping does not fit an ns.PSS; use ns\.FESD"):
         ns.simulate(oscillator.build(), x0=[1.0, 0.0], duration=1.0, method=TimeStepping())
 
 

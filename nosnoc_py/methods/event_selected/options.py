@@ -93,7 +93,7 @@ class EventSelected(SimulationMethod):
     def tableau(self) -> Tableau:
         """The tableau of the scheme; `OptionError` if its name is unknown, or it is implicit."""
         if not isinstance(self.scheme, Tableau):
-            if self.scheme not in SCHEMES:
+            if not isinstance(self.scheme, str) or self.scheme not in SCHEMES:
                 raise OptionError(unknown_name(self.scheme, tuple(SCHEMES), "scheme"))
             return SCHEMES[self.scheme]()
         if not self.scheme.is_explicit:

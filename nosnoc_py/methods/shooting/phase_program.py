@@ -176,7 +176,7 @@ class PhaseProgram:
         firsts = [start, *[np.array(self.resets[j](ends[i, -1], p)).T for i, j in enumerate(self.jumps)]]
         x = np.concatenate([np.array(firsts), ends], axis=1)
         left = x[:, :-1].reshape(len(u), -1)
-        dense = np.array(self.step.map(len(u))(left.T, u.T, p, lengths[None])[2]).T
+        dense = np.array(self.step.map(len(u))(left.T, u.T, p.T, lengths[None])[2]).T
         edges = np.concatenate([[0.0], np.cumsum(durations)])
         t = np.linspace(edges[:-1], edges[1:], self.intervals + 1).T
         c = np.arange(1, SUBSTEPS + 1) / SUBSTEPS

@@ -71,7 +71,7 @@ class PhaseShooting(Iteration):
         if ocp.complementarities:
             raise OptionError(f"{NAME} takes no complementarities; use ns.FESDJ(...).")
         free = ocp.x0 is None and isinstance(guess, Trajectory)
-        x0, horizon = np.array(guess.x[0] if free else start_of(ocp)), float(ocp.horizon)
+        x0, horizon = np.array(guess.x[0]) if free else _start(ocp), float(ocp.horizon)
         if ocp.free_time is not None and isinstance(guess, Trajectory):
             horizon = min(max(guess.duration, ocp.free_time.lower), ocp.free_time.upper)
         problem = _stated(ocp, system, x0, horizon, ocp.p)
@@ -141,6 +141,15 @@ class PhaseState(IterationState):
         first, last = motion.phases[0], motion.phases[-1]
         problem = _stated(program.ocp, program.system, first.x[0], float(last.t[-1]), p)
         return cls(program=program, w=w, problem=problem, motion=motion, infeasibility=infeasibility, **fields)
+
+
+def _start(ocp: OCP) -> Array:
+    """x0; where it is free, the middle of bounds that are both finite, else the admissible value nearest to zero."""
+    start, (low, high) = np.array(start_of(ocp)), ocp.x_bounds
+    if ocp.x0 is None:  # on a bound a body may touch a guard at once, so that no motion begins there
+        both = np.isfinite(low) & np.isfinite(high)
+        start[both] = 0.5 * (low[both] + high[both])
+    return start
 
 
 def _stated(ocp: OCP, system: HybridSystem, x0: Array, horizon: float, p: Array) -> HybridProblem:

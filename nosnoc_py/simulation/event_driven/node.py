@@ -200,7 +200,7 @@ class Nodes:
             modes = old[c], node.regime.modes[c]
             slips = [mode in (SLIP, SLIP_BACK) for mode in modes]
             turns = all(slips) and before.slip_direction(c, left.rates) @ node.regime.direction[frames.tangents[c]] < 0
-            changes.append((name, kinds.of_contact([mode != FREE for mode in modes], slips, turns)))
+            changes.append((name, kinds.of_modes([mode != FREE for mode in modes], slips, turns)))
         # Contacts made and lost come before those that begin or cease to slip.
         changes.sort(key=lambda change: change[1] not in ("contact", "release"))
         return (*made, *kinds.events_at(t, changes))

@@ -98,7 +98,7 @@ class Record:
         slides = self._rubs & both & self._touching & (slipping != self._slipping)
         for contact in np.flatnonzero((touching != self._touching) | slides).tolist():
             closed = self._touching[contact], touching[contact]
-            kind = kinds.of_contact(closed, (self._slipping[contact], slipping[contact]))
+            kind = kinds.of_modes(closed, (self._slipping[contact], slipping[contact]))
             time = self._last if closed[0] != closed[1] else when
             self._events += kinds.events_at(time, [(self.frames.names[contact], kind)])
         self._touching, self._slipping, self._carried = touching, slipping, carried

@@ -189,6 +189,8 @@ def test_a_bit_that_does_not_fit_the_start():
         EventSelected(initial_mode=(2,))
     with pytest.raises(OptionError, match=r"^EventSelected: unknown scheme 'rk9'"):
         EventSelected(scheme="rk9")
+    with pytest.raises(OptionError, match=r"^EventSelected: unknown scheme \['rk4'\]"):
+        EventSelected(scheme=["rk4"])
 
 
 # --- what ends a simulation ----------------------------------------------------------------------------------------

@@ -72,5 +72,5 @@ def test_a_hybrid_system_has_no_referee() -> None:
     solution = ns.solve(ocp, ns.MinimumPrinciple(grid="moving", acceleration=5))
     with pytest.raises(ns.OptionError, match=r"certify: .*write mechanics as an ns.CLS"):
         ns.certify(ocp, solution)
-    with pytest.raises(ns.OptionError, match="FESDJ does not fit a HybridSystem"):
+    with pytest.raises(ns.OptionError, match=r"FESDJ does not fit an ns\.HybridSystem"):
         ns.solve(ocp, ns.FESDJ(), ns.MultiStart())

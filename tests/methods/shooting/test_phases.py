@@ -189,6 +189,41 @@ def test_a_free_start_is_not_beyond_a_guard() -> None:
     assert found.objective == pytest.approx(0.25, abs=1e-7)
 
 
+def test_several_parameters() -> None:
+    """x' = u + p0 goes from 0 to 1, is put to p1 = 0, and goes on to 1/2: u = 3/2 - p0 all the time."""
+    x, u, p = ca.SX.sym("x"), ca.SX.sym("u"), ca.SX.sym("p", 2)
+    system = HybridSystem(x=x, u=u, p=p, flow=u + p[0], jumps=[StateJump("spike", guard=1 - x, reset=p[1])])
+    ocp = ns.OCP(
+        system,
+        horizon=1.0,
+        x0=[0.0],
+        p=[-1.0, 0.0],
+        stage_cost=(u - 1) ** 2,
+        terminal_constraints=[ns.Constraint(x, 0.5, 0.5)],
+    )
+    found = ns.solve(ocp, ns.DirectShooting(form="phases"), guess=2.7)
+    assert found.status is Status.SOLVED, found.message
+    assert found.objective == pytest.approx(2.25, abs=1e-8)
+    assert found.u.min() == pytest.approx(2.5, abs=1e-6)
+
+
+def test_a_free_start_between_bounds() -> None:
+    """A ball that is to be at 0.2 after a bounce, without force: from the middle of its bounds it falls, from 0 not."""
+    q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
+    ground = ns.Contact("ground", gap=q, restitution=0.5)
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(1), force=u - 9.81, contacts=[ground])
+    ocp = ns.OCP(
+        system,
+        horizon=0.7,
+        stage_cost=u**2,
+        terminal_constraints=[ns.Constraint(q, 0.2, 0.2)],
+        bounds=ns.Bounds(x=([0.0, -5.0], [2.0, 5.0])),
+    )
+    found = ns.solve(ocp, ns.DirectShooting(form="phases"))
+    assert found.status is Status.SOLVED, found.message
+    assert found.objective == pytest.approx(0.0, abs=1e-9)
+
+
 @pytest.mark.parametrize("at", ["control_grid", "rk_stages"])
 def test_a_ball_is_one_from_its_centre(at: str) -> None:
     """|u| has no derivative at zero, where the program starts, and where controls end."""

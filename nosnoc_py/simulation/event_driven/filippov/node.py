@@ -90,7 +90,7 @@ class Nodes:
         for k, name in enumerate(laws.names):
             modes = before.modes[k], after.modes[k]
             if laws.kinds[k] == FORCE:
-                changes.append((name, kinds.of_contact([mode == ON for mode in modes], (False, False))))
+                changes.append((name, kinds.of_modes([mode == ON for mode in modes], (False, False))))
             if laws.kinds[k] == STEP:
                 changes.append((name, kinds.of_sides(*(np.nan if mode == ON else mode for mode in modes))))
         for part in np.unique(laws.parts[laws.kinds == REGION]):
