@@ -9,6 +9,8 @@ from nosnoc_py.errors import unknown_name
 from nosnoc_py.options import Options
 from nosnoc_py.status import Status
 
+pytestmark = pytest.mark.quick
+
 USER_ERRORS = (ns.ModelError, ns.OptionError, ns.TranscriptionError)
 
 

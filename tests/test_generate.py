@@ -17,6 +17,8 @@ import nosnoc_py as ns
 from nosnoc_py.transcription import generate as module
 from nosnoc_py.transcription.generate import COMPILE, FILES, LIBRARY, functions
 
+pytestmark = pytest.mark.quick
+
 GCC = shutil.which("gcc")
 
 

@@ -6,6 +6,8 @@ import pytest
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 q, v, u, p = (ca.SX.sym(name, n) for name, n in (("q", 2), ("v", 2), ("u", 1), ("p", 1)))
 STRANGER = ca.SX.sym("stranger")
 SYSTEM = ns.CLS(

@@ -7,6 +7,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.options import Options
 
+pytestmark = pytest.mark.quick
+
 NAMES = {name: getattr(ns, name) for name in ns.__all__ if isinstance(getattr(ns, name), type)}
 GIVEN: tuple[Options, ...] = (
     ns.FESDJ(control_stages=25),

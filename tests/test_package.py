@@ -163,3 +163,10 @@ def test_options_are_frozen_and_replace_validates():
     assert options == Example(rk_stages=3)
     with pytest.raises(errors.OptionError, match="unknown option"):
         options.replace(rk_stage=1)
+
+
+def test_the_quick_tier_looks_into_every_room():
+    """A folder of tests without a quick one would be a room that `pytest -m quick` never enters."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests" / "agreement"}
+    quick = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "mark.quick" in path.read_text("utf-8")}
+    assert folders - quick == set()

@@ -12,6 +12,8 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Reference:

@@ -17,6 +17,8 @@ from nosnoc_py.tolerances import BROKEN
 from nosnoc_py.transcription.audited import measured
 from tests.simulation.claimed import solution_of
 
+pytestmark = pytest.mark.quick
+
 GRAVITY = 9.81
 FAST = 10.0  # [m/s]
 SCALES = Scales(length=5.0, speed=FAST, acceleration=GRAVITY, response=0.5)

@@ -7,6 +7,8 @@ import pytest
 
 from nosnoc_py.audit.explanation import Press, explain
 
+pytestmark = pytest.mark.quick
+
 # A point mass in a corner: floor (normal y, tangent x) and wall (normal x, tangent y); forces n_floor, n_wall, t_floor,
 # t_wall act along these columns. Two of the four are redundant.
 CORNER = np.array([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]])

@@ -12,6 +12,8 @@ from ruamel.yaml import YAML
 import nosnoc_py as ns
 from tests.cli.cases import as_json, succeeded
 
+pytestmark = pytest.mark.quick
+
 CFF = YAML(typ="safe").load((Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8"))
 LETTERS = {r"{\'c}": "ć", r"\_": "_", "{": "", "}": ""}
 

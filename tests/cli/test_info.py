@@ -13,6 +13,8 @@ import nosnoc_py as ns
 from nosnoc_py.cli import information
 from tests.cli.cases import as_json, succeeded
 
+pytestmark = pytest.mark.quick
+
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

@@ -11,6 +11,8 @@ from models import bouncing_ball
 from nosnoc_py.solution import storage
 from tests.cli.cases import PNG, as_json, refused, succeeded
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,6 +10,8 @@ from rich.console import Console
 from nosnoc_py.progress import Progress
 from nosnoc_py.sweep.perform import SweepState
 
+pytestmark = pytest.mark.quick
+
 START = SweepState(total=4, finished=1, skipped=1, failed=0)
 DEATH = SweepState(total=4, finished=1, skipped=1, failed=0, death="signal SIGKILL")
 FAILED = SweepState(

@@ -60,6 +60,7 @@ def run(steps: int, rk_stages: int, duration: float, **method: object) -> ns.Tra
     )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("rk_stages", "order"), [(2, 3.0), (3, 5.0)])
 def test_a_reversal_keeps_the_order(rk_stages: int, order: float) -> None:
     duration = 0.5
@@ -84,6 +85,7 @@ def test_without_switch_detection_a_step_is_wrong_or_none() -> None:
         assert np.abs(run(steps, 3, duration).final_state[[0, 2]] - end).max() < 1e-6
 
 
+@pytest.mark.quick
 def test_reversals_and_the_stop_are_found() -> None:
     expected = [(kind, time - LEAD) for kind, time in events()]
     assert [kind for kind, _ in expected] == ["reversal", "reversal", "stick"]

@@ -6,6 +6,8 @@ import pytest
 from nosnoc_py.discretization.cross_complementarity import CROSS, PairRows, add_groups
 from nosnoc_py.mpcc.program import ProgramBuilder
 
+pytestmark = pytest.mark.quick
+
 
 def rows(stages, components):
     """Left rows first, then stage by stage."""

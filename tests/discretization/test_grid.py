@@ -9,6 +9,8 @@ from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places
 from nosnoc_py.mpcc.layout import At
 
+pytestmark = pytest.mark.quick
+
 
 def test_lengths_are_expressions_of_the_horizon():
     horizon = ca.SX.sym("T")

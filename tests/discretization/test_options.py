@@ -4,6 +4,8 @@ import pytest
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 
 def test_defaults_are_those_of_the_paper():
     method = ns.FESDJ()

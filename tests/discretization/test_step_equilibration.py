@@ -16,6 +16,8 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import And, Leaf, Or
 
+pytestmark = pytest.mark.quick
+
 # Two elements of two stages that share the node t_n: gaps in G, forces in H.
 #   G: left end of the first element, its stage, node, stage of the second element, its right end
 BEFORE = PairRows(np.array([0]), np.array([[1], [2]]), np.array([[0], [1]]))

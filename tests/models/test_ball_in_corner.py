@@ -11,6 +11,8 @@ import pytest
 from models.ball_in_corner import Constants, build
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("degrees", [60.0, 90.0, 120.0])

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from models.bouncing_ball import build, exact, impact_times
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 GRAVITY = 9.81
 
 

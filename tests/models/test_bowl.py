@@ -13,6 +13,8 @@ from scipy.special import ellipk
 from models.bowl import Constants, build, normal_force, slide, state
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 SMOOTH = Constants(radius=0.8)
 ROUGH = Constants(radius=0.8, friction=0.2)
 

@@ -9,6 +9,8 @@ import pytest
 import nosnoc_py as ns
 from models import cart_pole_friction as model
 
+pytestmark = pytest.mark.quick
+
 CONTROL = np.array([12.0, -9.0, 0.0, 0.0, 8.0, -2.0])
 START = np.array([0.0, 0.4, 0.0, 0.0])
 

@@ -12,6 +12,8 @@ from scipy.optimize import minimize
 from models.falling_rod import SIDES, STANDARD, Constants, build, ends, energy, strike, tilted
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 Q = np.array([0.4, 0.9, 0.7])
 
 

@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from models import hysteresis_car as model
 
+pytestmark = pytest.mark.quick
+
 # Up through both thresholds, down into the band and up again, then down through it: on, off, each once.
 CONTROL = np.array([5.0, 5.0, -2.0, 1.0, -4.0, -3.0])
 LENGTHS = np.array([2.0, 1.5, 0.5, 1.0, 1.0, 1.0])

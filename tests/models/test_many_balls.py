@@ -14,6 +14,8 @@ from nosnoc_py.simulation.common import Task
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import run
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_gaps_and_slip_velocities_are_those_of_rigid_balls(dimension: int) -> None:

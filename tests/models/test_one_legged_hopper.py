@@ -12,6 +12,8 @@ import nosnoc_py as ns
 from models import one_legged_hopper as model
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 Q, V = np.array([0.0, 0.4, 0.3, -0.7]), np.array([0.5, -0.2, 1.0, 2.0])
 UPRIGHT = [0.0, 0.4, 0.0, 0.0]
 SYSTEM = model.build()

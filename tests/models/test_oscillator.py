@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from models.oscillator import STANDARD, Constants, build, exact
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("constants", [STANDARD, Constants(frequency=3.0, radius=0.6, angle=1.0)])
 def test_closed_form(constants: Constants) -> None:

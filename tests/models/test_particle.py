@@ -28,6 +28,8 @@ from models.particle import (
 )
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 Array = NDArray[np.float64]
 Field = Callable[[float, Array], Array]
 Function = Callable[[float, Array], float]

@@ -12,6 +12,8 @@ import nosnoc_py as ns
 from models.point_mass import Constants, build, build_particles
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 
 def evaluate(system: ns.CLS, q: Any, v: Any, u: Any) -> dict[str, Any]:
     inputs = [system.q, system.v, system.u]

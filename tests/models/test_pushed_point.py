@@ -9,6 +9,8 @@ from scipy.optimize import nnls
 import nosnoc_py as ns
 from models.pushed_point import START, WALL, build, events, exact
 
+pytestmark = pytest.mark.quick
+
 METRICS = {
     "orthogonal": np.eye(2),
     "up": np.array([[1.0, 0.4], [0.4, 0.8]]),

@@ -10,6 +10,8 @@ from scipy.signal import ss2tf
 import nosnoc_py as ns
 from models.relay_feedback import LAG, PLANTS, SLIDING, ZERO, Hysteresis, Plant, limit_cycle
 
+pytestmark = pytest.mark.quick
+
 OPTIONS = dict(rtol=1e-12, atol=1e-13, method="DOP853")
 
 

@@ -9,6 +9,8 @@ from scipy.optimize import minimize
 import nosnoc_py as ns
 from models.sliding_mode import STANDARD, Constants, optimum
 
+pytestmark = pytest.mark.quick
+
 
 def cost_and_goal(u: np.ndarray, c: Constants) -> tuple[float, float]:
     """Cost and y(T) of piecewise constant controls, interval by interval: x is piecewise linear."""

@@ -9,6 +9,8 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from models.stick_slip import STANDARD, Constants, event_times, exact
 
+pytestmark = pytest.mark.quick
+
 OPTIONS = dict(rtol=1e-12, atol=1e-13, method="DOP853")
 
 

@@ -9,6 +9,8 @@ import pytest
 import nosnoc_py as ns
 from models.switching_cases import ABOVE, BELOW, BY_NAME, CASES, SLIDING, Case, build, case, exact, repulsive
 
+pytestmark = pytest.mark.quick
+
 SIGN = {BELOW: -1, ABOVE: 1, SLIDING: 0}
 
 

@@ -12,6 +12,8 @@ from scipy.integrate import solve_ivp
 from models.three_boxes import CONTACTS, PAPER, START, Constants, ReducedMotion, build, reduced_motion
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 GRIP = 0.2 * 9.81
 
 

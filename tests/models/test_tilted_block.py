@@ -11,6 +11,8 @@ import pytest
 from models.tilted_block import STANDARD, Constants, StackConstants, build, build_stack
 from nosnoc_py.errors import ModelError
 
+pytestmark = pytest.mark.quick
+
 ANGLE = np.deg2rad(30.0)
 
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 import nosnoc_py as ns
 from models.two_discs_elastic import build
 
+pytestmark = pytest.mark.quick
+
 
 def gaps(system: ns.CLS, q: list[float]) -> NDArray[np.float64]:
     value = ca.Function("gaps", [system.q], [ca.vertcat(*[contact.gap for contact in system.contacts])])(q)

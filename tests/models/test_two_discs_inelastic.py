@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from models.two_discs_inelastic import DRAGS, PAPER, build
 from nosnoc_py.errors import OptionError
 
+pytestmark = pytest.mark.quick
+
 Q, V, U = [-2.0, 0.5, 1.0, -0.5], [3.0, 4.0, -1.0, 2.0], [7.0, -5.0]
 
 

@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 
 from nosnoc_py.motion.crossing import first_crossing, root
 
+pytestmark = pytest.mark.quick
+
 Array = np.ndarray
 
 

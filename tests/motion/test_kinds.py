@@ -8,6 +8,8 @@ import pytest
 
 from nosnoc_py.motion.kinds import events_at, of_modes, of_sides
 
+pytestmark = pytest.mark.quick
+
 NONE = float("nan")
 
 

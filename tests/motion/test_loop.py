@@ -16,6 +16,8 @@ from nosnoc_py.simulation.event_driven.history import Referee
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Count:

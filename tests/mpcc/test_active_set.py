@@ -12,6 +12,8 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.status import Stationarity, Status
 from tests.mpcc.judge import residuals
 
+pytestmark = pytest.mark.quick
+
 # One relaxation, and whatever branch it shows is believed.
 HASTY = ns.Homotopy(sigma_0=0.1, sigma_min=0.1, finish_threshold=1.0)
 

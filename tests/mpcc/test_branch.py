@@ -15,6 +15,8 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.residuals import Evaluator
 from nosnoc_py.status import Status
 
+pytestmark = pytest.mark.quick
+
 NONE = np.zeros(0)
 
 

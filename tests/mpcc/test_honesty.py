@@ -16,6 +16,8 @@ from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.stationarity import certify
 from nosnoc_py.status import Status
 
+pytestmark = pytest.mark.quick
+
 
 def plane(objective, **fields) -> ns.MPCC:
     x = ca.SX.sym("x", 2)

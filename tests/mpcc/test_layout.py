@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 import nosnoc_py as ns
 from nosnoc_py.mpcc.layout import At, Layout
 
+pytestmark = pytest.mark.quick
+
 NAMES = st.sampled_from(["x", "u", "lambda_normal", "s"])
 INDEX = st.none() | st.integers(0, 4)
 BLOCKS = st.lists(

@@ -14,6 +14,8 @@ from nosnoc_py.mpcc.relaxations import RELAXATIONS
 from nosnoc_py.mpcc.strategy import Solvers
 from tests.mpcc import literature
 
+pytestmark = pytest.mark.quick
+
 VARIANTS = [(name, by) for name, by in product(RELAXATIONS, STEERINGS) if by == "direct" or RELAXATIONS[name].elastic]
 SCALE = np.array([10.0, 0.1, 1.0, 100.0])
 

@@ -10,6 +10,8 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Evaluator
 
+pytestmark = pytest.mark.quick
+
 
 def build(**changes):
     """min (x - 1)^2 + p y s.t. 0 <= x _|_ y >= 0, -1 <= x + z <= 2, with changes; w(0), w(1), ... in the arguments."""

@@ -13,6 +13,8 @@ from nosnoc_py.discretization.options import Aggregation
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 
+pytestmark = pytest.mark.quick
+
 NONNEGATIVE = st.sampled_from([0.0, 0.0, 1e-3, 1.0, 7.5])
 
 

@@ -11,6 +11,8 @@ from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.residuals import Evaluator, outside
 
+pytestmark = pytest.mark.quick
+
 NONE = np.zeros(0)
 
 

@@ -9,6 +9,8 @@ import pytest
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.structure import floors
 
+pytestmark = pytest.mark.quick
+
 W = ca.SX.sym("w", 4)
 P = ca.SX.sym("p", 2)
 NONE = np.zeros(0)

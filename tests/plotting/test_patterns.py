@@ -22,6 +22,8 @@ from nosnoc_py.plotting.sparsity import stages_of
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import EVENT_KINDS, Series
 
+pytestmark = pytest.mark.quick
+
 STAGES, ELEMENTS, RK = 3, 2, 2
 
 

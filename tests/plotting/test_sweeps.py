@@ -15,6 +15,8 @@ from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.plotting import heat_map, performance_profile
 from nosnoc_py.plotting.sweeps import ratios_of
 
+pytestmark = pytest.mark.quick
+
 ROWS: list[dict[str, Any]] = [
     {"sigma": 10.0, "name": "b", "cost": 3.0},
     {"sigma": 1.0, "name": "a", "cost": 2.0},

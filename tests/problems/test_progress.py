@@ -12,6 +12,8 @@ import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.progress import HEADER, WIDTH, Progress
 
+pytestmark = pytest.mark.quick
+
 
 def console(terminal: bool = False) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)

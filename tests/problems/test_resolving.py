@@ -12,6 +12,8 @@ import nosnoc_py as ns
 from problems import receding_horizon
 from problems.benchmarks import resolve_speed
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def steps() -> list[Any]:

@@ -12,6 +12,8 @@ from nosnoc_py.errors import OptionError
 from problems.runner import Program, _parser
 from problems.settings import Settings, defaults_of, literal, parse
 
+pytestmark = pytest.mark.quick
+
 SETTINGS = Settings(
     arguments={"drag": "printed", "horizon": 4.0, "steps": (100, 200), "count": 3, "fast": False},
     fixed=("scheme",),

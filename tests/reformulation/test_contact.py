@@ -7,6 +7,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import ContactOptions, contact_dcs
 
+pytestmark = pytest.mark.quick
+
 FORMS = ["sum", "product"]
 EPSILON, H = 1e-3, 0.1
 

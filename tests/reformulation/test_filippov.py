@@ -14,6 +14,8 @@ import nosnoc_py as ns
 from nosnoc_py.reformulation.dcs import DCS, default_indicator
 from nosnoc_py.reformulation.filippov import filippov_dcs, heaviside_dcs, projected_dcs, step_dcs, stewart_dcs
 
+pytestmark = pytest.mark.quick
+
 x, u, p = ca.SX.sym("x", 3), ca.SX.sym("u"), ca.SX.sym("p")
 COUNT = 8
 CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))

@@ -16,6 +16,8 @@ from nosnoc_py.reformulation.friction import CONES, MODES, Modes, Slip
 from nosnoc_py.reformulation.switching import isolations, switch_indicator
 from nosnoc_py.simulation.newton.contact_filling import CONES as FILLED
 
+pytestmark = pytest.mark.quick
+
 MU = 0.4
 
 

@@ -63,6 +63,7 @@ def differences(rollouts: Rollouts, u: np.ndarray, step: float = 1e-5) -> np.nda
     return np.array(found)
 
 
+@pytest.mark.quick
 def test_objective_and_gradient_of_a_free_mass() -> None:
     rollouts = rollouts_of(slider())
     u = np.array([[1.0], [-2.0], [3.0], [0.5]])
@@ -84,6 +85,7 @@ def test_gradients_through_impacts_stick_and_slip(x0: tuple[float, ...]) -> None
     np.testing.assert_allclose(rollouts.gradient(here), differences(rollouts, u), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.quick
 def test_a_descent_finds_the_least_squares_solution() -> None:
     u, value = optimum()
     rollouts = rollouts_of(slider())
@@ -103,6 +105,7 @@ def test_a_descent_stays_within_bounds() -> None:
     np.testing.assert_allclose(found[:, 0], exact, rtol=0, atol=1e-3)
 
 
+@pytest.mark.quick
 def test_a_simulation_that_fails_costs_infinitely_much() -> None:
     q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")
     ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ns.Contact("g", gap=q, restitution=0.9)])
@@ -164,6 +167,7 @@ def test_the_callback_and_the_clock_stop_the_search() -> None:
     assert late.status in (ns.Status.TIME_LIMIT, ns.Status.SOLVED)
 
 
+@pytest.mark.quick
 def test_what_it_does_not_take() -> None:
     with pytest.raises(ns.OptionError, match="initial state free"):
         ns.solve(slider(None), METHOD, ns.MultiStart())

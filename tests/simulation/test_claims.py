@@ -12,6 +12,8 @@ import pytest
 import nosnoc_py as ns
 from tests.simulation.claimed import solution_of
 
+pytestmark = pytest.mark.quick
+
 GRAVITY = 9.81
 
 

@@ -16,6 +16,8 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton.stepper import NewtonResult, NewtonStepper
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
+pytestmark = pytest.mark.quick
+
 
 def cart() -> ns.CLS:
     q, v, u = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("u")

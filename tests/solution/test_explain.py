@@ -12,6 +12,8 @@ from nosnoc_py.solution import Event, PairRole, Residual, Series, StepRecord, ex
 from nosnoc_py.solution.explain import CERTIFIED, CONVERGED, WORDS
 from nosnoc_py.status import Stationarity, Status
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Bare:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.solution import INTERPOLANTS, RungeKuttaInterpolant, nodes_of
 
+pytestmark = pytest.mark.quick
+
 S6, S15 = np.sqrt(6.0), np.sqrt(15.0)
 SCHEMES = {
     "radau_iia_2": [1 / 3, 1.0],

@@ -10,6 +10,8 @@ from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.solution import Trajectory, load
 from nosnoc_py.solution.rigid_motion import RigidMotion
 
+pytestmark = pytest.mark.quick
+
 
 def state(position: object, rotation: np.ndarray, momentum: object, spin: object) -> np.ndarray:
     return np.concatenate([np.ravel(v) for v in (position, rotation, momentum, spin)])

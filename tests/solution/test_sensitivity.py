@@ -12,6 +12,8 @@ import pytest
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution import Sensitivity, Solution, Trajectory, load
 
+pytestmark = pytest.mark.quick
+
 NODES = 4
 FIELDS = ("x0", "p", "event_times_x0", "event_times_p", "orbital")
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+import pytest
 
 import nosnoc_py as ns
+
+pytestmark = pytest.mark.quick
 
 
 def trajectory(events: int = 1, **more: object) -> ns.Trajectory:

@@ -17,6 +17,8 @@ from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, Unkno
 from nosnoc_py.solution import EVENT_KINDS, Event, Residual, Series, Solution, Trajectory
 from nosnoc_py.status import Status
 
+pytestmark = pytest.mark.quick
+
 
 def test_lookup_by_name(trajectory: Trajectory) -> None:
     np.testing.assert_array_equal(trajectory.t, [0, 1, 1, 3])

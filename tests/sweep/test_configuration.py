@@ -14,6 +14,8 @@ from nosnoc_py.sweep.config import configuration, load
 from nosnoc_py.sweep.grid import canonical, runs
 from nosnoc_py.sweep.references import function, on_path
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[2]
 BASE = """
 problem: {build: "small_copy:task", arguments: {seed: 1}}

@@ -20,6 +20,8 @@ from nosnoc_py.sweep.results import Results, check_table, row_of, write_copy, wr
 from nosnoc_py.sweep.store import FORMAT_VERSION, Store
 from nosnoc_py.sweep.tasks import Outcome
 
+pytestmark = pytest.mark.quick
+
 BALL = 'problem: {build: "small_copy:ball"}\nmethod: {name: FESDJ}\nsimulate: {x0: [9, 0], duration: 1.0}\n'
 ROW = {"key": "k", "status": "solved", "success": True}
 

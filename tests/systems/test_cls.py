@@ -6,6 +6,8 @@ import pytest
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 q, v, u, p = (ca.SX.sym(name, 2) for name in "qvup")
 STRANGER = ca.SX.sym("stranger")
 

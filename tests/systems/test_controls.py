@@ -8,6 +8,8 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.systems.controls import PiecewiseConstant, control_of
 
+pytestmark = pytest.mark.quick
+
 NOWHERE = np.zeros(0)
 
 

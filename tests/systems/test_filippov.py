@@ -11,6 +11,8 @@ import pytest
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 x, u, p, alpha = ca.SX.sym("x", 2), ca.SX.sym("u"), ca.SX.sym("p"), ca.SX.sym("alpha", 2)
 STRANGER = ca.SX.sym("stranger")
 FLOWS = [ca.vertcat(1, u), ca.vertcat(-1, u)]

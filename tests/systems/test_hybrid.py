@@ -14,6 +14,8 @@ from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 
+pytestmark = pytest.mark.quick
+
 X, U, P = ca.SX.sym("x", 2), ca.SX.sym("u"), ca.SX.sym("p")
 
 

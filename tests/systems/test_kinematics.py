@@ -10,6 +10,8 @@ import pytest
 
 import nosnoc_py as ns
 
+pytestmark = pytest.mark.quick
+
 STATE = np.array([0.3, 0.7, 1.1, -0.4])
 
 

@@ -12,6 +12,8 @@ import nosnoc_py as ns
 from models import one_legged_hopper, two_link_arm
 from nosnoc_py.systems.lagrangian import Lagrangian, kinetic_energy, lagrangian
 
+pytestmark = pytest.mark.quick
+
 POINTS = np.random.default_rng(1).uniform(-2.0, 2.0, (20, 8))
 
 

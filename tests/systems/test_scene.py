@@ -15,6 +15,8 @@ from models import two_discs_elastic
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems import scene
 
+pytestmark = pytest.mark.quick
+
 MODELS: dict[str, dict[str, Any]] = {
     "ball_in_corner": {},
     "bouncing_ball": {},

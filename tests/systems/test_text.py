@@ -10,6 +10,8 @@ from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.systems.text import WIDTH, counted, shown
 
+pytestmark = pytest.mark.quick
+
 X, U, P = ca.SX.sym("x", 2), ca.SX.sym("u"), ca.SX.sym("p")
 Q, V = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
 NAMES = {"x": ["height", "speed"], "u": ["push"]}

@@ -7,6 +7,8 @@ import pytest
 
 from nosnoc_py.methods.event_selected.corner import Corner, LiveGuard
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("difference", [1e-8, 1e-3])
 def test_kinks_that_are_small(difference):

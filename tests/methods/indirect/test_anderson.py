@@ -5,6 +5,8 @@ import pytest
 
 from nosnoc_py.methods.indirect.anderson import Memory, advance
 
+pytestmark = pytest.mark.quick
+
 
 def iterate(target, start, memory, relaxation=1.0, most=2000, tolerance=1e-12, key=None):
     """Iterations until the residual is small, and the last iterate."""

@@ -15,6 +15,8 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
 
+pytestmark = pytest.mark.quick
+
 
 def ball(x0: Any, *, e: float = 0.5, gravity: float = 2.0, horizon: float = 2.0) -> HybridProblem:
     """A ball over a floor, pushed by u."""

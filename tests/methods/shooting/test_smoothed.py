@@ -17,6 +17,8 @@ from nosnoc_py.options import strictest
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 
+pytestmark = pytest.mark.quick
+
 GRAVITY, FRICTION, SPEED, WEIGHT = 9.81, 0.1, 2.0, 100.0
 METHOD = SmoothedShooting(control_stages=4, steps=2, sigma_0=0.1, sigma_min=1e-3)
 
