@@ -57,6 +57,7 @@ def law_violation(kind: ContactFrames, found: ContactSolution) -> float:
     return worst
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("speed", "mode", "force"), [(0.4, STICK, -0.4), (2.0, SLIP, -0.5), (-2.0, SLIP_BACK, 0.5), (0.0, STICK, 0.0)]
 )
@@ -68,6 +69,7 @@ def test_one_planar_contact(speed: float, mode: int, force: float) -> None:
     np.testing.assert_allclose(found.rates, [0.0, speed + force], rtol=0, atol=1e-14)
 
 
+@pytest.mark.quick
 def test_a_contact_that_opens() -> None:
     found = ContactSolver(frames([1], [0.5])).solve(problem(frames([1], [0.5]), np.eye(2), [1.0, 3.0]))
     assert found is not None
@@ -134,6 +136,7 @@ def test_a_wrong_hint_changes_nothing() -> None:
         assert found.modes == (SLIP,)
 
 
+@pytest.mark.quick
 def test_a_separating_contact_gets_no_rebound_but_is_held() -> None:
     """gamma- = (-2, 0.5) with e = 0.5: the second contact would approach by the impulse of the first, and is held."""
     kind = frames([0, 0], [0.0, 0.0])
@@ -150,6 +153,7 @@ def test_a_separating_contact_gets_no_rebound_but_is_held() -> None:
     assert energy_gain(found.forces, before, target) == pytest.approx(0.5 * impulses @ (before + target), rel=1e-12)
 
 
+@pytest.mark.quick
 def test_energy_of_the_corner() -> None:
     """A point mass in a corner of 120 degrees: 0.5 J become 0.5 (4 / 3 e^2) J, more than before beyond e = 0.866."""
     normals = np.array([[1.0, 0.0], [-0.5, np.sqrt(3.0) / 2.0]])
@@ -165,6 +169,7 @@ def test_energy_of_the_corner() -> None:
         assert raises_energy(found.forces, before, normals @ after) == (expected > 0.5)
 
 
+@pytest.mark.quick
 def test_several_solutions_are_found_and_told() -> None:
     """One planar contact whose friction jams, G_nn - mu |G_nt| < 0: it opens, sticks, or slips against r_t = -0.83."""
     kind = frames([1], [1.5])
@@ -235,6 +240,7 @@ def test_two_equal_contacts_share_their_force() -> None:
     assert law_violation(kind, found) < 1e-10
 
 
+@pytest.mark.quick
 def test_the_projection_is_the_nearest_point_of_the_disc() -> None:
     rng = np.random.default_rng(1)
     angle = np.linspace(0, 2 * np.pi, 2000)

@@ -640,7 +640,7 @@ def test_steps():
 def test_refused():
     x, v = ca.SX.sym("q"), ca.SX.sym("v")
     ball = ns.CLS(q=x, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=x)])
-    with pytest.raises(OptionError, match="EventSelected does not fit an ns.CLS; use ns"):
+    with pytest.raises(OptionError, match=r"EventSelected does not fit an ns\.CLS; use ns"):
         ns.simulate(ball, x0=[1, 0], duration=1, method=EventSelected())
     with pytest.raises(OptionError, match="no controls"):
         ns.simulate(order_system(), x0=START, duration=END, method=EventSelected(), u=[1.0])

@@ -240,6 +240,7 @@ class TestWedge:
         assert len(times) == 180
 
 
+@pytest.mark.quick
 class TestManyPoints:
     """`joint` for random points of a box under two planes."""
 
