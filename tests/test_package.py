@@ -170,3 +170,6 @@ def test_the_quick_tier_looks_into_every_room():
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests" / "agreement"}
     quick = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "mark.quick" in path.read_text("utf-8")}
     assert folders - quick == set()
+    # `-m quick` replaces the default `-m "not slow"`.
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\npytestmark" in path.read_text("utf-8")]
+    assert not [path.name for path in marked if "mark.slow" in path.read_text("utf-8")]

@@ -13,8 +13,6 @@ from models import one_legged_hopper as model
 from problems import one_legged_hopper as problem
 from problems.benchmarks import hopper_branch, hopper_ladder, hopper_smooth, hopper_task
 
-pytestmark = pytest.mark.quick
-
 PLACES = [(0.0, True), (0.5, True), (1.0, True), (1.1, False), (1.7, True)]
 
 

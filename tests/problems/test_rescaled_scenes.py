@@ -8,8 +8,6 @@ import pytest
 from problems.benchmarks.rescaled_scenes import METHODS, UNITS, in_units, simulate
 from tests.references.friction_closed_forms import BY_NAME, CASES
 
-pytestmark = pytest.mark.quick
-
 # Spatial slip, stick to slip, bounce, corner and a turning body; the others are slow only because they are many.
 FEW = ("slip_3d", "stick_to_slip_2d", "bounce_slip_2d", "corner_bounce_2d", "rod_tip_stick_2d")
 OTHERS = [pytest.param(case.name, marks=[pytest.mark.slow] * (case.name not in FEW)) for case in CASES]
