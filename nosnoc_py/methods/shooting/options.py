@@ -74,8 +74,6 @@ KINDS: dict[str, type[SmoothedShooting] | type[SingleShooting] | type[PhaseShoot
     "single": SingleShooting,
     "phases": PhaseShooting,
 }
-# Module and class of every form.
-FORMS = {form: (kind.__module__, kind.__name__) for form, kind in KINDS.items()}
 
 
 def DirectShooting(

@@ -11,7 +11,7 @@ import pytest
 import nosnoc_py as ns
 from models import sliding_mode
 from nosnoc_py.errors import ModelError, OptionError, TranscriptionError
-from nosnoc_py.methods.shooting.options import FORMS, DirectShooting, SmoothedShooting
+from nosnoc_py.methods.shooting.options import KINDS, DirectShooting, SmoothedShooting
 from nosnoc_py.methods.shooting.smoothed import SmoothedState
 from nosnoc_py.options import strictest
 from nosnoc_py.status import Status
@@ -281,7 +281,7 @@ def test_failures_keep_the_last_solved_problem() -> None:
 def test_the_forms() -> None:
     assert isinstance(DirectShooting(), SmoothedShooting)
     assert DirectShooting("smoothed", steps=7).steps == 7  # type: ignore[union-attr]
-    assert set(FORMS) == {"smoothed", "single", "phases"}
+    assert set(KINDS) == {"smoothed", "single", "phases"}
     with pytest.raises(OptionError, match="unknown form 'multiple'"):
         DirectShooting("multiple")  # type: ignore[arg-type]
     for nothing in ([], ["single"], None, 3):
