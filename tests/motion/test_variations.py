@@ -26,6 +26,7 @@ from nosnoc_py.methods.shooting import event_gradient
 from nosnoc_py.motion import variations
 from nosnoc_py.motion.variations import Saltation, projection, saltation, step_transport, transport
 from nosnoc_py.simulation.event_driven import walk
+from tests.references.bouncing_ball import ball_by_hand
 
 GRAVITY = 9.81
 # Derivatives and fourth-order central differences may differ by this, relative to the largest entry and to 1.
@@ -208,18 +209,6 @@ def test_without_the_saltation_they_are_wrong(name: str, monkeypatch: pytest.Mon
 
 
 # Closed forms --------------------------------------------------------------------------------------------------------
-
-
-def ball_by_hand(e: float, height: float, velocity: float, end: float, impacts: int) -> tuple[np.ndarray, np.ndarray]:
-    """d x(T) / d x0 and rates of the impact times: t_k = t_1 + 2 w / g (e + ... + e^(k-1)), w^2 = v^2 + 2 g h."""
-    w = np.sqrt(velocity**2 + 2 * GRAVITY * height)
-    dw = np.array([GRAVITY, velocity]) / w
-    flights = np.array([sum(e**j for j in range(1, k)) for k in range(1, impacts + 1)])
-    times = (velocity + w) / GRAVITY + 2 * w / GRAVITY * flights
-    dt = (np.array([0.0, 1.0]) + dw) / GRAVITY + 2 / GRAVITY * flights[:, None] * dw
-    s, launch = end - times[-1], e**impacts
-    dx = [launch * (dw * s - w * dt[-1]) + GRAVITY * s * dt[-1], launch * dw + GRAVITY * dt[-1]]
-    return np.array(dx), dt
 
 
 @pytest.mark.parametrize("velocity", [0.0, 0.7])

@@ -22,6 +22,7 @@ from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
 from nosnoc_py.simulation.event_driven.variations import Variations
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.scales import UNIT
+from tests.references.bouncing_ball import ball_by_hand
 from tests.references.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
@@ -232,18 +233,6 @@ def test_transition_of_an_oscillator_and_of_a_singular_slope() -> None:
 
 
 # Against closed forms ------------------------------------------------------------------------------------------------
-
-
-def ball_by_hand(e: float, height: float, velocity: float, end: float, impacts: int) -> tuple[np.ndarray, np.ndarray]:
-    """d x(T) / d x0 and rates of the impact times: t_k = t_1 + 2 w / g (e + ... + e^(k-1)), w^2 = v^2 + 2 g h."""
-    w = np.sqrt(velocity**2 + 2 * GRAVITY * height)
-    dw = np.array([GRAVITY, velocity]) / w
-    flights = np.array([sum(e**j for j in range(1, k)) for k in range(1, impacts + 1)])
-    times = (velocity + w) / GRAVITY + 2 * w / GRAVITY * flights
-    dt = (np.array([0.0, 1.0]) + dw) / GRAVITY + 2 / GRAVITY * flights[:, None] * dw
-    s, launch = end - times[-1], e**impacts
-    dx = [launch * (dw * s - w * dt[-1]) + GRAVITY * s * dt[-1], launch * dw + GRAVITY * dt[-1]]
-    return np.array(dx), dt
 
 
 def test_a_slip_in_space_that_ends() -> None:
