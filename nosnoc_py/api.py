@@ -33,7 +33,7 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
-SIMULATING = (*FINITE_ELEMENTS, EventDriven, TimeStepping, EventSelected, LieGroupVariational)
+SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
@@ -93,6 +93,7 @@ def simulate(
     duration: float,
     method: FiniteElementMethod | SimulationMethod | None = None,
     steps: int | None = None,
+    times: Any = None,
     u: Any = None,
     p: Any = None,
     solver: Strategy | ActiveSetNewton | None = None,
@@ -146,12 +147,13 @@ def simulate(
     """
     check_run(callback, time_limit)
     chosen: FiniteElementMethod | SimulationMethod = fitting(
-        system, method, SIMULATING, (FiniteElementMethod, SimulationMethod)
+        system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
     task = Task(
         x0=x0,
         duration=duration,
         steps=steps,
+        times=times,
         u=u,
         p=p,
         solver=solver,

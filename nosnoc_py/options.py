@@ -46,7 +46,10 @@ class Method(Options):
     """
 
     takes: ClassVar[tuple[type, ...]]
-    refuses: ClassVar[Mapping[str, str]] = {}
+    refuses: ClassVar[Mapping[str, str]] = {
+        "times": "only EventDriven takes output times; its own nodes are those of `steps`, and `interpolant(t)` of the "
+        "trajectory is the state at any time"
+    }
 
     def accepts(self, system: Any) -> str | None:
         """None if the method fits a system, else the message that names what fits instead."""

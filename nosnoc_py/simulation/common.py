@@ -62,6 +62,7 @@ class Task:
     callback: Callable[[Any], Any] | None = None
     time_limit: float | None = None
     sensitivities: bool = False
+    times: Any = None
 
     @property
     def seconds(self) -> float:
@@ -70,6 +71,15 @@ class Task:
         if not 0 < seconds < np.inf:
             raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
         return seconds
+
+    def output_times(self) -> np.ndarray:
+        """Where the trajectory has nodes (n,); `OptionError` unless they lie within the duration."""
+        if self.times is None:
+            return np.zeros(0)
+        times = np.atleast_1d(np.asarray(self.times, dtype=float))
+        if times.ndim != 1 or not ((times >= 0.0) & (times <= self.seconds * (1.0 + SLACK))).all():
+            raise OptionError(f"times: expected times from 0 to {self.seconds:g} s, given {self.times!r}.")
+        return times
 
     def check(self, refused: Mapping[str, str]) -> None:
         """`OptionError` for arguments that are refused, with the reason."""

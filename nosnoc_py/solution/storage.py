@@ -39,7 +39,17 @@ _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": S
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
-_SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p", "u", "orbital")
+_SENSITIVITIES = (
+    "x0",
+    "p",
+    "event_times_x0",
+    "event_times_p",
+    "u",
+    "orbital",
+    "event_times_u",
+    "orbital_p",
+    "orbital_u",
+)
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")

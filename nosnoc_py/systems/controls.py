@@ -218,6 +218,13 @@ def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
     return Control(law=lambda t, x: u(t), breaks=_breaks(u.grid, duration), constant=True)
 
 
+def merged(grid: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The times of a grid (N + 1,) and others inside of it; what is almost the same time is one."""
+    slack = GRID_TOLERANCE * float(grid[-1] - grid[0])
+    inner = times[(times > grid[0]) & (times < grid[-1])]
+    return np.unique(np.concatenate([grid, inner[np.abs(inner[:, None] - grid).min(axis=1) > slack]]))
+
+
 def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
     slack = GRID_TOLERANCE * duration
     return np.concatenate([[0.0], times[(times > slack) & (times < duration - slack)], [duration]])

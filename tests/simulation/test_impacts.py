@@ -102,12 +102,12 @@ def test_too_many_switches_name_the_contact(monkeypatch: pytest.MonkeyPatch) -> 
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     contacts = [ns.Contact("left", gap=q, restitution=1.0), ns.Contact("right", gap=1 - q, restitution=1.0)]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1.0), force=ca.SX(0), contacts=contacts)
-    halved = ns.simulate(system, x0=[0.5, 10.0], duration=1.0, steps=1)
+    halved = ns.simulate(system, method=ns.FESDJ(), x0=[0.5, 10.0], duration=1.0, steps=1)
     assert halved.success
     np.testing.assert_allclose(halved.final_state, [0.5, 10.0], rtol=0, atol=1e-12)
     assert len(halved.impacts) == 10
     monkeypatch.setattr(fesd, "MOST_SPLITS", 2)
-    trajectory = ns.simulate(system, x0=[0.5, 10.0], duration=1.0, steps=1)
+    trajectory = ns.simulate(system, method=ns.FESDJ(), x0=[0.5, 10.0], duration=1.0, steps=1)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert "more switches than finite elements" in trajectory.message
     assert "'left'" in trajectory.message or "'right'" in trajectory.message

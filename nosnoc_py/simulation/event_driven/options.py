@@ -55,9 +55,7 @@ class EventDriven(SimulationMethod):
     """
 
     takes = SYSTEMS
-    refuses: ClassVar = dict.fromkeys(
-        ("steps", "solver"), "EventDriven takes none, it chooses its steps; set rtol, atol or max_step"
-    )
+    refuses: ClassVar = {"solver": "EventDriven takes none; finite elements do, method=ns.FESDJ(...) or ns.FESD(...)"}
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)
     atol: float = Field(default=1e-13, gt=0, le=1e-2)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from nosnoc_py.options import Method
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -76,6 +77,7 @@ class TimeStepping(SimulationMethod):
 
     takes = (CLS,)
     refuses: ClassVar = {
+        **Method.refuses,
         "solver": "TimeStepping takes none; choose it by TimeStepping(solver=...)",
         "sensitivities": "those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
         "ns.EventDriven(...)",
