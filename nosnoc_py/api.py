@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
-from nosnoc_py.errors import check_run, check_type
+from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
 from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
@@ -146,6 +146,8 @@ def simulate(
         another interval, a duration that is not positive.
     """
     check_run(callback, time_limit)
+    if not isinstance(sensitivities, bool):
+        raise OptionError(f"sensitivities: expected True or False, given {sensitivities!r}.")
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )

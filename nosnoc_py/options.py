@@ -22,6 +22,8 @@ class Options(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise OptionError(_explain(type(self), error)) from None
+        except (TypeError, OverflowError) as error:  # of nested options: names that are no strings, unbounded integers
+            raise OptionError(f"{type(self).__name__}: {error}, given {values!r}.") from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: a text is short, evaluates back, and equal options have the same."""

@@ -95,6 +95,8 @@ def load(path: str | Path) -> Trajectory:
     TranscriptionError
         If the file is damaged, was not written by `save`, or has another format version.
     """
+    if not isinstance(path, str | Path):
+        raise OptionError(f"load: expected the path of a file, given {type(path).__name__}.")
     if not Path(path).is_file():
         raise OptionError(f"load: there is no file {str(path)!r}; expected one that save wrote, such as 'solution.nc'.")
     data = Path(path).read_bytes()

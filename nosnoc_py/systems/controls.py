@@ -260,7 +260,7 @@ def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.nd
     """Rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
     try:
         array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         given = type(values).__name__
         raise TranscriptionError(f"{what}: expected {expected.format(length)}, given {given}.") from None
     rows = array if array.ndim == 2 else array.reshape(1, -1)

@@ -40,9 +40,10 @@ def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     trajectory = trajectory_of(system, history, control, None if intervals is None else grid)
     if not task.sensitivities:
         return trajectory
-    differentiate = sensitivity_of if isinstance(system, CLS) else filippov_sensitivity
     grid = trajectory.u_grid if control.constant else grid
-    return replace(trajectory, sensitivity=differentiate(system, history, control, grid))
+    if isinstance(system, CLS):
+        return replace(trajectory, sensitivity=sensitivity_of(system, history, control, grid))
+    return replace(trajectory, sensitivity=filippov_sensitivity(system, history, control, grid))
 
 
 def referee_of(

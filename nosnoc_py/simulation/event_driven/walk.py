@@ -173,7 +173,7 @@ class Walk(ABC):
         x0, p, u = by_data(np.full_like(W[:n_x], np.nan) if self.flags else W[:n_x])
         times_x0, times_p, times_u = by_data(np.concatenate(delays))
         nodes_x0, nodes_p, nodes_u = by_data(self._at_nodes(start, W))
-        by_u = {"u": u.swapaxes(0, 1), "event_times_u": times_u, "orbital_u": nodes_u.swapaxes(1, 2)}
+        by_u: dict[str, Any] = {"u": u.swapaxes(0, 1), "event_times_u": times_u, "orbital_u": nodes_u.swapaxes(1, 2)}
         return Sensitivity(
             x0=x0,
             p=p,
@@ -191,7 +191,8 @@ class Walk(ABC):
         if not steps:
             return start[None, :n_x]
         limits = np.array([start, *self.rights])[:, :n_x]
-        jumps = jumps_of(self.history.nodes[0].before, *(np.array([step.x[k] for step in steps]) for k in (0, -1)))
+        left, right = (np.array([step.x[k] for step in steps]) for k in (0, -1))
+        jumps = jumps_of(self.history.nodes[0].before, left, right)
         made = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
         return np.concatenate([made, end[None, :n_x]]) if self.history.hits else made
 
