@@ -34,6 +34,8 @@ __all__ = ["certify", "simulate", "solve", "transcribe"]
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
+# Event by event, with dense matrices: the time for every event grows with the cube of the contacts.
+MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
@@ -111,11 +113,15 @@ def simulate(
     duration : float
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
-        Default `FESDJ()` for a `CLS`, `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a
-        `RigidBody`, else `FESD()`.
+        Default `EventDriven()`, which controls its error, for a `CLS` and for Filippov systems (`PSS`, `Heaviside`,
+        `PDS`), `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`. With a
+        `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
-        `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its steps.
+        `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its own
+        steps; it has nodes at the ends of these, and derivatives by a constant control on each of them.
+    times : (n,), optional
+        Times [s] at which the trajectory has nodes besides its own. By `EventDriven` only.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
         a `Trajectory` or a `Solution`; zero by default. Finite elements and `TimeStepping` keep its value at the middle
@@ -126,13 +132,14 @@ def simulate(
         one solves every step as an MPCC.
     callback : callable, optional
         Called after every step with the state of the simulator (`SimulatorState` of finite elements, a
-        `TimeSteppingState` and so on), after every phase with an `EventDrivenState`; returns `ns.Stop` to end the work.
+        `TimeSteppingState` and so on; an `EventDrivenState` after steps of the integrator); returns `ns.Stop` to end
+        the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool
-        Whether to differentiate the state at the end with respect to x0, p and the controls of the steps (finite
-        elements, by the implicit function theorem), or the state at the end and the times of events with respect to x0
-        and p (`EventDriven`, `EventSelected`, by saltation matrices): `trajectory.sensitivity`.
+        Whether to differentiate with respect to x0, p and controls that are constant on intervals: the states at all
+        nodes and the times of events (`EventDriven`, and without controls `EventSelected`, by saltation matrices), or
+        the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`.
 
     Returns
     -------
@@ -151,6 +158,13 @@ def simulate(
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
+    contacts = len(getattr(system, "contacts", ()))
+    if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
+        raise OptionError(
+            f"method: a system of {contacts} contacts takes EventDriven, the default, long; give "
+            "method=ns.TimeStepping(step=...), which is made for so many (first order, errors follow the step), or "
+            "method=ns.EventDriven() all the same."
+        )
     task = Task(
         x0=x0,
         duration=duration,
