@@ -6,6 +6,7 @@ writes shortest round-trip decimals, so names and numbers come back as they went
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -195,14 +196,23 @@ def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
 
     # netCDF-3 reads a dimension of length zero as unlimited: empty arrays live in their shape alone
     meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
+    meta = json.loads(json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
     buffer = io.BytesIO()
     with netcdf_file(buffer, "w", version=2) as file:
-        setattr(file, _ATTRIBUTE, json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
+        setattr(file, _ATTRIBUTE, json.dumps({**meta, "checksum": _checksum(meta, arrays)}))
         for name, array in arrays.items():
             if array.size:
                 _write_variable(file, name, array)
         file.flush()
         return buffer.getvalue()
+
+
+def _checksum(meta: dict[str, Any], arrays: dict[str, Array]) -> str:
+    """SHA-256 of all numbers and words of a file: a bit that turned on a disc is other numbers, not a damaged file."""
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(name.encode() + np.ascontiguousarray(arrays[name], dtype="<f8").tobytes())
+    return digest.hexdigest()
 
 
 def _write_variable(file: Any, name: str, array: Array) -> None:
@@ -222,4 +232,6 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             name: np.array(file.variables[name][...], dtype=float) if np.prod(shape) else np.empty(shape)
             for name, shape in meta.get("shapes", {}).items()
         }
+    if (written := meta.pop("checksum", None)) is not None and written != _checksum(meta, arrays):
+        raise ValueError("the checksum of its numbers is another one")
     return meta, arrays
