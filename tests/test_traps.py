@@ -12,11 +12,11 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball as ball
+from nosnoc_py.api import Simulator
 from nosnoc_py.discretization import cross_complementarity
 from nosnoc_py.mpcc.homotopy import HomotopyState
 from nosnoc_py.reformulation import contact
 from nosnoc_py.simulation.checks import Checks
-from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 RAW = ns.Homotopy(

@@ -157,3 +157,70 @@ def test_with_a_solver_finite_elements_are_meant() -> None:
     found = ns.simulate(puck(), x0=[0.0, 0.5, 1.0, 0.0], duration=0.2, steps=4, solver=ns.ActiveSetNewton())
     assert found.success
     assert found.u_grid.size == 5
+
+
+# --- step by step ---
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_steps_make_the_simulation(case: str) -> None:
+    """`init` and `step`, `run`, and `simulate` with a row for every step: the same motion, and the same derivatives."""
+    build, start, controls = CASES[case]
+    count = 6
+    rows = np.repeat(controls, count // len(controls), axis=0)
+    simulator = ns.Simulator(build(), step=start["duration"] / count)
+    state, made = simulator.init(start["x0"]), []
+    for u in rows:
+        state = simulator.step(state, u, sensitivities=True)
+        assert state.status.success, state.message
+        made.append(state)
+    whole = ns.simulate(build(), **start, u=rows, sensitivities=True)
+    run = simulator.run(start["x0"], steps=count, u=rows, sensitivities=True)
+    assert state.t == pytest.approx(start["duration"], abs=1e-15)
+    by_x0 = np.eye(state.x.size)
+    for each in made:
+        by_x0 = each.sensitivity.x @ by_x0
+    np.testing.assert_array_equal(run.u, rows)
+    assert [event.kind for event in run.events] == [event.kind for event in whole.events]
+    for found in (run.final_state, state.x):
+        np.testing.assert_allclose(found, whole.final_state, rtol=0, atol=1e-10)
+    assert run.sensitivity is not None
+    assert whole.sensitivity is not None
+    np.testing.assert_allclose(run.sensitivity.u, whole.sensitivity.u, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(made[-1].sensitivity.u, whole.sensitivity.u[-1], rtol=0, atol=1e-8)
+    if not any(each.sensitivity.flags for each in made):
+        np.testing.assert_allclose(by_x0, whole.sensitivity.x0, rtol=0, atol=1e-7)
+
+
+def test_time_stepping_in_a_closed_loop() -> None:
+    """A law that sees the state every 0.05 s, by 20 inner steps each: `step` and `run` agree."""
+
+    def law(t: float, x: Any) -> Any:
+        return [-2.0 * x[2], 0.0]
+
+    simulator = ns.Simulator(puck(), ns.TimeStepping(step=0.0025), step=0.05)
+    state = simulator.init([0.0, 0.5, 1.0, 0.0])
+    for _ in range(10):
+        state = simulator.step(state, law(state.t, state.x))
+        assert state.status.success
+    exact = ns.Simulator(puck(), step=0.05).run([0.0, 0.5, 1.0, 0.0], steps=10, u=law)
+    np.testing.assert_allclose(state.x, exact.final_state, rtol=0, atol=0.05)  # first order
+    with pytest.raises(ns.OptionError, match="sensitivities: those of TimeStepping do not converge"):
+        simulator.step(state, sensitivities=True)
+
+
+def test_what_takes_no_steps_says_so() -> None:
+    with pytest.raises(ns.OptionError, match="solver: EventDriven takes none"):
+        ns.Simulator(puck(), ns.EventDriven(), step=0.1, solver=ns.ActiveSetNewton())
+    with pytest.raises(ns.OptionError, match="step: expected a positive finite length"):
+        ns.Simulator(puck(), step=-0.1)
+
+
+def test_a_step_that_fails_leaves_the_state() -> None:
+    simulator = ns.Simulator(puck(), step=0.5)
+    state = simulator.init([0.0, 0.5, 1.0, 0.0])
+    failed = simulator.step(state, [0.0, 0.0], time_limit=0.0)
+    assert failed.status is ns.Status.TIME_LIMIT
+    assert failed.t == 0.0
+    np.testing.assert_array_equal(failed.x, state.x)
+    assert simulator.step(failed, [0.0, 0.0]).status is not None

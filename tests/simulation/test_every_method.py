@@ -202,7 +202,7 @@ def test_derivatives_of_time_freezing() -> None:
 
 def test_one_step_has_its_derivatives() -> None:
     ball = bouncing_ball.build(0.9)
-    simulator = ns.Simulator(ball, step=0.1)
+    simulator = ns.Simulator(ball, ns.FESDJ(), step=0.1)
     state = simulator.step(simulator.init([0.1, -1.0]), sensitivities=True)  # hits at .0735 s
     assert state.sensitivity is not None
 

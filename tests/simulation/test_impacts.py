@@ -118,7 +118,7 @@ def test_steps_that_take_an_mpcc_are_counted() -> None:
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ground])
-    simulator = ns.Simulator(system, step=0.05)
+    simulator = ns.Simulator(system, ns.FESDJ(), step=0.05)
     assert simulator.step(simulator.init([0, 0, 1, 0])).attempts == 0
     by_mpcc = ns.Simulator(system, step=0.05, solver=ns.Homotopy(steering="direct", sigma_min=1e-12))
     state = by_mpcc.step(by_mpcc.init([0, 0, 1, 0]))

@@ -143,7 +143,7 @@ def test_bad_input_is_refused(bad: dict[str, Any], said: str) -> None:
 def test_a_step_has_a_positive_length() -> None:
     for step in (0.0, -0.1, np.nan, np.inf):
         with pytest.raises(ns.OptionError, match="step"):
-            ns.Simulator(ball.build(), step=step)
+            ns.Simulator(ball.build(), ns.FESDJ(), step=step)
 
 
 # --- endings ---
@@ -203,7 +203,7 @@ def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() 
     assert found.sensitivity is not None
     assert fine.sensitivity is not None
     np.testing.assert_allclose(found.sensitivity.x0, fine.sensitivity.x0, rtol=1e-9, atol=1e-9)
-    simulator = ns.Simulator(ball.build(0.9), step=1.0)
+    simulator = ns.Simulator(ball.build(0.9), ns.FESDJ(), step=1.0)
     state = simulator.step(simulator.step(simulator.init([1.0, 0.0])), sensitivities=True)
     assert len(state.parts) == 2
     assert state.sensitivity is not None
@@ -221,7 +221,7 @@ def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) ->
         return real(self, values, hint)
 
     monkeypatch.setattr(NewtonStepper, "__call__", fails)
-    real_mpcc = fesd.Simulator._as_mpcc
+    real_mpcc = fesd.FiniteElementStepper._as_mpcc
 
     def limited(self: Any, state: Any, *rest: Any) -> Any:
         return (
@@ -230,7 +230,7 @@ def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) ->
             else real_mpcc(self, state, *rest)
         )
 
-    monkeypatch.setattr(fesd.Simulator, "_as_mpcc", limited)
+    monkeypatch.setattr(fesd.FiniteElementStepper, "_as_mpcc", limited)
     found = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=0.1, steps=5)
     assert found.status is ns.Status.STEP_FAILED
     assert found.message == "2 steps solved as MPCC (t = 0, 0.04: forced 2); t = 0.06: forced"
@@ -277,7 +277,7 @@ def test_a_control_that_jumps_ends_what_went_on() -> None:
 @pytest.mark.parametrize("steps", [0, -3, 2.5, "3", None, True])
 def test_a_run_checks_the_number_of_its_steps(steps: Any) -> None:
     with pytest.raises(ns.OptionError, match="steps: expected a positive whole number"):
-        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=steps)
+        ns.Simulator(cart(), ns.FESDJ(), step=0.1).run([0.0, 0.0], steps=steps)
 
 
 def test_a_control_that_jumps_inside_of_steps_is_told() -> None:
@@ -293,13 +293,13 @@ def test_a_control_that_jumps_inside_of_steps_is_told() -> None:
 
 def test_a_run_checks_the_rows_of_its_control() -> None:
     with pytest.raises(ns.OptionError, match="multiple of the 3 rows"):
-        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
+        ns.Simulator(cart(), ns.FESDJ(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0, np.inf, "x", None])
 def test_a_simulator_checks_the_length_of_its_steps(step: Any) -> None:
     with pytest.raises(ns.OptionError, match="step: expected a positive finite length"):
-        ns.Simulator(cart(), step=step)
+        ns.Simulator(cart(), ns.FESDJ(), step=step)
 
 
 def test_the_time_limit_keeps_what_was_found() -> None:
@@ -339,7 +339,7 @@ def test_init_and_step_equal_simulate() -> None:
 
 
 def test_a_step_may_be_repeated_from_an_old_state() -> None:
-    simulator = ns.Simulator(ball.build(), step=0.1)
+    simulator = ns.Simulator(ball.build(), ns.FESDJ(), step=0.1)
     start = simulator.init([0.1, -1.0])
     first = simulator.step(start)
     simulator.step(first)
@@ -348,7 +348,7 @@ def test_a_step_may_be_repeated_from_an_old_state() -> None:
 
 def test_the_initial_state_is_a_copy() -> None:
     x0 = np.array([1.0, 0.0])
-    state = ns.Simulator(ball.build(), step=0.1).init(x0)
+    state = ns.Simulator(ball.build(), ns.FESDJ(), step=0.1).init(x0)
     x0[:] = 7.0
     np.testing.assert_array_equal(state.x, [1.0, 0.0])
 

@@ -114,6 +114,7 @@ class Referee:
         start: float = 0.0,
         end: float | None = None,
         modes: tuple[int, ...] | None = None,
+        regime: Any = None,
         drift: float = RESTING,
         deadline: float = np.inf,
         callback: Callable[[Any], Any] | None = None,
@@ -126,13 +127,15 @@ class Referee:
         modes : tuple of int, optional
             Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a share of the speed at work,
             stay closed. Of Filippov systems those of `filippov.laws`.
+        regime : Regime, optional
+            Instead of modes: that of the last phase of a motion which goes on.
         deadline : float
             On the clock of `time.monotonic`.
         interruptible : bool
             Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
         loop = _Loop(self, control, p, deadline, callback)
-        regime = None if modes is None else self.model.regime(modes)
+        regime = regime if modes is None else self.model.regime(modes)
         history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
         if history.status is Status.INTERRUPTED and not interruptible:
             raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,3 +72,9 @@ class EventDriven(SimulationMethod):
         from nosnoc_py.simulation.event_driven.run import run  # which knows these options
 
         return run(system, self, task)
+
+    def stepper(self, system: Described, length: float) -> Any:
+        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        from nosnoc_py.simulation.event_driven.stepper import EventDrivenStepper  # which knows these options
+
+        return EventDrivenStepper(system, self, length)

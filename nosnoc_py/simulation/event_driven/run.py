@@ -13,7 +13,7 @@ from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of 
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
-from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory
+from nosnoc_py.solution import RungeKuttaInterpolant, Sensitivity, Series, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, merged
@@ -41,9 +41,14 @@ def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     if not task.sensitivities:
         return trajectory
     grid = trajectory.u_grid if control.constant else grid
+    return replace(trajectory, sensitivity=differentiated(system, history, control, grid))
+
+
+def differentiated(system: Described, history: History, control: Control, grid: np.ndarray) -> Sensitivity:
+    """Derivatives along a history; a control that is constant on the intervals of a grid (N + 1,) among the data."""
     if isinstance(system, CLS):
-        return replace(trajectory, sensitivity=sensitivity_of(system, history, control, grid))
-    return replace(trajectory, sensitivity=filippov_sensitivity(system, history, control, grid))
+        return sensitivity_of(system, history, control, grid)
+    return filippov_sensitivity(system, history, control, grid)
 
 
 def referee_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -112,3 +112,9 @@ class TimeStepping(SimulationMethod):
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 
         return run(system, self, task)
+
+    def stepper(self, system: CLS, length: float) -> Any:
+        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        from nosnoc_py.simulation.time_stepping.stepper import TimeStepper  # which knows these options
+
+        return TimeStepper(system, self, length)
