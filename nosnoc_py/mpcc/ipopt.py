@@ -127,14 +127,7 @@ class Ipopt:
         except RuntimeError as error:
             raise OptionError(f"IPOPT refused its options {dict(options)}: {str(error)[:1500]}") from None
 
-    def solve(
-        self,
-        x: np.ndarray,
-        p: np.ndarray,
-        *,
-        deadline: float = np.inf,
-        **given: np.ndarray,
-    ) -> NLPResult:
+    def solve(self, x: np.ndarray, p: np.ndarray, *, deadline: float = np.inf, **given: np.ndarray) -> NLPResult:
         """Solve from x; `deadline` is a time.monotonic() stamp.
 
         What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, which

@@ -24,15 +24,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import finite_or_inf, scaled_products
-from nosnoc_py.mpcc.strategy import (
-    Callback,
-    SolverState,
-    measure,
-    nlp_multipliers,
-    record,
-    residuals_small,
-    runs_away,
-)
+from nosnoc_py.mpcc.strategy import Callback, SolverState, measure, nlp_multipliers, record, residuals_small, runs_away
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.roles import Role

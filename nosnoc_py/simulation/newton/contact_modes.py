@@ -15,11 +15,7 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, masks
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.newton.contact_equations import (
-    force_function,
-    has_constant_mass,
-    stage_equations,
-)
+from nosnoc_py.simulation.newton.contact_equations import force_function, has_constant_mass, stage_equations
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
