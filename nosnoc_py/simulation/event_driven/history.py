@@ -190,9 +190,12 @@ class _Loop:
         status, message = self._verdict(node)
         if status is not Status.SOLVED:
             return replace(state, status=status, message=message)
-        phase = self._phase(self.crossing.flow, node, self.end)
+        flow, regime = self.crossing.flow, node.regime
+        armed = flow.armed(regime, node.t, node.after)
+        run = PhaseRun(flow, regime, node.t, node.after, self.end, armed, stiff=self.stiff)
+        phase = run.run(lambda: time.monotonic() > self.deadline)
         self.phases.append(phase)
-        self.flows.append(self.crossing.flow)
+        self.flows.append(flow)
         self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
         self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
         if phase.failure:
@@ -201,14 +204,6 @@ class _Loop:
             status = Status.TIME_LIMIT
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
-
-    def _phase(self, flow: Any, node: Node, end: float) -> Phase:
-        regime = node.regime
-        armed = flow.armed(regime, node.t, node.after)
-        return PhaseRun(flow, regime, node.t, node.after, end, armed, stiff=self.stiff).run(self._is_over)
-
-    def _is_over(self) -> bool:
-        return time.monotonic() > self.deadline
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Whether the motion goes on after a node."""
