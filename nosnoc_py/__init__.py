@@ -45,15 +45,7 @@ from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.systems.lagrangian import Lagrangian, kinetic_energy, lagrangian
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
-from nosnoc_py.systems.shapes import (
-    Box,
-    ConvexPolyhedron,
-    Ellipsoid,
-    Intersection,
-    Sphere,
-    SupportFunction,
-    Union,
-)
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Sphere, SupportFunction, Union
 from nosnoc_py.transcription import Transcription
 
 __version__ = "0.1.0"

@@ -30,8 +30,7 @@ def jitable(function: F) -> F:
         return function
     from numba.extending import register_jitable
 
-    marked: F = register_jitable(function)
-    return marked
+    return register_jitable(function)
 
 
 def compiled(function: Callable[..., Any], *, examples: Sequence[Any] | None = None, cache: bool = False) -> Any:

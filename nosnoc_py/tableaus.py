@@ -110,8 +110,7 @@ class Tableau:
         left, right = self.c == 0.0, self.c == 1.0
         left[0] &= not self.starts_left
         right[-1] &= not self.stiffly_accurate
-        found: NDArray[np.bool_] = left | right
-        return found
+        return left | right
 
     @property
     def is_collocation(self) -> bool:
@@ -143,15 +142,13 @@ class Tableau:
         if self.is_collocation:
             return self.a
         nodes, average = self.merge
-        weights: Array = integrated_lagrange_basis(nodes, self.dense_c) @ average
-        return weights
+        return integrated_lagrange_basis(nodes, self.dense_c) @ average
 
     @property
     def end_weights(self) -> Array:
         """Weights (n_s,) that extend values at the stages to the right end of the step."""
         nodes, average = self.merge
-        weights: Array = lagrange_basis(nodes, np.ones(1))[0] @ average
-        return weights
+        return lagrange_basis(nodes, np.ones(1))[0] @ average
 
     def step(self, f: Callable[[float, Any], Any], x: Any, h: Any) -> Any:
         """The end of a step of length h of an explicit scheme from x, numbers or CasADi expressions.
@@ -291,8 +288,7 @@ def lagrange_basis(nodes: Array, tau: Array) -> Array:
     own = np.arange(nodes.size)
     factors = (tau[..., None, None] - nodes) / (nodes[:, None] - nodes + np.eye(nodes.size))
     factors[..., own, own] = 1.0
-    basis: Array = factors.prod(axis=-1)
-    return basis
+    return factors.prod(axis=-1)
 
 
 def lagrange_derivative(nodes: Array) -> Array:
@@ -331,8 +327,7 @@ def integrated_lagrange_basis(nodes: ArrayLike, upper: ArrayLike) -> Array:
     points, weights = legendre.leggauss((nodes.size + 1) // 2)
     abscissae = 0.5 * np.multiply.outer(upper, 1.0 + points)  # (m, number of Gauss points)
     values = lagrange_basis(nodes, abscissae) * weights[:, None]
-    integrals: Array = 0.5 * upper[:, None] * values.sum(axis=1)
-    return integrals
+    return 0.5 * upper[:, None] * values.sum(axis=1)
 
 
 def _collocation(name: str, nodes: Array, order: int) -> Tableau:
@@ -355,8 +350,7 @@ def _shifted_roots(series: Array) -> Array:
     derivative = legendre.legder(series)
     for _ in range(2):
         roots = roots - legendre.legval(roots, series) / legendre.legval(roots, derivative)
-    shifted: Array = 0.5 * (1.0 + roots)
-    return shifted
+    return 0.5 * (1.0 + roots)
 
 
 def _require_stages(stages: int) -> None:

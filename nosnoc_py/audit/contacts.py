@@ -209,14 +209,7 @@ def _responses(here: Kinematics, frames: ContactFrames) -> tuple[Array, Array]:
 
 
 def _coulomb(
-    here: Kinematics,
-    frames: ContactFrames,
-    t: Array,
-    forces: Array,
-    rates: Array,
-    size: float,
-    speed: float,
-    unit: str,
+    here: Kinematics, frames: ContactFrames, t: Array, forces: Array, rates: Array, size: float, speed: float, unit: str
 ) -> Iterator[Measured]:
     """Normal forces push, friction stays in its cone and opposes slip; for impulses the slip is that afterwards."""
     n_c = frames.count

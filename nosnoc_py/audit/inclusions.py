@@ -46,12 +46,7 @@ class Inclusions:
     """
 
     def __init__(
-        self,
-        system: PSS | Heaviside | PDS,
-        samples: MotionSamples,
-        p: Array,
-        sizes: Array,
-        listed: Array | None = None,
+        self, system: PSS | Heaviside | PDS, samples: MotionSamples, p: Array, sizes: Array, listed: Array | None = None
     ) -> None:
         self.system, self.samples, self.p, self.size, self.listed = system, samples, p, sizes, listed
         flow, self.parts = inclusion_of(system)

@@ -58,8 +58,13 @@ def _root(
     pass
 
 
-@app.command()
-def solve(
+ONCE = "A `sweep` in it is left aside: the rest is done once."
+
+
+@app.command("simulate", help=f"Simulate the system of a configuration, as its part `simulate` says.\n\n{ONCE}")
+@app.command("solve", help=f"Solve the optimal control problem of a configuration.\n\n{ONCE}")
+def solve_or_simulate(
+    context: typer.Context,
     config: Config,
     output: Output = None,
     figures: Figures = None,
@@ -67,32 +72,11 @@ def solve(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Solve the optimal control problem of a configuration.
-
-    A `sweep` in it is left aside: the rest is solved once.
-    """
+    """Two commands that take the same: solve an optimal control problem, simulate a system."""
     from nosnoc_py.cli.solving import work
 
-    code = work(config, changes or (), simulated=False, output=output, figures=figures, json=json, quiet=quiet)
-    raise typer.Exit(code)
-
-
-@app.command()
-def simulate(
-    config: Config,
-    output: Output = None,
-    figures: Figures = None,
-    changes: Changes = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Simulate the system of a configuration, as its part `simulate` says.
-
-    A `sweep` in it is left aside: the rest is simulated once.
-    """
-    from nosnoc_py.cli.solving import work
-
-    code = work(config, changes or (), simulated=True, output=output, figures=figures, json=json, quiet=quiet)
+    simulated = context.command.name == "simulate"
+    code = work(config, changes or (), simulated=simulated, output=output, figures=figures, json=json, quiet=quiet)
     raise typer.Exit(code)
 
 

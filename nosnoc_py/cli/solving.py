@@ -45,7 +45,7 @@ def work(
     _check_output(output)
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
-    if _is_swept(given) and not quiet:
+    if any((given.sweep.grid, given.sweep.zip, given.sweep.repeat)) and not quiet:
         typer.echo(f"{path}: without its sweep, which is for `nosnoc-py sweep {path}`", err=True)
     result = _executed(resolved, given, silent=json or quiet)
     return _ended(result, path, output, figures, json, quiet)
@@ -103,10 +103,6 @@ def _check_output(output: Path | None) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(output.parent, os.W_OK):
         raise OptionError(f"--output: the folder {output.parent} cannot be written.")
-
-
-def _is_swept(given: Configuration) -> bool:
-    return bool(given.sweep.grid or given.sweep.zip or given.sweep.repeat)
 
 
 def _executed(resolved: Mapping[str, Any], given: Configuration, silent: bool) -> Result:

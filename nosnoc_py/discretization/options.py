@@ -106,8 +106,7 @@ class FESD(FiniteElementMethod):
 
     def one_stage(self) -> FESD:
         """The same for a single step of a simulation."""
-        one: FESD = self.replace(control_stages=1, equidistant_control_grid=True)
-        return one
+        return self.replace(control_stages=1, equidistant_control_grid=True)
 
     @property
     def elements_per_stage(self) -> tuple[int, ...]:
@@ -225,8 +224,7 @@ class TimeFreezing(FiniteElementMethod, AuxiliaryParameters):
 
     def one_stage(self) -> TimeFreezing:
         """The same for a single step of a simulation."""
-        one: TimeFreezing = self.replace(fesd=self.fesd.one_stage())
-        return one
+        return self.replace(fesd=self.fesd.one_stage())
 
     @field_validator("fesd")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.errors import unknown_name
 from nosnoc_py.mpcc.branch import Finish
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, warm_start
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.relaxations import RELAXATIONS, check_steering
 from nosnoc_py.mpcc.strategy import Solvers, SolverState, Strategy, certificate_of, measure, nlp_multipliers, runs_away
@@ -266,10 +266,7 @@ class Homotopy(Strategy):
             settings |= dict.fromkeys(("tol", "compl_inf_tol", "constr_viol_tol"), tolerance)
             settings |= {"dual_inf_tol": 1.0, "mu_target": 0.0}
             if state.dual is not None:
-                push = min(1e-2, 0.1 * state.sigma)
-                pushes = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "mult_bound_push")
-                settings |= {"warm_start_init_point": "yes", "mu_strategy": "monotone", "mu_init": state.sigma}
-                settings |= {f"warm_start_{name}": push for name in pushes}
+                settings |= warm_start(state.sigma, min(1e-2, 0.1 * state.sigma))
         return settings | self.ipopt
 
     def _after(self, state: HomotopyState, sigma: float) -> HomotopyState:

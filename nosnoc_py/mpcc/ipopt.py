@@ -42,6 +42,15 @@ ITERATIONS_PER_QUESTION = 10
 SLOW = 2000
 
 
+PUSHES = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "mult_bound_push")
+
+
+def warm_start(mu: float, push: float) -> dict[str, Any]:
+    """Options that start from given multipliers with this barrier parameter, this far from the bounds."""
+    pushes = {f"warm_start_{name}": push for name in PUSHES}
+    return {"warm_start_init_point": "yes", "mu_strategy": "monotone", "mu_init": mu, **pushes}
+
+
 def defaults(variables: int) -> dict[str, Any]:
     """IPOPT's options for a program of this size."""
     return {**COMMON, **(TIGHT if variables <= LARGE else LOOSE)}
@@ -127,14 +136,7 @@ class Ipopt:
         except RuntimeError as error:
             raise OptionError(f"IPOPT refused its options {dict(options)}: {str(error)[:1500]}") from None
 
-    def solve(
-        self,
-        x: np.ndarray,
-        p: np.ndarray,
-        *,
-        deadline: float = np.inf,
-        **given: np.ndarray,
-    ) -> NLPResult:
+    def solve(self, x: np.ndarray, p: np.ndarray, *, deadline: float = np.inf, **given: np.ndarray) -> NLPResult:
         """Solve from x; `deadline` is a time.monotonic() stamp.
 
         What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, which

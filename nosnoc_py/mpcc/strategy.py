@@ -219,8 +219,7 @@ class Strategy(Options):
 
     def terminate(self, state: Any) -> Status | None:
         """None while there is something left to do, else why it ends."""
-        status: Status | None = state.status
-        return status
+        return state.status
 
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:

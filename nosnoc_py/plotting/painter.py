@@ -185,8 +185,7 @@ def _left(points: Array) -> Array:
     steps = np.gradient(points, axis=0)
     normals = np.stack([-steps[:, 1], steps[:, 0]], axis=1)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
-    left: Array = normals / np.where(lengths > 0.0, lengths, 1.0)
-    return left
+    return normals / np.where(lengths > 0.0, lengths, 1.0)
 
 
 def legend_above(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:

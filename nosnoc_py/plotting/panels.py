@@ -109,8 +109,7 @@ def acting(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
         reference = impulse if trajectory.impacts else max(impulse, force * span)
     if not any(event.kind in TOUCHING for event in trajectory.events):
         reference = max(reference, 1.0)
-    over: npt.NDArray[np.bool_] = np.abs(trajectory[name]) > SMALLEST * reference
-    return over
+    return np.abs(trajectory[name]) > SMALLEST * reference
 
 
 def _of_kind(trajectory: Trajectory, kind: Kind) -> list[str]:

@@ -51,8 +51,7 @@ def _edge(plane: Plane, other: Plane, places: Array) -> Array:
         return np.zeros((0, 3))
     feet = places + (offsets - places @ normals.T) @ np.linalg.pinv(normals).T
     size = np.linalg.norm(np.ptp(places, axis=0)) + np.abs(places @ normals.T - offsets).max()
-    near: Array = feet[np.linalg.norm(feet - places, axis=1) <= FAR * size]
-    return near
+    return feet[np.linalg.norm(feet - places, axis=1) <= FAR * size]
 
 
 def clipped(polygon: Array, planes: Sequence[Plane]) -> Array:
@@ -96,8 +95,7 @@ def floor_of(plane: Plane, places: Array, reach: float) -> Array:
         for i in range(SLICES)
         for j in range(SLICES)
     ]
-    squares: Array = np.array(corners) @ frame + plane.offset * normal
-    return squares
+    return np.array(corners) @ frame + plane.offset * normal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from nosnoc_py.errors import OptionError, UnknownNameError
-from nosnoc_py.plotting.figures import COLOURS, DASHES
+from nosnoc_py.plotting.figures import COLOURS, DASHES, GREY
 from nosnoc_py.plotting.sheets import finished, new_figure, tidy
 from nosnoc_py.solution.arrays import Array
 
@@ -71,7 +71,7 @@ def heat_map(
     for i, j in np.ndindex(means.shape):
         runs = found.get((i, j), [])
         if runs and failed[i, j] == len(runs):
-            axes.add_patch(_crossed(j, i))
+            axes.add_patch(Rectangle((j, i), 1.0, 1.0, fc="white", ec=GREY, hatch="xx", lw=0.0))
         if runs:
             dark = np.isfinite(means[i, j]) and norm(means[i, j]) < 0.55
             some = f"\n{failed[i, j]} of {len(runs)} failed" if 0 < failed[i, j] < len(runs) else ""
@@ -123,10 +123,6 @@ def _norm(means: Array) -> Normalize:
     if low > 0.0 and high > 10**DECADES * low:
         return LogNorm(low, high)
     return Normalize(low, high if high > low else low + (abs(low) or 1.0))
-
-
-def _crossed(column: int, line: int) -> Patch:
-    return Rectangle((column, line), 1.0, 1.0, fc="white", ec="#8A8A8A", hatch="xx", lw=0.0)
 
 
 def performance_profile(

@@ -304,10 +304,7 @@ class _Search:
     def _homotopy(self, options: Homotopy, guess: np.ndarray) -> SolverState:
         """A homotopy from an iterate, in the time that is left."""
         problem, left = self.problem, None if np.isinf(self.deadline) else max(0.0, self.deadline - time.monotonic())
-        found: SolverState = options.run(
-            problem.mpcc, guess, solvers=problem.solvers, callback=self.callback, time_limit=left
-        )
-        return found
+        return options.run(problem.mpcc, guess, solvers=problem.solvers, callback=self.callback, time_limit=left)
 
     def _rough(self) -> np.ndarray:
         """The control of a relaxed problem; zero where that is no number."""

@@ -341,7 +341,9 @@ class FiniteElementStepper:
     ) -> SimulatorState:
         u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         # Times do not add up rounding over many steps.
-        t = round(state.t / self.length + 1) * self.length if self._is_on_grid(state.t) else state.t + self.length
+        last = round(state.t / self.length)
+        on_grid = abs(state.t - last * self.length) <= 1e-9 * self.length
+        t = (last + 1) * self.length if on_grid else state.t + self.length
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
 
     def _inputs(self, values: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -358,9 +360,6 @@ class FiniteElementStepper:
         lost = ~np.isfinite(self.system.kinematics(ahead, p=state.p).gaps).all(axis=0)
         names = self.system.mechanics.frames.names
         return f"the gap of {names[int(np.argmax(lost))]} is no finite number ahead" if lost.any() else ""
-
-    def _is_on_grid(self, t: float) -> bool:
-        return abs(t - round(t / self.length) * self.length) <= 1e-9 * self.length
 
     def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
         if status is Status.STEP_FAILED and (lost := self._lost_gap(state)):

@@ -85,5 +85,4 @@ def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:
         raise TranscriptionError(
             f"t = {times[~legal][0]:g} lies outside of the trajectory's interval [{t_0:g}, {t_f:g}]."
         )
-    clipped: Array = np.clip(times, t_0, t_f)
-    return clipped
+    return np.clip(times, t_0, t_f)

@@ -128,8 +128,7 @@ class RungeKuttaInterpolant(Interpolant):
     @property
     def x_right(self) -> Array:
         """Right ends of all elements, before a jump there, (E, n_x)."""
-        x: Array = np.einsum("k,ekx->ex", lagrange_basis(self._nodes, np.ones(1))[0], self._values)
-        return x
+        return np.einsum("k,ekx->ex", lagrange_basis(self._nodes, np.ones(1))[0], self._values)
 
     def _before(self, t: Array) -> tuple[npt.NDArray[np.intp], Array]:
         """Element that ends at t or contains it, -1 at the start; position in it."""

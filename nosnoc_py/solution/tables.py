@@ -29,8 +29,7 @@ def to_xarray(trajectory: Trajectory) -> xr.Dataset:
     variables = {name: (dims[name], trajectory[name], {"units": units[name]} if name in units else {}) for name in dims}
     coords = {f"{dim[0]}_time": (dim, trajectory.times(name), {"units": "s"}) for name, dim in dims.items() if dim}
     attrs = {"status": str(trajectory.status), "message": trajectory.message}
-    dataset: xr.Dataset = xarray.Dataset(variables, coords=coords, attrs=attrs)
-    return dataset
+    return xarray.Dataset(variables, coords=coords, attrs=attrs)
 
 
 def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:

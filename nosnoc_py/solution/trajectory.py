@@ -188,8 +188,7 @@ class Trajectory:
     @property
     def final_state(self) -> Array:
         """State at the end, after a jump there, (n_x,)."""
-        x: Array = self.x[-1]
-        return x
+        return self.x[-1]
 
     @property
     def impacts(self) -> tuple[Event, ...]:

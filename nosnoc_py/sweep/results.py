@@ -99,8 +99,7 @@ class Results:
     def to_dataframe(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one line per run."""
         pandas = optional("pandas", 'to_dataframe needs pandas: pip install "nosnoc_py[data]"')
-        frame: pd.DataFrame = pandas.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
-        return frame
+        return pandas.DataFrame([dict(row) for row in self.rows], columns=list(self.columns))
 
     def summary(self) -> str:
         """Return a report of some lines: counts by status, the best run, medians over the values of every axis."""

@@ -29,8 +29,7 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")  # how names end that `write_atomical
 
 def library_version() -> str:
     """Version of this library, that results remember."""
-    version: str = import_module("nosnoc_py").__version__
-    return version
+    return import_module("nosnoc_py").__version__
 
 
 class Store:
@@ -147,8 +146,7 @@ class Store:
         }
         text = encoded(entry)
         write_atomically(self._runs / f"{key}.json", text.encode())
-        kept: dict[str, Any] = json.loads(text)["row"]
-        return kept
+        return json.loads(text)["row"]
 
     def forget(self, key: str) -> None:
         """Remove the row of a task, and forget its deaths."""

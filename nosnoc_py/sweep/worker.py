@@ -59,8 +59,7 @@ def plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row as JSON gives it back: NaN and infinity are None, NumPy's scalars are numbers."""
     from nosnoc_py.sweep.store import encoded
 
-    kept: dict[str, Any] = json.loads(encoded(dict(row)))
-    return kept
+    return json.loads(encoded(dict(row)))
 
 
 def _leave_signals_to_the_parent() -> None:

@@ -306,8 +306,7 @@ class EventSelectedSystem(Described):
 
 def check_kinds(given: Any, what: str) -> tuple[str, str]:
     """Return the kinds of both crossings of a guard, or raise `ModelError`."""
-    fits = isinstance(given, list | tuple) and len(given) == 2 and all(kind in EVENT_KINDS for kind in given)
-    if not fits:
+    if not isinstance(given, list | tuple) or len(given) != 2 or any(kind not in EVENT_KINDS for kind in given):
         raise ModelError(f"{what}: kinds: expected two of {', '.join(EVENT_KINDS)}, given {given!r}.")
     return given[0], given[1]
 

@@ -318,8 +318,7 @@ class PDS(WithAlgebraic):
 
 
 def _indices(given: Any, count: int) -> tuple[int, ...]:
-    fits = isinstance(given, list | tuple) and all(type(j) is int and j in range(count) for j in given)
-    if not fits:
+    if not isinstance(given, list | tuple) or not all(type(j) is int and j in range(count) for j in given):
         raise ModelError(f"Heaviside: per_element: expected a sequence of indices below {count}, given {given!r}.")
     return tuple(given)
 

@@ -324,7 +324,4 @@ def _direction(angle: Array) -> Array:
 def _turned(points: Array, angle: Array) -> Array:
     """Points (frames, n, 2) turned by angles (frames,)."""
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
-    turned: Array = np.stack(
-        [c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], axis=-1
-    )
-    return turned
+    return np.stack([c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], axis=-1)

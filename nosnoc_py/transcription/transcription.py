@@ -191,8 +191,7 @@ class Transcription:
         def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
             how = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
-            found: SolverState = strategy.run(self.mpcc, start, values, **how)
-            return found
+            return strategy.run(self.mpcc, start, values, **how)
 
         records: tuple[StepRecord, ...] = ()
         if warm:

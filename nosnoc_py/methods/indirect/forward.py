@@ -269,16 +269,9 @@ def motion_of(forward: Forward, rollout: StepMotion, objective: float) -> Hybrid
     return HybridMotion(phases=tuple(phases), jumps=tuple(c.jump for c, _ in jumps), objective=objective)
 
 
-def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX | list[ca.SX], h: ca.SX, scheme: str) -> ca.SX:
-    """The state after a step of length h; `u` is the control of the step, or one for each stage."""
-    tableau, slopes = explicit(1 if scheme == "euler" else 4), list[ca.SX]()
-
-    def moved(weights: Array) -> ca.SX:
-        return x + h * sum(weight * slope for weight, slope in zip(weights, slopes, strict=False) if weight)
-
-    for k, row in enumerate(tableau.a):
-        slopes.append(flow(moved(row), u[k] if isinstance(u, list) else u))
-    return moved(tableau.b)
+def one_step(flow: Callable[[ca.SX, ca.SX], ca.SX], x: ca.SX, u: ca.SX, h: ca.SX, scheme: str) -> ca.SX:
+    """The state after a step of length h under the control u."""
+    return explicit(1 if scheme == "euler" else 4).step(lambda _, state: flow(state, u), x, h)
 
 
 def pieces(count: int) -> Iterator[int]:

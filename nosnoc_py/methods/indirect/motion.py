@@ -141,12 +141,7 @@ def events_of(problem: HybridProblem, motion: HybridMotion) -> tuple[Event, ...]
 
 
 def solution_of(
-    problem: HybridProblem,
-    motion: HybridMotion,
-    *,
-    status: Status,
-    infeasibility: float = 0.0,
-    **told: Any,
+    problem: HybridProblem, motion: HybridMotion, *, status: Status, infeasibility: float = 0.0, **told: Any
 ) -> Solution:
     """The `Solution` of a motion; costates are series "costate[name of the state]", `told` are more of its fields.
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.methods.indirect.forward import Forward, GridSweep, SweepFailure, one_step
+from nosnoc_py.methods.indirect.forward import Forward, GridSweep, SweepFailure
 from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase, cubics
 from nosnoc_py.methods.indirect.problem import HybridProblem, with_cost
 from nosnoc_py.methods.indirect.successive_approximation import costate_jumps
 from nosnoc_py.status import Status
-from nosnoc_py.tableaus import lagrange_basis
+from nosnoc_py.tableaus import explicit, lagrange_basis
 
 Array = np.ndarray
 
@@ -266,8 +266,8 @@ class MovingGrid:
         p, extended = self.problem, with_cost(self.problem)
         flow = ca.Function("flow", [extended.x, p.u], [extended.flow])
         u, h = ca.SX.sym("u", 3 * p.n_u), ca.SX.sym("h")
-        first, middle, last = ca.vertsplit(u, p.n_u)
-        end = one_step(flow, ca.vertcat(p.x, 0), [first, middle, middle, last], h, "rk4")
+        at = dict(zip((0.0, 0.5, 1.0), ca.vertsplit(u, p.n_u), strict=True))
+        end = explicit(4).step(lambda theta, x: flow(x, at[theta]), ca.vertcat(p.x, 0), h)
         return ca.Function("step", [p.x, u, h], [ca.densify(end[:-1]), ca.densify(end[-1])])
 
     @cached_property

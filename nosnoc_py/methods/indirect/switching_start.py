@@ -28,11 +28,7 @@ PREDICTION = 400
 
 
 def predicted(
-    problem: HybridProblem,
-    guess: Any,
-    control: Callable[[float], Array],
-    sequence: Sequence[str] | None,
-    method: str,
+    problem: HybridProblem, guess: Any, control: Callable[[float], Array], sequence: Sequence[str] | None, method: str
 ) -> tuple[Array, tuple[int, ...]]:
     """Times (M,) [s] and jumps of the collisions to start from: those of the guess, or a sequence of names.
 

@@ -20,19 +20,11 @@ import numpy as np
 from nosnoc_py.discretization.options import FESD
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.shooting.options import SmoothedShooting
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, warm_start
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import finite_or_inf, scaled_products
-from nosnoc_py.mpcc.strategy import (
-    Callback,
-    SolverState,
-    measure,
-    nlp_multipliers,
-    record,
-    residuals_small,
-    runs_away,
-)
+from nosnoc_py.mpcc.strategy import Callback, SolverState, measure, nlp_multipliers, record, residuals_small, runs_away
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.roles import Role
@@ -47,9 +39,7 @@ LABEL = "smoothed"
 FAILURES = 2
 # A smoothed problem is never exact: its NLPs need not be solved to the last digits.
 EXACTNESS = {"tol": 1e-8, "dual_inf_tol": 1.0, "compl_inf_tol": 1e-8, "constr_viol_tol": 1e-8, "mu_target": 0.0}
-PUSHES = ("bound_push", "bound_frac", "slack_bound_push", "slack_bound_frac", "mult_bound_push")
-WARM: dict[str, Any] = {"warm_start_init_point": "yes", "mu_strategy": "monotone", "mu_init": 1e-3}
-WARM |= {f"warm_start_{name}": 1e-4 for name in PUSHES}
+WARM = warm_start(1e-3, 1e-4)
 # Time steps have to be this much shorter than the impacts on contacts that bounce.
 STEPS_PER_IMPACT = 5
 
@@ -159,12 +149,15 @@ class Problem:
     def step(self, state: SmoothedState, deadline: float) -> SmoothedState:
         """Solve one NLP; one that fails after another has been solved leaves the iterate where it is."""
         mpcc, sigma, scale = state.solvers.mpcc, state.sigma, state.solvers.mpcc.w_scale
-        p = self._with(state.p, sigma)
+        p = np.array(state.p)
+        p[self.transcription.mpcc.parameters["p"].stop - 1] = sigma
         dual = state.dual if state.failures == 0 else None
         multipliers = {} if dual is None else dual.duals
         ipopt = self._ipopt(warm=dual is not None)
         result = ipopt.solve(state.w / scale, np.concatenate([p, [1.0, sigma]]), **multipliers, deadline=deadline)
-        tried = self._tried(state, result.x * scale, p, sigma)
+        w = result.x * scale
+        w = w if np.isfinite(w).all() else state.w  # an iterate that is no number is not taken
+        tried = replace(state, w=w, p=p, left=sigma, **self._measure(w, p))
         log: dict[str, Any] = {"iterations": result.iterations, "seconds": result.wall_seconds}
         records = (*state.records, record(tried, LABEL, sigma, word=result.solver_status, **log))
         status = Status.INTERRUPTED if result.interrupted else None
@@ -177,17 +170,6 @@ class Problem:
         if sigma > self.options.sigma_min * (1 + 1e-9):
             below = max(below, self.options.sigma_min)  # the last one is sigma_min itself
         return replace(new, sigma=below, records=records, status=status, word=result.solver_status)
-
-    def _tried(self, state: SmoothedState, w: np.ndarray, p: np.ndarray, sigma: float) -> SmoothedState:
-        """The state at the end of an NLP; an iterate that is no number is not taken."""
-        w = w if np.isfinite(w).all() else state.w
-        return replace(state, w=w, p=p, left=sigma, **self._measure(w, p))
-
-    def _with(self, p: np.ndarray, sigma: float) -> np.ndarray:
-        """Parameters of the NLP with another sigma."""
-        p = np.array(p)
-        p[self.transcription.mpcc.parameters["p"].stop - 1] = sigma
-        return p
 
     def _ipopt(self, *, warm: bool) -> Ipopt:
         options = self.options

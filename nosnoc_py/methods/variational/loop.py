@@ -62,8 +62,7 @@ class LieGroupVariationalState(StepState):
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """The compiled loop; kept on disk for the next process."""
-    found: Callable[..., Any] = compiled(kernel.versioned(version_of(kernel, support_kernels)), cache=True)
-    return found
+    return compiled(kernel.versioned(version_of(kernel, support_kernels)), cache=True)
 
 
 def kernel_of(system: RigidBody, method: LieGroupVariational) -> Callable[..., Any]:

@@ -205,9 +205,12 @@ class _Loop:
         status, message = self._verdict(node)
         if status is not Status.SOLVED:
             return replace(state, status=status, message=message)
-        phase = self._phase(self.crossing.flow, node, self.end)
+        flow, regime = self.crossing.flow, node.regime
+        armed = flow.armed(regime, node.t, node.after)
+        run = PhaseRun(flow, regime, node.t, node.after, self.end, armed, stiff=self.stiff)
+        phase = run.run(self._is_over)
         self.phases.append(phase)
-        self.flows.append(self.crossing.flow)
+        self.flows.append(flow)
         self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
         self.at_once += [len(self.nodes)] if phase.crossing is not None and phase.crossing.at_once else []
         if phase.failure:
@@ -216,11 +219,6 @@ class _Loop:
             status = self.stopped or Status.TIME_LIMIT
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
-
-    def _phase(self, flow: Any, node: Node, end: float) -> Phase:
-        regime = node.regime
-        armed = flow.armed(regime, node.t, node.after)
-        return PhaseRun(flow, regime, node.t, node.after, end, armed, stiff=self.stiff).run(self._is_over)
 
     def _is_over(self, t: float, x: np.ndarray) -> bool:
         """Whether the work ends after a step of the integrator, which a callback sees like the end of a phase."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import casadi as ca
 import numpy as np
@@ -107,7 +107,7 @@ class Collocation:
         self.n_x, self.n_y = equations.x.shape[0], equations.y.shape[0]
         self.n_g = equations.guards.shape[0]
         self.iterations = 0
-        self._glides: dict[int, Callable[..., list[np.ndarray]]] = {}
+        self._glide = cache(self._build_glide)
         self._x_end = lagrange_basis(np.append(0.0, tableau.c), np.ones(1))[0]
         self._y_end = lagrange_basis(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
@@ -152,9 +152,7 @@ class Collocation:
 
         CasADi's Newton method, without globalisation, from constant unknowns and a state that moves with its slope.
         """
-        if count not in self._glides:
-            self._glides[count] = self._build_glide(count)
-        values, residual, guards, edges = self._glides[count](x, y, *data, h)
+        values, residual, guards, edges = self._glide(count)(x, y, *data, h)
         if not residual[0, 0] <= self.tolerance:
             return None
         stages, edges = values.T.reshape(count, self.tableau.stages, -1), edges.T

@@ -73,11 +73,7 @@ def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
         elif j > 0:
             direction[j] = direction[j - 1]
     radius = -np.einsum("jk,jk->j", force, direction)
-    return {
-        Role.FRICTION_RADIUS: radius[:, None],
-        Role.FRICTION_DIRECTION: direction,
-        Role.SLIP_SPEED: speed[:, None],
-    }
+    return {Role.FRICTION_RADIUS: radius[:, None], Role.FRICTION_DIRECTION: direction, Role.SLIP_SPEED: speed[:, None]}
 
 
 def _polyhedral(slip: np.ndarray, force: np.ndarray) -> Values:

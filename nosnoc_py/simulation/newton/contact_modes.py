@@ -5,7 +5,8 @@ The unknowns y of a stage are those of `contact_equations`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import casadi as ca
 import numpy as np
@@ -15,11 +16,7 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, masks
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.functions import buffered
-from nosnoc_py.simulation.newton.contact_equations import (
-    force_function,
-    has_constant_mass,
-    stage_equations,
-)
+from nosnoc_py.simulation.newton.contact_equations import force_function, has_constant_mass, stage_equations
 from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
@@ -54,7 +51,8 @@ class ContactModes:
         self.jumps = self.frames.count + self.frames.weights.size
         self._solver = ContactSolver(self.frames)
         self.masks, self.watched = remembered(masks_of), remembered(self._watched)
-        self._forces: dict[int, Callable[..., list[np.ndarray]]] = {}
+        forces = force_function(self.equations, self.frames, gap_rate)
+        self._forces = cache(lambda count: buffered(forces.map(count)))
 
     # --- what the engine asks ---
 
@@ -170,10 +168,7 @@ class ContactModes:
         """Normal forces, friction forces and drift multipliers of stage values y (m, n_y) in modes (m, n_masks)."""
         if not len(y):
             return [np.zeros((0, n)) for n in (self.frames.count, self.frames.weights.size, self.frames.count)]
-        if len(y) not in self._forces:
-            function = force_function(self.equations, self.frames, self.gap_rate)
-            self._forces[len(y)] = buffered(function.map(len(y)))
-        return [part.T for part in self._forces[len(y)](y, masks)]
+        return [part.T for part in self._forces(len(y))(y, masks)]
 
     # --- slip close to a stop, where its directions in space turn fast ---
 
@@ -250,12 +245,8 @@ class ContactModes:
         v = x[n_q:] + at.response @ found.forces
         if raises_energy(found.forces, at.rates, at.jacobian @ v):
             return Trouble.ENERGY
-        impulses = np.concatenate([found.forces[: frames.count], self._weigh(found.forces)])
+        impulses = np.concatenate([found.forces[: frames.count], frames.weights * found.forces[frames.count :]])
         return np.concatenate([x[:n_q], v]), impulses
-
-    def _weigh(self, forces: np.ndarray) -> np.ndarray:
-        """Tangential forces in the user's directions."""
-        return np.asarray(self.frames.weights * forces[self.frames.count :])
 
     def _acceleration_problem(self, at: Kinematics, closed: Mode, hint: Sequence[int] | None) -> ContactProblem:
         slow = RESTING * at.steepness

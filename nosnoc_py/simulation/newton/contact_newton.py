@@ -10,7 +10,7 @@ import numpy as np
 from nosnoc_py.discretization.readout import ElementStates
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.engine import Elements, Engine, Hint
-from nosnoc_py.simulation.newton.modes import Mode, remembered
+from nosnoc_py.simulation.newton.modes import remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
@@ -95,7 +95,8 @@ class ContactNewton:
         scaled = replace(system, mass_matrix=system.mass_matrix / self.mass, force=system.force / self.mass)
         self.model = ContactModes(scaled, gap_rate=gap_rate, rest_velocity=rest_velocity)
         self.engine = Engine(self.model, tableau, elements, tolerance)
-        self._masks = remembered(self._stage_masks)
+        # Masks at all stages of elements (m, n_masks).
+        self._masks = remembered(lambda modes: np.repeat([self.model.masks(m) for m in modes], tableau.stages, axis=0))
 
     def step(
         self,
@@ -116,10 +117,6 @@ class ContactNewton:
         modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
         found = self.engine.step(x, u, p, scalar(length, "length"), modes)
         return replace(self.read(found), hint=found.hint(u, p) if len(found.h) else None)
-
-    def _stage_masks(self, modes: tuple[Mode, ...]) -> np.ndarray:
-        """Masks at all stages of elements (m, n_masks)."""
-        return np.repeat([self.model.masks(mode) for mode in modes], self.engine.tableau.stages, axis=0)
 
     def read(self, found: Elements) -> ContactStep:
         """Forces and impulses of a step."""

@@ -145,7 +145,7 @@ class Walk:
             share = round(self.free * crossing.time / self.length)
             count = min(1 if self.sparing else max(share, 1), self.free - 1)
             found = self._locate(run, crossing, count) if count else None
-            if found is None or not self._is_coherent(found):
+            if found is None or not np.array_equal(self._upright(found).y, found.y):
                 turned = self._turned(run)
                 if turned is not None:
                     return Outcome(run=turned, node=self.node)
@@ -173,9 +173,6 @@ class Walk:
         found = self._solve(self.collocation.shortened(run, crossing.low, count), None)
         good = found is not None and self._first_crossing(found) is None
         return Outcome(run=found, node=self.node) if good else None
-
-    def _is_coherent(self, run: Run) -> bool:
-        return bool(np.array_equal(self._upright(run).y, run.y))
 
     def _turned(self, run: Run) -> Run | None:
         """The rest of the step when something turns sharply but does not stop."""
@@ -234,15 +231,12 @@ class Walk:
             found = self._solve(self.collocation.shortened(best, middle, count), None)
             if found is None:
                 return None
-            best, end = found, self._end_guard(found, crossing.guard)
+            best, end = found, float(self._guards_at(found, np.array([found.length]))[crossing.guard, 0])
             largest = max(largest, abs(end))
             low, high = (middle, high) if end > 0 else (low, middle)
             if end == 0.0 or high - low <= 1e-15 * high:
                 break
         return best if abs(end) <= 1e-8 * largest else None
-
-    def _end_guard(self, run: Run, guard: int) -> float:
-        return float(self._guards_at(run, np.array([run.length]))[guard, 0])
 
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
