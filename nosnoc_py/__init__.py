@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from nosnoc_py.api import certify, simulate, solve, transcribe
+from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
     ModelError,
@@ -31,7 +31,6 @@ from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Event, Solution, Trajectory, explain, load

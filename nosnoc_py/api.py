@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
+from numbers import Real
 from typing import Any
 
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
-from nosnoc_py.errors import check_run, check_type
+from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.indirect.autonomous_switching import AutonomousSwitching
 from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
@@ -20,7 +22,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SteppedRun, Task, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -29,11 +31,13 @@ from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.systems.described import Described
 from nosnoc_py.transcription import transcribe
 
-__all__ = ["certify", "simulate", "solve", "transcribe"]
+__all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
-SIMULATING = (*FINITE_ELEMENTS, EventDriven, TimeStepping, EventSelected, LieGroupVariational)
+SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
+# Event by event, with dense matrices: the time for every event grows with the cube of the contacts.
+MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
@@ -93,6 +97,7 @@ def simulate(
     duration: float,
     method: FiniteElementMethod | SimulationMethod | None = None,
     steps: int | None = None,
+    times: Any = None,
     u: Any = None,
     p: Any = None,
     solver: Strategy | ActiveSetNewton | None = None,
@@ -110,11 +115,15 @@ def simulate(
     duration : float
         Seconds.
     method : FESD, FESDJ, TimeFreezing, EventDriven, TimeStepping, EventSelected or LieGroupVariational, optional
-        Default `FESDJ()` for a `CLS`, `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a
-        `RigidBody`, else `FESD()`.
+        Default `EventDriven()`, which controls its error, for a `CLS` and for Filippov systems (`PSS`, `Heaviside`,
+        `PDS`), `EventSelected()` for an `EventSelectedSystem`, `LieGroupVariational()` for a `RigidBody`. With a
+        `solver` finite elements, `FESDJ()` for a `CLS`, else `FESD()`.
     steps : int, optional
         Number of steps of equal length. Finite elements: default 50 per second, at least 20. `TimeStepping`,
-        `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its steps.
+        `EventSelected`, `LieGroupVariational`: instead of the step in their options. `EventDriven` chooses its own
+        steps; it has nodes at the ends of these, and derivatives by a constant control on each of them.
+    times : (n,), optional
+        Times [s] at which the trajectory has nodes besides its own. By `EventDriven` only.
     u : optional
         Control: a constant (n_u,), rows (one per equal interval), a `PiecewiseConstant`, a function of t or of (t, x),
         a `Trajectory` or a `Solution`; zero by default. Finite elements and `TimeStepping` keep its value at the middle
@@ -125,13 +134,14 @@ def simulate(
         one solves every step as an MPCC.
     callback : callable, optional
         Called after every step with the state of the simulator (`SimulatorState` of finite elements, a
-        `TimeSteppingState` and so on), after every phase with an `EventDrivenState`; returns `ns.Stop` to end the work.
+        `TimeSteppingState` and so on; an `EventDrivenState` after steps of the integrator); returns `ns.Stop` to end
+        the work.
     time_limit : float, optional
         Seconds.
     sensitivities : bool
-        Whether to differentiate the state at the end with respect to x0, p and the controls of the steps (finite
-        elements, by the implicit function theorem), or the state at the end and the times of events with respect to x0
-        and p (`EventDriven`, `EventSelected`, by saltation matrices): `trajectory.sensitivity`.
+        Whether to differentiate with respect to x0, p and controls that are constant on intervals: the states at all
+        nodes and the times of events (`EventDriven`, and without controls `EventSelected`, by saltation matrices), or
+        the state at the end (finite elements, by the implicit function theorem): `trajectory.sensitivity`.
 
     Returns
     -------
@@ -145,13 +155,23 @@ def simulate(
         another interval, a duration that is not positive.
     """
     check_run(callback, time_limit)
+    if not isinstance(sensitivities, bool):
+        raise OptionError(f"sensitivities: expected True or False, given {sensitivities!r}.")
     chosen: FiniteElementMethod | SimulationMethod = fitting(
-        system, method, SIMULATING, (FiniteElementMethod, SimulationMethod)
+        system, method, SIMULATING if solver is None else FINITE_ELEMENTS, (FiniteElementMethod, SimulationMethod)
     )
+    contacts = len(getattr(system, "contacts", ()))
+    if method is None and isinstance(chosen, EventDriven) and contacts > MOST_CONTACTS:
+        raise OptionError(
+            f"method: a system of {contacts} contacts takes EventDriven, the default, long; give "
+            "method=ns.TimeStepping(step=...), which is made for so many (first order, errors follow the step), or "
+            "method=ns.EventDriven() all the same."
+        )
     task = Task(
         x0=x0,
         duration=duration,
         steps=steps,
+        times=times,
         u=u,
         p=p,
         solver=solver,
@@ -162,3 +182,99 @@ def simulate(
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
     return way.simulate(system, task)
+
+
+class Simulator:
+    """Steps of equal length of one system by one method, built once: for closed loops, and for many runs.
+
+    `init` and `step` take one step after the other with a constant control each; `run` takes many.
+
+    Parameters
+    ----------
+    system : CLS, PSS, Heaviside or PDS
+    method : EventDriven, TimeStepping, FESDJ, TimeFreezing or FESD, optional
+        Default `EventDriven()`; with a `solver` finite elements. Of finite elements `control_stages` has no meaning
+        here; their steps are those of an optimal control problem, and have no error control. Of the others the speed at
+        work, which tolerances of contacts are relative to, follows from the first step: give `speed_scale`.
+    step : float
+        Length of a step [s].
+    solver : ActiveSetNewton, Homotopy, ActiveSet or Auto, optional
+        Of finite elements; default `ActiveSetNewton()`, where it fits the method.
+
+    Raises
+    ------
+    OptionError
+        For a step that is no positive length, a method that takes no steps, or a solver that does not fit.
+
+    Examples
+    --------
+    A ball under a law that sees its state every 0.1 s:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ns.Contact("ground", gap=q)])
+    >>> simulator = ns.Simulator(ball, step=0.1)
+    >>> state = simulator.init([1.0, 0.0])
+    >>> while state.t < 0.5:
+    ...     state = simulator.step(state, [9.81 - state.x[1]])
+    >>> state.status.success, float(state.x[0])
+    (True, 1.0)
+    """
+
+    def __init__(
+        self,
+        system: Described,
+        method: FiniteElementMethod | SimulationMethod | None = None,
+        *,
+        step: float,
+        solver: Strategy | ActiveSetNewton | None = None,
+    ) -> None:
+        if isinstance(step, bool) or not isinstance(step, Real) or not 0.0 < float(step) < inf:
+            raise OptionError(f"step: expected a positive finite length, given {step!r}.")
+        makers = SIMULATING if solver is None else FINITE_ELEMENTS
+        chosen = fitting(system, method, makers, (FiniteElementMethod, SimulationMethod))
+        self.system, self.length, self.method = system, float(step), chosen
+        self.engine: Any
+        if isinstance(chosen, FiniteElementMethod):
+            self.engine = FiniteElementRun(chosen).stepper(system, self.length, solver)
+        else:
+            Task(x0=None, duration=None, solver=solver).check(chosen.refuses)
+            self.engine = chosen.stepper(system, self.length)
+
+    def init(self, x0: Any, p: Any = None) -> Any:
+        """Return the state at t = 0; raise `ModelError` for an x0 of the wrong shape, or that penetrates a contact."""
+        return self.engine.init(x0, p)
+
+    def step(self, state: Any, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False) -> Any:
+        """Return the state after one step with constant control u (n_u,).
+
+        `x` is the left limit at t: an impact exactly at t happens in the next step. A step that fails has its status
+        and leaves t and x where they were. With `sensitivities`, `sensitivity` has the derivatives of the new x with
+        respect to the x, u and p of this step (`TimeStepping` has none).
+        """
+        check_run(None, time_limit)
+        return self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
+
+    def run(
+        self,
+        x0: Any,
+        *,
+        steps: int,
+        u: Any = None,
+        p: Any = None,
+        callback: Callable[[Any], Any] | None = None,
+        time_limit: float | None = None,
+        sensitivities: bool = False,
+    ) -> Trajectory:
+        """Take some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again.
+
+        Every step has a constant control: of a function of time its value in the middle of the step, of a law u(t, x)
+        that at the state where the step begins.
+        """
+        check_run(callback, time_limit)
+        deadline = Task(x0=x0, duration=None, time_limit=time_limit).deadline()
+        asked = SteppedRun(
+            steps=steps_given(steps), u=u, p=p, callback=callback, deadline=deadline, sensitivities=sensitivities
+        )
+        return self.engine.run(x0, asked)

@@ -16,6 +16,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:  # a full disc does not say which file it was
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise

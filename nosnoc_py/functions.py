@@ -63,6 +63,10 @@ def numbers(
         array = np.array(value, dtype=float)  # a copy: what the user holds may change later
     except Exception:  # CasADi 3.6 raises a bare Exception when a symbol is given for a number
         raise error(f"{what}: expected {length} numbers, given {value!r}.") from None
+    if np.ma.is_masked(value):
+        raise error(f"{what}: some of its values are masked; fill them.")
+    if array.size != max(array.shape, default=1):
+        raise error(f"{what}: expected {length} numbers, given an array of shape {array.shape}.")
     array = np.full(length, float(array)) if spread and array.ndim == 0 else array.reshape(-1)
     if array.shape != (length,):
         raise error(f"{what}: expected {length} numbers, given {array.size}.")

@@ -68,7 +68,7 @@ class Constraint:
             )
         labels = [str(i) for i in range(expression.shape[0])]
         lower, upper = _interval(self.lower, self.upper, labels, what)
-        if self.at not in PLACES:
+        if not isinstance(self.at, str) or self.at not in PLACES:
             raise ModelError(f"{what}: {unknown_name(self.at, PLACES, 'place')}")
         assign(self, expression=expression, lower=lower, upper=upper)
 

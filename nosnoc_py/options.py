@@ -22,6 +22,8 @@ class Options(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise OptionError(_explain(type(self), error)) from None
+        except (TypeError, OverflowError) as error:  # of nested options: names that are no strings, unbounded integers
+            raise OptionError(f"{type(self).__name__}: {error}, given {values!r}.") from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: a text is short, evaluates back, and equal options have the same."""
@@ -46,7 +48,10 @@ class Method(Options):
     """
 
     takes: ClassVar[tuple[type, ...]]
-    refuses: ClassVar[Mapping[str, str]] = {}
+    refuses: ClassVar[Mapping[str, str]] = {
+        "times": "only EventDriven takes output times; its own nodes are those of `steps`, and `interpolant(t)` of the "
+        "trajectory is the state at any time"
+    }
 
     def accepts(self, system: Any) -> str | None:
         """None if the method fits a system, else the message that names what fits instead."""

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nosnoc_py.mpcc.strategy import SolverState
-from nosnoc_py.simulation.fesd import SimulatorState
-from nosnoc_py.simulation.time_stepping.run import TimeSteppingState
+from nosnoc_py.simulation.common import StepState
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +70,7 @@ class Progress:
             self._iteration(state)
         elif isinstance(getattr(state, "finished", None), int):
             self._sweep(state)
-        elif isinstance(state, SimulatorState | TimeSteppingState):
+        elif isinstance(state, StepState):
             self._simulation(state)
 
     def expect(self, steps: int) -> None:
@@ -155,7 +154,7 @@ class Progress:
         else:
             self._write(text)
 
-    def _simulation(self, state: SimulatorState | TimeSteppingState) -> None:
+    def _simulation(self, state: StepState) -> None:
         self._count += 1
         text = f"t = {state.t:.3f} s, {self._count} steps"
         if self._live is not None:

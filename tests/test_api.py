@@ -295,7 +295,7 @@ def test_solve_and_simulate_say_what_they_take() -> None:
             ns.solve(ocp, wrong)
     with pytest.raises(ns.OptionError, match=r"FESD does not fit an ns.HybridSystem; use ns.MinimumPrinciple"):
         ns.solve(ocp, ns.FESD())
-    with pytest.raises(ns.OptionError, match=r"^system: an ns\.HybridSystem fits none of ns\.FESDJ.* ns\.solve"):
+    with pytest.raises(ns.OptionError, match=r"^system: an ns\.HybridSystem fits none of ns\.EventDriven.* ns\.solve"):
         ns.simulate(ball, x0=[1, 0], duration=1.0)
     with pytest.raises(ns.OptionError, match=r"^system: .* use ns\.MinimumPrinciple.* with ns\.solve"):
         ns.transcribe(ocp)

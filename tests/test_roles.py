@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.api import Simulator
 from nosnoc_py.discretization.options import FESD
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.reformulation.smoothing import smooth
 from nosnoc_py.roles import Role
 from nosnoc_py.search.rollouts import Rollouts
 from nosnoc_py.simulation.certification.readings import is_by_collocation
-from nosnoc_py.simulation.fesd import Simulator, SimulatorState
+from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
 from nosnoc_py.solution import Series
 from nosnoc_py.transcription import Transcription, transcribe, transcribe_step
@@ -214,7 +215,8 @@ def stepped(system: Any, method: FESD, x0: list[float]) -> tuple[Simulator, Simu
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_and_its_sensitivity_read_no_names(name: str, renaming: Any) -> None:
     (one, first), (two, second) = stepped(*STEPS[name]), renaming(lambda: stepped(*STEPS[name]))
-    assert not {v.name for v in one.problem.dcs.variables} & {v.name for v in two.problem.dcs.variables}
+    names = [{v.name for v in simulator.engine.problem.dcs.variables} for simulator in (one, two)]
+    assert not names[0] & names[1]
     np.testing.assert_allclose(first.w, second.w, rtol=0, atol=1e-12)
     for key in ("x", "u"):
         values = [getattr(state.sensitivity, key) for state in (first, second)]

@@ -174,7 +174,7 @@ class Strategy(Options):
     """A way to solve an MPCC: init, step, terminate, and `run`, which is the loop over them."""
 
     complementarity_tolerance: float = Field(default=1e-8, gt=0)
-    infeasibility_tolerance: float = Field(default=1e-8, gt=0)
+    infeasibility_tolerance: float = Field(default=1e-8, gt=0, le=1)
     time_limit: float | None = Field(default=None, gt=0)
 
     @property

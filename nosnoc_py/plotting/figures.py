@@ -58,6 +58,7 @@ def plot(
     OptionError
         For another kind of file, or a place that cannot be written.
     """
+    check_type(trajectory, Trajectory, "trajectory")
     panels = panels_of(trajectory, names)
     figure = new_figure(8.0, 1.1 + 1.6 * len(panels))
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
@@ -82,6 +83,7 @@ def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: 
     OptionError
         If the solution has no log.
     """
+    check_type(solution, Solution, "solution")
     if not solution.log:
         raise OptionError(f"the solution has no log of steps to draw; its method ({solution.method}) keeps none.")
     figure = new_figure(7.0, 3.4)

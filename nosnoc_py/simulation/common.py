@@ -50,6 +50,34 @@ class StepState:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class StepDerivative:
+    """Derivatives of the state at the end of one step.
+
+    Where contacts are closed at the start, or it lies on a surface, x0 has to stay there: `x @ d` is the derivative in
+    every direction d with keeps @ d = 0, and any other one is put back first.
+
+    Attributes
+    ----------
+    x, u, p : (n_x, n_x), (n_x, n_u), (n_x, n_p)
+        By the state at the start, the control and the parameters.
+    keeps : (n_kept, n_x)
+    flags : tuple of str
+        Where the step is not smooth in its data.
+    """
+
+    x: np.ndarray
+    u: np.ndarray
+    p: np.ndarray
+    keeps: np.ndarray
+    flags: tuple[str, ...] = ()
+
+    @property
+    def smooth(self) -> bool:
+        """True if the derivatives exist."""
+        return not self.flags
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
     """What a method is asked to simulate: the arguments of `nosnoc_py.simulate` by their names."""
 
@@ -62,6 +90,7 @@ class Task:
     callback: Callable[[Any], Any] | None = None
     time_limit: float | None = None
     sensitivities: bool = False
+    times: Any = None
 
     @property
     def seconds(self) -> float:
@@ -70,6 +99,15 @@ class Task:
         if not 0 < seconds < np.inf:
             raise OptionError(f"duration: expected a positive finite number of seconds, given {self.duration!r}.")
         return seconds
+
+    def output_times(self) -> np.ndarray:
+        """Where the trajectory has nodes (n,); `OptionError` unless they lie within the duration."""
+        if self.times is None:
+            return np.zeros(0)
+        times = np.atleast_1d(np.asarray(self.times, dtype=float))
+        if times.ndim != 1 or not ((times >= 0.0) & (times <= self.seconds * (1.0 + SLACK))).all():
+            raise OptionError(f"times: expected times from 0 to {self.seconds:g} s, given {self.times!r}.")
+        return times
 
     def check(self, refused: Mapping[str, str]) -> None:
         """`OptionError` for arguments that are refused, with the reason."""
@@ -87,12 +125,35 @@ class Task:
         return system.check_state(self.x0, parameters), parameters, control_of(self.u, system.n_u, self.seconds)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SteppedRun:
+    """What `nosnoc_py.Simulator.run` is asked for, by the names of its arguments; the deadline as `Task.deadline`."""
+
+    steps: int
+    u: Any = None
+    p: Any = None
+    callback: Callable[[Any], Any] | None = None
+    deadline: float = math.inf
+    sensitivities: bool = False
+
+    def left(self) -> float | None:
+        """Seconds until the deadline; None without one."""
+        return None if self.deadline == math.inf else max(0.0, self.deadline - time.monotonic())
+
+
 class SimulationMethod(Method):
     """A method that simulates in its own way."""
 
     @abstractmethod
     def simulate(self, system: Any, task: Task) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
+
+    def stepper(self, system: Any, length: float) -> Any:
+        """What takes steps of equal length [s] one by one: `init(x0, p)`, `step(state, u)` and `run(x0, run)`."""
+        raise OptionError(
+            f"method: {type(self).__name__} takes no single steps; give ns.EventDriven(...), ns.TimeStepping(...) or "
+            "finite elements to ns.Simulator."
+        )
 
 
 def steps_given(steps: Any) -> int:

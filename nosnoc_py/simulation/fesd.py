@@ -20,11 +20,19 @@ from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import fitting
 from nosnoc_py.simulation.checks import Checks
-from nosnoc_py.simulation.common import StepState, Task, check_control, not_unique_note, steps_given
+from nosnoc_py.simulation.common import (
+    StepDerivative,
+    SteppedRun,
+    StepState,
+    Task,
+    check_control,
+    not_unique_note,
+    steps_given,
+)
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
-from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity, chained
+from nosnoc_py.simulation.step_sensitivity import StepSensitivity, chained
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER, FilippovStep, MPCCStep
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
@@ -116,7 +124,7 @@ class SimulatorState(StepState):
         return chained(self.derivatives) if self.derivatives else None
 
 
-class Simulator:
+class FiniteElementStepper:
     """Steps of equal length of one system by one method; everything is built once.
 
     Every step is first solved by the active-set Newton method and certified on the residuals of the unrelaxed
@@ -148,8 +156,6 @@ class Simulator:
         step: float,
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
-        if isinstance(step, bool) or not isinstance(step, int | float | np.number) or not 0 < step < np.inf:
-            raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
@@ -185,7 +191,7 @@ class Simulator:
         options = self.problem.fesd
         fits = next((scheme for scheme in SCHEMES if scheme == options.scheme), SCHEMES[0])
         jumps = FESDJ(finite_elements=options.finite_elements, rk_stages=options.rk_stages, scheme=fits)
-        simulator = Simulator(self.system, jumps, step=self.length, solver=ActiveSetNewton(fallback=False))
+        simulator = FiniteElementStepper(self.system, jumps, step=self.length, solver=ActiveSetNewton(fallback=False))
 
         def predict(values: np.ndarray) -> Trajectory | None:
             x, p, u = (values[self._slices[name]] for name in ("x0", "p", "u"))
@@ -360,35 +366,25 @@ class Simulator:
             status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (lost, fields.get("message"))))
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
 
-    def run(
-        self,
-        x0: Any,
-        *,
-        steps: int,
-        u: Any = None,
-        p: Any = None,
-        callback: Callable[[SimulatorState], Any] | None = None,
-        time_limit: float | None = None,
-        sensitivities: bool = False,
-    ) -> Trajectory:
-        """Simulate some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again."""
+    def run(self, x0: Any, run: SteppedRun) -> Trajectory:
+        """Simulate some steps, as many for every row of the control; see `nosnoc_py.Simulator`."""
+        steps, u, p, callback, sensitivities = run.steps, run.u, run.p, run.callback, run.sensitivities
         steps = _count(steps, _rows(u))
         control = control_of(u, self.system.n_u, steps * self.length)
         if sensitivities:
             check_control(control)
         done: list[SimulatorState] = []
         notes: list[tuple[float, str]] = []
-        deadline = np.inf if time_limit is None else time.monotonic() + time_limit
 
         def step(state: SimulatorState) -> SimulatorState:
-            k, left = len(done), None if time_limit is None else max(0.0, deadline - time.monotonic())
+            k, left = len(done), run.left()
             value = control((k + 0.5) * self.length, state.x)
             state = self.step(state, value, time_limit=left, sensitivities=sensitivities)
             notes.extend([(k * self.length, state.message)] if state.message else [])
             done.extend([state] if state.parts else [])
             return state
 
-        last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, deadline)
+        last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, run.deadline)
         trajectory = self._trajectory(last, done, notes, _mismatch(control, self.length))
         if not sensitivities:
             return trajectory
@@ -447,11 +443,13 @@ class FiniteElementRun:
             start, parameters, _ = task.start(system)
             scales = problem_scales(system, x0=start, control=control, p=parameters, duration=task.seconds)
             method = method.replace(rest_velocity=scales.rest_velocity(None))
-        return Simulator(system, method, step=length, solver=task.solver).run(
-            task.x0,
-            steps=count,
-            **{name: getattr(task, name) for name in ("u", "p", "callback", "time_limit", "sensitivities")},
-        )
+        asked = {name: getattr(task, name) for name in ("u", "p", "callback", "sensitivities")}
+        stepper = FiniteElementStepper(system, method, step=length, solver=task.solver)
+        return stepper.run(task.x0, SteppedRun(steps=count, deadline=task.deadline(), **asked))
+
+    def stepper(self, system: Described, length: float, solver: Any = None) -> FiniteElementStepper:
+        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        return FiniteElementStepper(system, self.method, step=length, solver=solver)
 
 
 def _told(notes: list[tuple[float, str]], failed: bool, more: list[str]) -> str:

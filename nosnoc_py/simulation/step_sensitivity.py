@@ -8,12 +8,12 @@ saltation) needs no formula of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nosnoc_py.mpcc.implicit import Implicit
 from nosnoc_py.roles import Role
+from nosnoc_py.simulation.common import StepDerivative
 from nosnoc_py.solution import Sensitivity
 from nosnoc_py.transcription import Transcription
 
@@ -21,34 +21,6 @@ Array = np.ndarray
 # An approach at the start of a step that is faster than this is an impact at the start [m/s].
 APPROACH = 1e-3
 IMPULSE = 1e-9
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StepDerivative:
-    """Derivatives of the state at the end of one step.
-
-    Where contacts are closed at the start, or it lies on a surface, x0 has to stay there: `x @ d` is the derivative in
-    every direction d with keeps @ d = 0, and any other one is put back first.
-
-    Attributes
-    ----------
-    x, u, p : (n_x, n_x), (n_x, n_u), (n_x, n_p)
-        By the state at the start, the control and the parameters.
-    keeps : (n_kept, n_x)
-    flags : tuple of str
-        Where the step is not smooth in its data.
-    """
-
-    x: Array
-    u: Array
-    p: Array
-    keeps: Array
-    flags: tuple[str, ...] = ()
-
-    @property
-    def smooth(self) -> bool:
-        """True if the derivatives exist."""
-        return not self.flags
 
 
 class StepSensitivity:

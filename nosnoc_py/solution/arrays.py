@@ -38,10 +38,33 @@ def read_only(value: npt.ArrayLike, name: str, *shape: int | str) -> Array:
     return array
 
 
+class FrozenDict(dict[Any, Any]):
+    """A dictionary that nobody changes; it is pickled and written to JSON like any other."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("this mapping belongs to a result or a system, which do not change; work on dict(...) of it.")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+def frozen(value: Any) -> Any:
+    """The same value, of which arrays and mappings cannot be changed in place."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.setflags(write=False)
+        return value
+    if type(value) is tuple:
+        return tuple(frozen(each) for each in value)
+    return FrozenDict(value) if type(value) is dict else value
+
+
 def assign(owner: object, **values: Any) -> None:
-    """Store normalised values in a frozen dataclass; for its `__post_init__` only."""
+    """Store normalised values in a frozen dataclass, arrays and mappings as `frozen`; for its `__post_init__` only."""
     for name, value in values.items():
-        object.__setattr__(owner, name, value)
+        object.__setattr__(owner, name, frozen(value))
 
 
 def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:

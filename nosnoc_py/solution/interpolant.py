@@ -171,6 +171,12 @@ def check_side(side: str) -> None:
         raise OptionError(f"side: given {side!r}, expected '-' (left limit) or '+' (right limit).")
 
 
+def jumps_of(x_initial: npt.ArrayLike, x_left: Array, x_right: Array, jump_tolerance: float = 1e-8) -> Array:
+    """Whether the state jumps (E,) before each finite element; see `nodes_of`."""
+    before = np.vstack([x_initial, x_right[:-1]])
+    return np.asarray(np.any(np.abs(x_left - before) > jump_tolerance * np.maximum(1.0, np.abs(before)), axis=1))
+
+
 def nodes_of(
     t_left: npt.ArrayLike,
     h: npt.ArrayLike,
@@ -187,8 +193,7 @@ def nodes_of(
     t_left, x_left = np.asarray(t_left, dtype=float), np.asarray(x_left, dtype=float)
     edges = np.append(t_left, t_left[-1] + np.asarray(h, dtype=float)[-1])
     limits = np.vstack([x_initial, x_right])
-    scale = np.maximum(1.0, np.abs(limits[:-1]))
-    jumps = np.any(np.abs(x_left - limits[:-1]) > jump_tolerance * scale, axis=1)
+    jumps = jumps_of(x_initial, x_left, np.asarray(x_right), jump_tolerance)
     # np.insert puts each right limit behind its left limit: before index e + 1 of the sequence of limits
     after = np.flatnonzero(jumps) + 1
     return np.insert(edges, after, t_left[jumps]), np.insert(limits, after, x_left[jumps], axis=0)

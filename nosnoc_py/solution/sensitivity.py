@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,16 @@ class Sensitivity:
         Derivatives of the times [s] of the trajectory's events, in their order; a row is NaN where that time has none.
         By `EventDriven` and `EventSelected` only.
     u : (N, n_x, n_u), optional
-        d x(T) / d u of every control stage of the trajectory. By finite elements only.
+        d x(T) / d u of every control stage of the trajectory. By finite elements, and by `EventDriven` for a control
+        that is constant on intervals.
     orbital : (nodes, n_x, n_x), optional
         d x(t) / d x0 at the nodes of the trajectory: the orbital derivative along it, at the node of a crossing the one
-        behind the crossing. The last one is `x0`; from the first time in `flags` on they are NaN. By `EventSelected`
-        only.
+        behind the crossing. The last one is `x0`; from the first time in `flags` on they are NaN. By `EventDriven` and
+        `EventSelected` only.
+    event_times_u : (n_events, N, n_u), optional
+        Derivatives of the times of events by the control of every stage. By `EventDriven` only.
+    orbital_p, orbital_u : (nodes, n_x, n_p), (nodes, N, n_x, n_u), optional
+        d x(t) / d p and d x(t) / d u of every control stage, as `orbital`. By `EventDriven` only.
     flags : tuple of str
         Where the motion is not smooth in its data, and why. Then `x0` and `p` are NaN, and so are the rows of the
         events from the first such time on.
@@ -54,6 +60,9 @@ class Sensitivity:
     event_times_p: Array | None = None
     u: Array | None = None
     orbital: Array | None = None
+    event_times_u: Array | None = None
+    orbital_p: Array | None = None
+    orbital_u: Array | None = None
     flags: tuple[str, ...] = ()
     directions: Callable[[Array], Array] | None = field(default=None, repr=False)
 
@@ -70,9 +79,16 @@ class Sensitivity:
             assign(self, event_times_x0=times, event_times_p=times_p)
         if self.u is not None:
             assign(self, u=read_only(self.u, "u of a sensitivity (N, n_x, n_u)", "N", len(x0), "n_u"))
-        if self.orbital is not None:
-            shape = "nodes", len(x0), len(x0)
-            assign(self, orbital=read_only(self.orbital, "orbital (nodes, n_x, n_x)", *shape))
+        stages, n_u = ("N", "n_u") if self.u is None else (self.u.shape[0], self.u.shape[2])
+        shapes: dict[str, tuple[Any, ...]] = {
+            "orbital": ("nodes", len(x0), len(x0)),
+            "orbital_p": ("nodes", len(x0), p.shape[1]),
+            "orbital_u": ("nodes", stages, len(x0), n_u),
+            "event_times_u": ("n_events", stages, n_u),
+        }
+        for name, shape in shapes.items():
+            if (given := getattr(self, name)) is not None:
+                assign(self, **{name: read_only(given, f"{name} ({', '.join(map(str, shape))})", *shape)})
 
     @property
     def smooth(self) -> bool:

@@ -6,6 +6,7 @@ writes shortest round-trip decimals, so names and numbers come back as they went
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -39,7 +40,17 @@ _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": S
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
-_SENSITIVITIES = ("x0", "p", "event_times_x0", "event_times_p", "u", "orbital")
+_SENSITIVITIES = (
+    "x0",
+    "p",
+    "event_times_x0",
+    "event_times_p",
+    "u",
+    "orbital",
+    "event_times_u",
+    "orbital_p",
+    "orbital_u",
+)
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
@@ -85,6 +96,8 @@ def load(path: str | Path) -> Trajectory:
     TranscriptionError
         If the file is damaged, was not written by `save`, or has another format version.
     """
+    if not isinstance(path, str | Path):
+        raise OptionError(f"load: expected the path of a file, given {type(path).__name__}.")
     if not Path(path).is_file():
         raise OptionError(f"load: there is no file {str(path)!r}; expected one that save wrote, such as 'solution.nc'.")
     data = Path(path).read_bytes()
@@ -183,14 +196,23 @@ def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
 
     # netCDF-3 reads a dimension of length zero as unlimited: empty arrays live in their shape alone
     meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
+    meta = json.loads(json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
     buffer = io.BytesIO()
     with netcdf_file(buffer, "w", version=2) as file:
-        setattr(file, _ATTRIBUTE, json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
+        setattr(file, _ATTRIBUTE, json.dumps({**meta, "checksum": _checksum(meta, arrays)}))
         for name, array in arrays.items():
             if array.size:
                 _write_variable(file, name, array)
         file.flush()
         return buffer.getvalue()
+
+
+def _checksum(meta: dict[str, Any], arrays: dict[str, Array]) -> str:
+    """SHA-256 of all numbers and words of a file: a bit that turned on a disc is other numbers, not a damaged file."""
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(name.encode() + np.ascontiguousarray(arrays[name], dtype="<f8").tobytes())
+    return digest.hexdigest()
 
 
 def _write_variable(file: Any, name: str, array: Array) -> None:
@@ -210,4 +232,6 @@ def _from_netcdf(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             name: np.array(file.variables[name][...], dtype=float) if np.prod(shape) else np.empty(shape)
             for name, shape in meta.get("shapes", {}).items()
         }
+    if (written := meta.pop("checksum", None)) is not None and written != _checksum(meta, arrays):
+        raise ValueError("the checksum of its numbers is another one")
     return meta, arrays

@@ -191,6 +191,7 @@ def configuration(given: Any, path: str | Path | None = None) -> Configuration:
     if not isinstance(given, Mapping):
         raise OptionError(_where(shown, f"expected a mapping with the keys {', '.join(Configuration.model_fields)}."))
     try:
+        _expanded(given, {})
         given = plain(given)
         checked = Configuration.model_validate(given)
     except ValidationError as error:
@@ -259,6 +260,22 @@ def _explained(item: Any, given: Any) -> str:
 def _section(names: list[str]) -> type[Section]:
     sections: dict[str, type[Section]] = {"problem": Problem, "simulate": Simulate, "sweep": Sweep, "run": Run}
     return sections[names[0]] if names else Configuration
+
+
+# Anchors of YAML that repeat anchors make a text of 500 bytes a value that no memory holds.
+MOST_VALUES = 100_000
+
+
+def _expanded(value: Any, known: dict[int, int]) -> int:
+    """How many values there are if what stands for others is written out; `OptionError` where they are too many."""
+    if not isinstance(value, Mapping | list | tuple):
+        return 1
+    if id(value) not in known:
+        parts = value.values() if isinstance(value, Mapping) else value
+        known[id(value)] = 1 + sum(_expanded(part, known) for part in parts)
+        if known[id(value)] > MOST_VALUES:
+            raise OptionError(f"expected at most {MOST_VALUES} values; anchors and aliases are more when written out.")
+    return known[id(value)]
 
 
 BITS = 63  # of whole numbers: more fit into no table, and into no array

@@ -27,9 +27,11 @@ class Contact:
     name : str
         Name of the contact; forces, impulses and events carry it.
     gap : SX scalar
-        Signed distance f_c(q) [m]. Without friction any smooth function that is positive when open will do, the normal
-        force then has the unit that makes normal * force a generalised force. With friction it has to be a distance:
-        a gap that is ten times as large makes normal forces, and so friction, a tenth.
+        Signed distance f_c(q) [m]: positive when open, zero in contact, negative behind it, with a gradient that is not
+        zero where the gap is. |q|, q^2 and the distance of two points are none: they do not change sign. Without
+        friction any such smooth function will do, the normal force then has the unit that makes normal * force a
+        generalised force. With friction it has to be a distance: a gap that is ten times as large makes normal forces,
+        and so friction, a tenth.
     normal : SX (n_q,), optional
         Direction J_n(q) of the normal force in generalised coordinates; default: the gradient of the gap.
     tangent : SX (n_q, n_t), optional

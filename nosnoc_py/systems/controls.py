@@ -218,6 +218,13 @@ def _on_grid(u: PiecewiseConstant, n_u: int, duration: float) -> Control:
     return Control(law=lambda t, x: u(t), breaks=_breaks(u.grid, duration), constant=True)
 
 
+def merged(grid: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The times of a grid (N + 1,) and others inside of it; what is almost the same time is one."""
+    slack = GRID_TOLERANCE * float(grid[-1] - grid[0])
+    inner = times[(times > grid[0]) & (times < grid[-1])]
+    return np.unique(np.concatenate([grid, inner[np.abs(inner[:, None] - grid).min(axis=1) > slack]]))
+
+
 def _breaks(times: np.ndarray, duration: float) -> np.ndarray:
     slack = GRID_TOLERANCE * duration
     return np.concatenate([[0.0], times[(times > slack) & (times < duration - slack)], [duration]])
@@ -253,7 +260,7 @@ def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.nd
     """Rows (n, length) of numbers, called `row` where they are wrong; one row where there is a single one."""
     try:
         array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         given = type(values).__name__
         raise TranscriptionError(f"{what}: expected {expected.format(length)}, given {given}.") from None
     rows = array if array.ndim == 2 else array.reshape(1, -1)

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
-from nosnoc_py.solution.arrays import Array
+from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.scene import Mark, Shape
 from nosnoc_py.systems.symbols import (
@@ -119,11 +119,23 @@ class Described:
     x_initial: Any = field(init=False)
 
     def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        assign(self, **{name: value})
 
     @property
     def _kind(self) -> str:
         return type(self).__name__
+
+    def __copy__(self) -> Described:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: Any) -> Described:
+        return self
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            f"an ns.{self._kind} holds CasADi expressions, which cannot be pickled; send the function that builds it "
+            "to the other process, and build it there."
+        )
 
     def _error(self, message: str) -> ModelError:
         return ModelError(f"{self._kind}: {message}")
@@ -157,6 +169,7 @@ class Described:
         check_different(every, self._kind, "components")
         self._set("names", resolved)
         check_keys(mapping(self.units, f"{self._kind}: units"), every, "name in units")
+        self._set("units", dict(self.units))
 
     def _check_nominal(self, sizes: Mapping[str, int]) -> None:
         given = mapping(self.nominal, f"{self._kind}: nominal")
@@ -169,7 +182,7 @@ class Described:
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible."""
-        return finite(x, what, len(self.state_names))
+        return finite(x, what, len(self.state_names), spread=len(self.state_names) == 1)
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
         """The system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
@@ -243,7 +256,7 @@ class Described:
                 f"{what}: the parameters {names} of the {self._kind} have no values; give p=[...] here, or "
                 "p_default=[...] in the system."
             )
-        return finite(self.p_default if p is None else p, what, self.n_p)
+        return finite(self.p_default if p is None else p, what, self.n_p, spread=self.n_p > 0)
 
     @property
     def state_names(self) -> tuple[str, ...]:

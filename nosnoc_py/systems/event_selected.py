@@ -187,7 +187,7 @@ class EventSelectedSystem(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
         """Return a state as a vector (n_x,); derivatives that are given have to be those of the functions there."""
-        state = finite(x, what, self.n_x)
+        state = finite(x, what, self.n_x, spread=self.n_x == 1)
         if not self.symbolic:
             parameters = self.parameters(p)
             self._check_results(state, parameters, defined=True)

@@ -121,7 +121,7 @@ def component_names(given: Sequence[str] | None, prefix: str, count: int) -> tup
     """Names of the components of a vector: the user's, or prefix_0, prefix_1, ..."""
     if given is None:
         return tuple(f"{prefix}_{i}" for i in range(count))
-    if isinstance(given, str) or len(given) != count:
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or len(given) != count:
         raise ModelError(f"names of {prefix}: expected {count} names, given {given!r}.")
     return tuple(str(name) for name in given)
 
@@ -183,9 +183,9 @@ def scalar(value: Any, what: str) -> float:
     return float(numbers(value, what, 1)[0])
 
 
-def finite(value: Any, what: str, length: int) -> np.ndarray:
+def finite(value: Any, what: str, length: int, *, spread: bool = True) -> np.ndarray:
     """Like `numbers`, but infinity raises `ModelError`, too."""
-    array = numbers(value, what, length)
+    array = numbers(value, what, length, spread=spread)
     if not np.isfinite(array).all():
         raise ModelError(f"{what}: every component has to be finite, given {array}.")
     return array

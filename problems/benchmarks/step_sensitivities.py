@@ -23,8 +23,8 @@ import numpy as np
 
 import nosnoc_py as ns
 from models import oscillator
+from nosnoc_py.api import Simulator
 from nosnoc_py.progress import Progress
-from nosnoc_py.simulation.fesd import Simulator
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
 from problems.benchmarks.orders import Convergence, figure_of, results_of, rows_of
 from problems.benchmarks.oscillator_order import DURATION, simulate
@@ -47,7 +47,7 @@ Array = np.ndarray
 def by_elements(steps: int, method: ns.FESD, solver: Any, callback: Callable[[Any], Any]) -> tuple[Array, Array, int]:
     """State at the end, its derivative by x0, and the number of steps that are not smooth; NaN if a step fails."""
     simulator = Simulator(oscillator.build(), method, step=DURATION / steps, solver=solver)
-    sensitivity = StepSensitivity(simulator.problem)
+    sensitivity = StepSensitivity(simulator.engine.problem)
     state, found = simulator.init(oscillator.STANDARD.start), []
     for _ in range(steps):
         state = simulator.step(state)

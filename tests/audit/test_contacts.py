@@ -165,7 +165,7 @@ def slide() -> tuple[ns.OCP, ns.Solution]:
     """The point mass slides on the ground for a third of a second: 3 m/s, decelerated by g / 2."""
     system = point()
     ocp = ns.OCP(system, horizon=1.0 / 3.0, x0=[0.0, 0.0, 3.0, 0.0])
-    return ocp, solution_of(ocp, ns.simulate(system, x0=ocp.x0, duration=1.0 / 3.0, steps=3))
+    return ocp, solution_of(ocp, ns.simulate(system, method=ns.FESDJ(), x0=ocp.x0, duration=1.0 / 3.0, steps=3))
 
 
 def reading(ocp: ns.OCP, solution: ns.Solution) -> ContactReading:

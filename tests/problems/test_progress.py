@@ -30,7 +30,9 @@ def solve(callback: Callable[..., None]) -> ns.Solution:
 
 
 def simulate(callback: Callable[..., None]) -> ns.Trajectory:
-    return ns.simulate(bouncing_ball.build(), x0=[1.0, 0.0], duration=1.0, steps=10, callback=callback)
+    return ns.simulate(
+        bouncing_ball.build(), method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.0, steps=10, callback=callback
+    )
 
 
 @pytest.mark.parametrize("run", [solve, simulate])

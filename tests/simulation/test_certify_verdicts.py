@@ -30,7 +30,7 @@ def hop() -> Pair:
     """A fall with one impact at .31 s."""
     system = ball()
     ocp = ns.OCP(system, horizon=0.8, x0=[0.8, -1.0])
-    solution = solution_of(ocp, ns.simulate(system, x0=ocp.x0, duration=0.8, steps=4, u=[[0.0]] * 4))
+    solution = solution_of(ocp, ns.simulate(system, method=ns.FESDJ(), x0=ocp.x0, duration=0.8, steps=4, u=[[0.0]] * 4))
     assert len(solution.impacts) == 1
     assert ns.certify(ocp, solution).confirmed
     return ocp, solution
@@ -98,7 +98,7 @@ def test_what_the_residual_of_the_solver_explains_is_not_refuted(residual: float
     """A restitution that is off by 2.5e-5 m/s, in a solution whose complementarities are 1.8e-5 away from zero."""
     system = ball()
     ocp = ns.OCP(system, horizon=0.2, x0=[0.05, 0.0])
-    solution = solution_of(ocp, ns.simulate(system, x0=ocp.x0, duration=0.2, steps=4, u=[[0.0]] * 4))
+    solution = solution_of(ocp, ns.simulate(system, method=ns.FESDJ(), x0=ocp.x0, duration=0.2, steps=4, u=[[0.0]] * 4))
     own = solution.interpolant
     assert isinstance(own, RungeKuttaInterpolant)
     hit = int(np.argmin(np.abs(own.t_left - solution.impacts[0].time)))

@@ -30,7 +30,7 @@ def test_a_force_that_pulls_is_none() -> None:
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     rises = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(1), force=ca.DM([1.0]), contacts=[ns.Contact("ground", gap=q)])
     falls = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(1), force=ca.DM([-1.0]), contacts=[ns.Contact("ground", gap=q)])
-    rest = ns.simulate(falls, x0=[0.0, 0.0], duration=1.0, steps=2)
+    rest = ns.simulate(falls, method=ns.FESDJ(), x0=[0.0, 0.0], duration=1.0, steps=2)
     assert np.abs(rest.x).max() < 1e-12
     ocp = ns.OCP(rises, horizon=1.0, x0=[0.0, 0.0])
     found = ns.certify(ocp, solution_of(ocp, replace(rest, series={})))
@@ -79,7 +79,7 @@ def test_an_event_listed_at_another_time_is_told() -> None:
     """The states agree, and the list of events does not: by a hundredth of that it is no more than inexact."""
     system = point()
     ocp = ns.OCP(system, horizon=1.0, x0=[0.0, 0.0, 3.0, 0.0])
-    trajectory = ns.simulate(system, x0=ocp.x0, duration=1.0, steps=4)
+    trajectory = ns.simulate(system, method=ns.FESDJ(), x0=ocp.x0, duration=1.0, steps=4)
     (stick,) = (event for event in trajectory.events if event.kind == "stick")
     right = ns.certify(ocp, solution_of(ocp, trajectory))
     assert right.reason == "end state and objective agree to 1e-06"

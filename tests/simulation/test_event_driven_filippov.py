@@ -516,7 +516,10 @@ def test_callback_and_time_limit() -> None:
 
     trajectory = simulate(swings, [1.0, 0.0], 20.0, callback=watch)
     assert trajectory.status is ns.Status.STOPPED
-    np.testing.assert_allclose(seen, np.sqrt(2.0) * np.array([1.0, 3.0]), rtol=0, atol=1e-12)
+    assert seen == sorted(seen)
+    assert seen[-1] > 3.0 >= seen[-2]
+    assert trajectory.t[-1] == seen[-1]
+    assert np.abs(np.array(seen) - np.sqrt(2.0)).min() < 1e-12  # the end of a phase, besides steps of the integrator
     assert simulate(swings, [1.0, 0.0], 1e5, time_limit=0.05).status is ns.Status.TIME_LIMIT
 
 
@@ -544,7 +547,7 @@ def test_the_referee_starts_in_given_modes() -> None:
         (NosnocError, "x0", {"x0": [1.0]}),
         (NosnocError, "x0", {"x0": [np.nan, 0.0]}),
         (ModelError, "violates constraint 'c_0'", {"x0": [-1.0, 0.0]}),
-        (OptionError, "steps: EventDriven takes none", {"steps": 5}),
+        (OptionError, "steps: expected a positive whole number", {"steps": 0.5}),
         (OptionError, "duration", {"duration": -1.0}),
     ],
 )
@@ -558,3 +561,55 @@ def test_mistakes_raise_at_once(error: Any, message: str, given: Any) -> None:
 def test_other_systems_are_refused() -> None:
     with pytest.raises(OptionError, match="expected a CLS, PSS, Heaviside or PDS, given a str"):
         Referee("x", ns.EventDriven())  # type: ignore[arg-type]
+
+
+# --- where two surfaces of one partition meet ---
+
+
+def stick_slip_of_two_surfaces() -> ns.PSS:
+    """Two blocks on a spring and two belts (P. Piiroinen and Yu. Kuznetsov, ACM TOMS 34(3), 2008), as nosnoc has it."""
+    x = ca.SX.sym("x", 3)
+    first, second = x[1], x[2]
+    together, up = 0.5 * (first + second), -x[0] + 1 / (1.2 - first)
+    down, up_too = -x[0] - 1 / (0.8 + first), -x[0] + 1 / (1.4 - second)
+    flows = [
+        ca.vertcat(together, up, up_too),
+        ca.vertcat(together, up, -x[0] + 1 / (0.6 + second)),
+        ca.vertcat(together, down, up_too),
+        ca.vertcat(together + x[0] * (first + 0.8) * (second + 0.6), down, -x[0] - 1 / (0.6 + second)),
+    ]
+    signs = [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    belts = ns.Modes("belt", flows=flows, functions=ca.vertcat(first - 0.2, second - 0.4), signs=signs)
+    return ns.PSS(x=x, modes=belts)
+
+
+def test_surfaces_that_meet_are_slid_on_and_left() -> None:
+    """Against DOP853 phase by phase, written by hand: slip, stick of the first block, stick of both, slip.
+
+    Where both stick, the second one does so on the boundary: the flows above its surface do not leave it.
+    """
+    duration = 20.0
+
+    def slip(t: float, x: np.ndarray) -> list[float]:
+        return [0.5 * (x[1] + x[2]), -x[0] + 1 / (1.2 - x[1]), -x[0] + 1 / (1.4 - x[2])]
+
+    def one(t: float, x: np.ndarray) -> list[float]:
+        return [0.5 * (0.2 + x[2]), 0.0, -x[0] + 1 / (1.4 - x[2])]
+
+    def both(t: float, x: np.ndarray) -> list[float]:
+        return [0.3 + 0.5 * (1.0 - x[0]) * x[0], 0.0, 0.0]
+
+    ends = {slip: lambda t, x: x[1] - 0.2, one: lambda t, x: x[2] - 0.4, both: lambda t, x: x[0] - 1.0}
+    for end in ends.values():
+        end.terminal, end.direction = True, 1.0
+    t, x, times, phases = 0.0, np.array([0.04, -0.01, -0.02]), [], iter((slip, one, both, *(slip, both) * 9))
+    while t < duration:
+        phase = next(phases)
+        found = solve_ivp(phase, (t, duration), x, "DOP853", events=[ends[phase]], rtol=1e-12, atol=1e-13)
+        t, x = found.t[-1], found.y[:, -1]
+        times += [t] if found.status == 1 else []
+    motion = ns.simulate(stick_slip_of_two_surfaces(), x0=[0.04, -0.01, -0.02], duration=duration)
+    assert motion.success, motion.message
+    assert "other convex combinations than products of step functions" in motion.message
+    np.testing.assert_allclose(motion.final_state, x, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(np.unique([round(event.time, 9) for event in motion.events]), times, rtol=0, atol=2e-9)

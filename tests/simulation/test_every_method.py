@@ -142,7 +142,7 @@ def test_an_x0_that_penetrates_is_an_error(name: str) -> None:
 def test_rows_that_do_not_fit_the_steps_are_an_error() -> None:
     system, x0, _ = setting("contact", "newton")
     with pytest.raises(ns.OptionError, match="multiple of the 3 rows"):
-        ns.simulate(system, x0=x0, duration=1.0, u=[[1.0]] * 3, steps=10)
+        ns.simulate(system, x0=x0, duration=1.0, u=[[1.0]] * 3, steps=10, method=ns.FESDJ())
 
 
 # --- sensitivities ---
@@ -151,7 +151,7 @@ def test_rows_that_do_not_fit_the_steps_are_an_error() -> None:
 def test_sensitivities_by_finite_elements_are_those_of_the_motion() -> None:
     """The bouncing ball, on which two stages are exact: as by saltation matrices."""
     ball = bouncing_ball.build(0.9)
-    found = ns.simulate(ball, x0=[1.0, 0.0], duration=1.5, steps=10, sensitivities=True)
+    found = ns.simulate(ball, method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.5, steps=10, sensitivities=True)
     truth = ns.simulate(ball, x0=[1.0, 0.0], duration=1.5, method=ns.EventDriven(), sensitivities=True)
     assert found.sensitivity is not None
     assert truth.sensitivity is not None
@@ -202,7 +202,7 @@ def test_derivatives_of_time_freezing() -> None:
 
 def test_one_step_has_its_derivatives() -> None:
     ball = bouncing_ball.build(0.9)
-    simulator = ns.Simulator(ball, step=0.1)
+    simulator = ns.Simulator(ball, ns.FESDJ(), step=0.1)
     state = simulator.step(simulator.init([0.1, -1.0]), sensitivities=True)  # hits at .0735 s
     assert state.sensitivity is not None
 

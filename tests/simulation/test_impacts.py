@@ -102,12 +102,12 @@ def test_too_many_switches_name_the_contact(monkeypatch: pytest.MonkeyPatch) -> 
     q, v = ca.SX.sym("q"), ca.SX.sym("v")
     contacts = [ns.Contact("left", gap=q, restitution=1.0), ns.Contact("right", gap=1 - q, restitution=1.0)]
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(1.0), force=ca.SX(0), contacts=contacts)
-    halved = ns.simulate(system, x0=[0.5, 10.0], duration=1.0, steps=1)
+    halved = ns.simulate(system, method=ns.FESDJ(), x0=[0.5, 10.0], duration=1.0, steps=1)
     assert halved.success
     np.testing.assert_allclose(halved.final_state, [0.5, 10.0], rtol=0, atol=1e-12)
     assert len(halved.impacts) == 10
     monkeypatch.setattr(fesd, "MOST_SPLITS", 2)
-    trajectory = ns.simulate(system, x0=[0.5, 10.0], duration=1.0, steps=1)
+    trajectory = ns.simulate(system, method=ns.FESDJ(), x0=[0.5, 10.0], duration=1.0, steps=1)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert "more switches than finite elements" in trajectory.message
     assert "'left'" in trajectory.message or "'right'" in trajectory.message
@@ -118,7 +118,7 @@ def test_steps_that_take_an_mpcc_are_counted() -> None:
     q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
     ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.5)
     system = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0, -9.81]), contacts=[ground])
-    simulator = ns.Simulator(system, step=0.05)
+    simulator = ns.Simulator(system, ns.FESDJ(), step=0.05)
     assert simulator.step(simulator.init([0, 0, 1, 0])).attempts == 0
     by_mpcc = ns.Simulator(system, step=0.05, solver=ns.Homotopy(steering="direct", sigma_min=1e-12))
     state = by_mpcc.step(by_mpcc.init([0, 0, 1, 0]))

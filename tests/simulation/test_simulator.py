@@ -25,7 +25,7 @@ def cart() -> ns.CLS:
 
 
 def push(u: Any, steps: int = 8, **more: Any) -> ns.Trajectory:
-    return ns.simulate(cart(), x0=[0.0, 0.0], duration=2.0, steps=steps, u=u, **more)
+    return ns.simulate(cart(), method=ns.FESDJ(), x0=[0.0, 0.0], duration=2.0, steps=steps, u=u, **more)
 
 
 def test_parameters_are_those_of_the_run() -> None:
@@ -40,10 +40,10 @@ def test_parameters_are_those_of_the_run() -> None:
             assert found.final_state[1] == pytest.approx(-0.2 * gravity, abs=1e-8)
         with pytest.raises(ns.ModelError, match="the parameters gravity of the CLS have no values"):
             simulator.run([5.0, 0.0], steps=2)
-    found = ns.simulate(system, x0=[5.0, 0.0], p=[9.81], duration=0.2)
+    found = ns.simulate(system, method=ns.FESDJ(), x0=[5.0, 0.0], p=[9.81], duration=0.2)
     assert found.final_state[1] == pytest.approx(-1.962, abs=1e-10)
     with pytest.raises(ns.ModelError, match="the parameters gravity of the CLS have no values"):
-        ns.simulate(system, x0=[5.0, 0.0], duration=0.2)
+        ns.simulate(system, method=ns.FESDJ(), x0=[5.0, 0.0], duration=0.2)
 
 
 # --- controls ---
@@ -91,7 +91,7 @@ def test_a_solution_is_simulated_again() -> None:
     )
     solution = ns.solve(ocp, ns.FESDJ(control_stages=4))
     assert solution.success
-    again = ns.simulate(system, x0=[0, 0], duration=2.0, steps=8, u=solution)
+    again = ns.simulate(system, method=ns.FESDJ(), x0=[0, 0], duration=2.0, steps=8, u=solution)
     np.testing.assert_allclose(again.final_state, [1.0, 0.0], rtol=0, atol=1e-8)
 
 
@@ -143,7 +143,7 @@ def test_bad_input_is_refused(bad: dict[str, Any], said: str) -> None:
 def test_a_step_has_a_positive_length() -> None:
     for step in (0.0, -0.1, np.nan, np.inf):
         with pytest.raises(ns.OptionError, match="step"):
-            ns.Simulator(ball.build(), step=step)
+            ns.Simulator(ball.build(), ns.FESDJ(), step=step)
 
 
 # --- endings ---
@@ -152,7 +152,7 @@ def test_a_step_has_a_positive_length() -> None:
 @pytest.mark.parametrize("steps", [20, 40, 41])
 def test_a_zeno_ball_rests_or_ends_in_a_status(steps: int) -> None:
     """Impacts accumulate at 1.3546; whatever was accepted is right to the size of what is neglected."""
-    trajectory = ns.simulate(ball.build(0.5), x0=[1.0, 0.0], duration=2.0, steps=steps)
+    trajectory = ns.simulate(ball.build(0.5), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2.0, steps=steps)
     assert trajectory.success or trajectory.status is ns.Status.STEP_FAILED
     exact = ball.exact(trajectory.t, 0.5)
     before = trajectory.t < 1.2  # the first four impacts are behind, none is a node
@@ -165,7 +165,7 @@ def test_a_zeno_ball_rests_or_ends_in_a_status(steps: int) -> None:
 def test_a_failed_step_keeps_the_trajectory_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two impacts in the second step, which two elements cannot hold."""
     monkeypatch.setattr(fesd, "MOST_SPLITS", 0)
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2.0, steps=2)
+    trajectory = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2.0, steps=2)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert trajectory.t[-1] == pytest.approx(1.0, abs=1e-12)
     assert len(trajectory.impacts) == 1
@@ -176,7 +176,7 @@ def test_a_failed_step_keeps_the_trajectory_so_far(monkeypatch: pytest.MonkeyPat
 
 def test_a_first_step_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fesd, "MOST_SPLITS", 0)
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2.0, steps=1)
+    trajectory = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2.0, steps=1)
     assert trajectory.status is ns.Status.STEP_FAILED
     assert "it has 3 switches" in trajectory.message
     np.testing.assert_array_equal(trajectory.x, [[1.0, 0.0]])
@@ -185,7 +185,7 @@ def test_a_first_step_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("restitution", [0.2, 0.5, 0.8, 0.9])
 def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
     """More and more impacts in a step, until they are slower than 1 mm/s: where they are too many it is halved."""
-    trajectory = ns.simulate(ball.build(restitution), x0=[1.0, 0.0], duration=10.0, steps=100)
+    trajectory = ns.simulate(ball.build(restitution), method=ns.FESDJ(), x0=[1.0, 0.0], duration=10.0, steps=100)
     assert trajectory.success, trajectory.message
     assert trajectory.message == ""
     np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-9)
@@ -194,7 +194,7 @@ def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
 
 
 def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() -> None:
-    options: dict[str, Any] = {"x0": [1.0, 0.0], "duration": 2.0, "sensitivities": True}
+    options: dict[str, Any] = {"method": ns.FESDJ(), "x0": [1.0, 0.0], "duration": 2.0, "sensitivities": True}
     found = ns.simulate(ball.build(0.9), steps=2, **options)
     assert found.success, found.message
     np.testing.assert_allclose(found.u_grid, [0.0, 1.0, 1.5, 2.0], rtol=0, atol=1e-12)
@@ -203,7 +203,7 @@ def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() 
     assert found.sensitivity is not None
     assert fine.sensitivity is not None
     np.testing.assert_allclose(found.sensitivity.x0, fine.sensitivity.x0, rtol=1e-9, atol=1e-9)
-    simulator = ns.Simulator(ball.build(0.9), step=1.0)
+    simulator = ns.Simulator(ball.build(0.9), ns.FESDJ(), step=1.0)
     state = simulator.step(simulator.step(simulator.init([1.0, 0.0])), sensitivities=True)
     assert len(state.parts) == 2
     assert state.sensitivity is not None
@@ -221,7 +221,7 @@ def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) ->
         return real(self, values, hint)
 
     monkeypatch.setattr(NewtonStepper, "__call__", fails)
-    real_mpcc = fesd.Simulator._as_mpcc
+    real_mpcc = fesd.FiniteElementStepper._as_mpcc
 
     def limited(self: Any, state: Any, *rest: Any) -> Any:
         return (
@@ -230,8 +230,8 @@ def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) ->
             else real_mpcc(self, state, *rest)
         )
 
-    monkeypatch.setattr(fesd.Simulator, "_as_mpcc", limited)
-    found = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=0.1, steps=5)
+    monkeypatch.setattr(fesd.FiniteElementStepper, "_as_mpcc", limited)
+    found = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=0.1, steps=5)
     assert found.status is ns.Status.STEP_FAILED
     assert found.message == "2 steps solved as MPCC (t = 0, 0.04: forced 2); t = 0.06: forced"
 
@@ -277,33 +277,33 @@ def test_a_control_that_jumps_ends_what_went_on() -> None:
 @pytest.mark.parametrize("steps", [0, -3, 2.5, "3", None, True])
 def test_a_run_checks_the_number_of_its_steps(steps: Any) -> None:
     with pytest.raises(ns.OptionError, match="steps: expected a positive whole number"):
-        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=steps)
+        ns.Simulator(cart(), ns.FESDJ(), step=0.1).run([0.0, 0.0], steps=steps)
 
 
 def test_a_control_that_jumps_inside_of_steps_is_told() -> None:
     given = ns.PiecewiseConstant([0.0, 0.33, 1.0], [[1.0], [2.0]])
-    found = ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, steps=10, u=given)
+    found = ns.simulate(cart(), method=ns.FESDJ(), x0=[0.0, 0.0], duration=1.0, steps=10, u=given)
     assert "jumps inside of steps, first at t = 0.33" in found.message
-    assert ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, steps=100, u=given).message == ""
+    assert ns.simulate(cart(), method=ns.FESDJ(), x0=[0.0, 0.0], duration=1.0, steps=100, u=given).message == ""
     thirds = ns.PiecewiseConstant([0.0, 1 / 3, 2 / 3, 1.0], [[1.0], [2.0], [3.0]])
-    default = ns.simulate(cart(), x0=[0.0, 0.0], duration=1.0, u=thirds)
+    default = ns.simulate(cart(), method=ns.FESDJ(), x0=[0.0, 0.0], duration=1.0, u=thirds)
     assert default.message == ""
     assert len(default.u) == 51
 
 
 def test_a_run_checks_the_rows_of_its_control() -> None:
     with pytest.raises(ns.OptionError, match="multiple of the 3 rows"):
-        ns.Simulator(cart(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
+        ns.Simulator(cart(), ns.FESDJ(), step=0.1).run([0.0, 0.0], steps=10, u=[[1.0]] * 3)
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0, np.inf, "x", None])
 def test_a_simulator_checks_the_length_of_its_steps(step: Any) -> None:
     with pytest.raises(ns.OptionError, match="step: expected a positive finite length"):
-        ns.Simulator(cart(), step=step)
+        ns.Simulator(cart(), ns.FESDJ(), step=step)
 
 
 def test_the_time_limit_keeps_what_was_found() -> None:
-    trajectory = ns.simulate(ball.build(), x0=[1.0, 0.0], duration=2.0, steps=10, time_limit=0.0)
+    trajectory = ns.simulate(ball.build(), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2.0, steps=10, time_limit=0.0)
     assert trajectory.status is ns.Status.TIME_LIMIT
     assert len(trajectory.t) <= 3
 
@@ -316,7 +316,7 @@ def test_a_callback_stops_the_work(answer: Any) -> None:
         seen.append(state.t)
         return answer if len(seen) == 3 else None
 
-    trajectory = ns.simulate(ball.build(), x0=[1.0, 0.0], duration=1.0, steps=10, callback=callback)
+    trajectory = ns.simulate(ball.build(), method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.0, steps=10, callback=callback)
     assert trajectory.status is ns.Status.STOPPED
     np.testing.assert_allclose(seen, [0.1, 0.2, 0.3], rtol=0, atol=1e-14)
     assert trajectory.t[-1] == pytest.approx(0.3, abs=1e-14)
@@ -334,12 +334,12 @@ def test_init_and_step_equal_simulate() -> None:
         assert state is not before
         np.testing.assert_array_equal(before.x, x)  # a step changes nothing the user holds
         assert before.t == pytest.approx(state.t - 0.1, abs=1e-14)
-    whole = ns.simulate(ball.build(), x0=[1.0, 0.0], duration=1.0, steps=10)
+    whole = ns.simulate(ball.build(), method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.0, steps=10)
     np.testing.assert_allclose(state.x, whole.final_state, rtol=0, atol=1e-12)
 
 
 def test_a_step_may_be_repeated_from_an_old_state() -> None:
-    simulator = ns.Simulator(ball.build(), step=0.1)
+    simulator = ns.Simulator(ball.build(), ns.FESDJ(), step=0.1)
     start = simulator.init([0.1, -1.0])
     first = simulator.step(start)
     simulator.step(first)
@@ -348,14 +348,14 @@ def test_a_step_may_be_repeated_from_an_old_state() -> None:
 
 def test_the_initial_state_is_a_copy() -> None:
     x0 = np.array([1.0, 0.0])
-    state = ns.Simulator(ball.build(), step=0.1).init(x0)
+    state = ns.Simulator(ball.build(), ns.FESDJ(), step=0.1).init(x0)
     x0[:] = 7.0
     np.testing.assert_array_equal(state.x, [1.0, 0.0])
 
 
 def test_an_impact_exactly_at_the_end_of_a_step_happens_once() -> None:
     first = ball.impact_times(0.9, 1)[0]
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2 * first, steps=4)
+    trajectory = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2 * first, steps=4)
     assert trajectory.success
     assert [i.time for i in trajectory.impacts] == pytest.approx([first], abs=1e-12)
     np.testing.assert_allclose(trajectory.final_state, ball.exact([2 * first], 0.9)[0], rtol=0, atol=1e-12)
@@ -365,7 +365,7 @@ def test_an_impact_exactly_at_the_end_of_a_step_happens_once() -> None:
 def test_impacts_close_to_the_end_of_a_step(lead: float) -> None:
     """Right, or a status; elements are never shorter than 1e-4 of their nominal length, 2.3e-5 here."""
     length = ball.impact_times(0.9, 1)[0] + lead
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=2 * length, steps=2)
+    trajectory = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=2 * length, steps=2)
     if abs(lead) > 1e-4:
         assert trajectory.success
     if trajectory.success:
@@ -376,7 +376,7 @@ def test_impacts_close_to_the_end_of_a_step(lead: float) -> None:
 
 
 def test_dense_output_and_the_sides_of_an_impact() -> None:
-    trajectory = ns.simulate(ball.build(0.9), x0=[1.0, 0.0], duration=1.5, steps=10)
+    trajectory = ns.simulate(ball.build(0.9), method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.5, steps=10)
     t = np.linspace(0.0, 1.5, 401)
     exact = ball.exact(t, 0.9)
     np.testing.assert_allclose(trajectory(t), exact, rtol=1e-3, atol=1e-3)
@@ -395,7 +395,7 @@ def test_parameters_reach_the_model_and_the_trajectory() -> None:
         q=q, v=v, p=g, mass_matrix=ca.DM(1), force=-g, contacts=[contact], names={"p": ["gravity"]}, p_default=[9.81]
     )
     for p, gravity in ((None, 9.81), ([3.7], 3.7)):
-        trajectory = ns.simulate(system, x0=[1.0, 0.0], duration=1.0, steps=10, p=p)
+        trajectory = ns.simulate(system, method=ns.FESDJ(), x0=[1.0, 0.0], duration=1.0, steps=10, p=p)
         expected = ball.exact([1.0], 0.9, gravity=gravity)[0]
         np.testing.assert_allclose(trajectory.final_state, expected, rtol=0, atol=1e-12)
         assert trajectory["gravity"] == gravity

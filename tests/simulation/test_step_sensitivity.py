@@ -11,7 +11,8 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball, oscillator, particle, point_mass, pushed_point, relay_feedback, stick_slip
-from nosnoc_py.simulation.fesd import Simulator, SimulatorState
+from nosnoc_py.api import Simulator
+from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.solution import Sensitivity
 from problems.benchmarks import oscillator_order, step_sensitivities
@@ -52,7 +53,7 @@ class Case:
     def derivative(self) -> StepDerivative:
         simulator = self.simulator()
         state = step(simulator, self.x0, np.array(self.u, float), self.system.p_default)
-        return derivative_of(StepSensitivity(simulator.problem), state)
+        return derivative_of(StepSensitivity(simulator.engine.problem), state)
 
     def simulator(self) -> Simulator:
         return Simulator(self.system, self.method, step=self.step, solver=self.solver)
@@ -220,7 +221,7 @@ def test_what_a_start_in_contact_forgets() -> None:
 
 def chain_of(case: Case, steps: int, controls: Any = None) -> tuple[np.ndarray, Sensitivity]:
     simulator = case.simulator()
-    sensitivity = StepSensitivity(simulator.problem)
+    sensitivity = StepSensitivity(simulator.engine.problem)
     state, made = simulator.init(case.x0), []
     for k in range(steps):
         state = simulator.step(state, np.array(case.u if controls is None else controls[k], float))

@@ -95,6 +95,19 @@ def test_every_truncation_is_refused(solution: Solution, tmp_path: Path) -> None
             load(path)
 
 
+def test_a_changed_bit_is_never_another_result(solution: Solution, tmp_path: Path) -> None:
+    """300 places of a file, one bit each: it is refused, or what is read is what was written."""
+    path = save(solution, tmp_path / "solution.nc")
+    data, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for place in rng.integers(len(data), size=300):
+        path.write_bytes(data[:place] + bytes([data[place] ^ (1 << int(rng.integers(8)))]) + data[place + 1 :])
+        try:
+            assert_same(load(path), solution)
+        except TranscriptionError:
+            refused += 1
+    assert refused > 200  # the rest lies in names and padding that nobody reads
+
+
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
     from scipy.io import netcdf_file
 

@@ -52,6 +52,11 @@ def test_a_sweep_over_arrays_is_that_over_lists(study):
     assert len(set(keys)) == 6
 
 
+# Twenty lists that hold the one before ten times: 1e20 values in 600 bytes.
+LISTS = [f"&a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, 21)]
+BOMB = f"[&a0 1, {', '.join(LISTS)}]"
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -61,6 +66,7 @@ def test_a_sweep_over_arrays_is_that_over_lists(study):
         ("1" + "0" * 5000, "integer string conversion"),
         ('"\\uD800"', "problem.arguments.height: expected words that UTF-8 can hold"),
         ("2020-13-45", "month must be in"),
+        (BOMB, "expected at most 100000 values"),
         ("&x [*x]", "something contains itself, or is nested too deeply"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.options import Method
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.event_selected import EventSelectedSystem
@@ -65,6 +66,7 @@ class EventSelected(SimulationMethod):
 
     takes = (EventSelectedSystem,)
     refuses: ClassVar = {
+        **Method.refuses,
         "u": "an event-selected system has no controls: put them into p or the state",
         "solver": "EventSelected takes none; leave it out",
     }

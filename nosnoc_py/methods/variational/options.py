@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from nosnoc_py.options import Method
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
@@ -60,6 +61,7 @@ class LieGroupVariational(SimulationMethod):
 
     takes = (RigidBody,)
     refuses: ClassVar = {
+        **Method.refuses,
         "solver": "LieGroupVariational takes none; its options are those of the method",
         "sensitivities": "a rigid body tumbles chaotically, its derivatives are not computed",
         **dict.fromkeys(("u", "p"), "a rigid body has neither controls nor parameters; leave it out"),

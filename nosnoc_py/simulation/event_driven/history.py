@@ -18,7 +18,7 @@ from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.status import Status
+from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -38,7 +38,7 @@ MOST_RETRIES = 10
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventDrivenState(StepState):
-    """Where an event-driven simulation stands: what a callback sees after every phase."""
+    """Where an event-driven simulation stands: what a callback sees after every step of the integrator."""
 
     message: str = ""
 
@@ -75,6 +75,17 @@ class History:
         return [step for phase in self.phases for step in phase.steps]
 
     @property
+    def hits(self) -> bool:
+        """Whether the motion ends with an impact."""
+        return len(self.nodes) > len(self.phases) and self.nodes[-1].impact is not None
+
+    def with_nodes(self, times: np.ndarray) -> History:
+        """The same history with steps that end at given times (n,), too."""
+        cut = [tuple(part for step in phase.steps for part in step.cut(times)) for phase in self.phases]
+        phases = (replace(phase, steps=steps) for phase, steps in zip(self.phases, cut, strict=True))
+        return replace(self, phases=tuple(phases))
+
+    @property
     def events(self) -> tuple[Any, ...]:
         """Events in the order of time."""
         return tuple(event for node in self.nodes for event in node.events)
@@ -103,6 +114,7 @@ class Referee:
         start: float = 0.0,
         end: float | None = None,
         modes: tuple[int, ...] | None = None,
+        regime: Any = None,
         drift: float = RESTING,
         deadline: float = np.inf,
         callback: Callable[[Any], Any] | None = None,
@@ -115,13 +127,15 @@ class Referee:
         modes : tuple of int, optional
             Modes before the start. Of contacts: closed ones with gap rates up to `drift`, a share of the speed at work,
             stay closed. Of Filippov systems those of `filippov.laws`.
+        regime : Regime, optional
+            Instead of modes: that of the last phase of a motion which goes on.
         deadline : float
             On the clock of `time.monotonic`.
         interruptible : bool
             Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
         loop = _Loop(self, control, p, deadline, callback)
-        regime = None if modes is None else self.model.regime(modes)
+        regime = regime if modes is None else self.model.regime(modes)
         history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
         if history.status is Status.INTERRUPTED and not interruptible:
             raise KeyboardInterrupt
@@ -152,6 +166,7 @@ class _Loop:
     at_once: list[int] = field(default_factory=list)
     stiff: bool = False
     ended: Phase | None = None
+    stopped: Status | None = None
 
     def run(self, x: np.ndarray, start: float, end: float, regime: Any, drift: float) -> History:
         """Piece by piece of the control, from event to event."""
@@ -193,7 +208,7 @@ class _Loop:
         flow, regime = self.crossing.flow, node.regime
         armed = flow.armed(regime, node.t, node.after)
         run = PhaseRun(flow, regime, node.t, node.after, self.end, armed, stiff=self.stiff)
-        phase = run.run(lambda: time.monotonic() > self.deadline)
+        phase = run.run(self._is_over)
         self.phases.append(phase)
         self.flows.append(flow)
         self.regime, self.stiff = phase.regime, self.stiff or phase.stiff
@@ -201,9 +216,15 @@ class _Loop:
         if phase.failure:
             status, message = Status.STEP_FAILED if phase.finite else Status.NUMERICAL_ERROR, phase.failure
         elif phase.crossing is None and phase.t < self.end:
-            status = Status.TIME_LIMIT
+            status = self.stopped or Status.TIME_LIMIT
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
+
+    def _is_over(self, t: float, x: np.ndarray) -> bool:
+        """Whether the work ends after a step of the integrator, which a callback sees like the end of a phase."""
+        if self.callback is not None and t > self.nodes[-1].t:
+            self.stopped = asked_to_stop(self.callback, EventDrivenState(t=t, x=x.copy(), p=self.p))
+        return self.stopped is not None or time.monotonic() > self.deadline
 
     def _verdict(self, node: Node) -> tuple[Status, str]:
         """Whether the motion goes on after a node."""

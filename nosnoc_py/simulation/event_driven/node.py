@@ -27,6 +27,14 @@ from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
 # A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
 # not ended.
 TURNING = 1e-6
+# A gap like |q|, q^2 or the distance of two points has no sign: it comes with speed and turns, or its gradient falls
+# below this share of what it was a step before.
+FLAT = 1e-3
+UNSIGNED = (
+    "the gap becomes zero and positive again while what it measures goes on; write a gap that becomes negative behind "
+    "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
+    "distance minus the sum of the radii"
+)
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
@@ -120,7 +128,9 @@ class Nodes:
             return self._stopped(node, Status.PAINLEVE, jammed)
         made = replace(node, after=after, regime=regime)
         made = replace(made, events=self._events(made, before, self.flow.look(node.t, node.before), look))
-        return replace(made, grazing=self._grazes(made, look, before))
+        grazing = self._grazes(made, before)
+        unsigned = f"at {grazing}: {UNSIGNED}" if grazing and self._is_unsigned(node, look, ended) else ""
+        return replace(made, grazing=grazing, message=unsigned or made.message)
 
     def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
         resting, speed = np.full(self.frames.count, RESTING * look.scales.speed), look.scales.speed
@@ -205,7 +215,16 @@ class Nodes:
         changes.sort(key=lambda change: change[1] not in ("contact", "release"))
         return (*made, *kinds.events_at(t, changes))
 
-    def _grazes(self, node: Node, look: Kinematics, before: Regime | None) -> str:
+    def _is_unsigned(self, node: Node, look: Kinematics, ended: Phase | None) -> bool:
+        """Whether a gap that is touched and left again came with speed, or has no gradient where it is zero."""
+        if ended is None or not ended.steps or node.trigger is None:
+            return False
+        step, c = ended.steps[-1], node.trigger
+        earlier = self.flow.look(float(step.t[0]), step.x[0])
+        flat = not look.steepness[c] > FLAT * earlier.steepness[c]
+        return flat or bool(abs(look.rates[c]) > FLAT * np.abs(step.rates[:, c]).max())
+
+    def _grazes(self, node: Node, before: Regime | None) -> str:
         """The contact that was touched without speed and is not closed now."""
         if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
             return ""

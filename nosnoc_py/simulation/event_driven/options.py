@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -55,9 +55,7 @@ class EventDriven(SimulationMethod):
     """
 
     takes = SYSTEMS
-    refuses: ClassVar = dict.fromkeys(
-        ("steps", "solver"), "EventDriven takes none, it chooses its steps; set rtol, atol or max_step"
-    )
+    refuses: ClassVar = {"solver": "EventDriven takes none; finite elements do, method=ns.FESDJ(...) or ns.FESD(...)"}
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)
     atol: float = Field(default=1e-13, gt=0, le=1e-2)
@@ -74,3 +72,9 @@ class EventDriven(SimulationMethod):
         from nosnoc_py.simulation.event_driven.run import run  # which knows these options
 
         return run(system, self, task)
+
+    def stepper(self, system: Described, length: float) -> Any:
+        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        from nosnoc_py.simulation.event_driven.stepper import EventDrivenStepper  # which knows these options
+
+        return EventDrivenStepper(system, self, length)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from nosnoc_py.motion.crossing import NODES, Crossing, Search
 from nosnoc_py.simulation.event_driven.contact_flow import Flow as ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import Flow as FilippovFlow
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
+from nosnoc_py.tableaus import lagrange_basis
 from nosnoc_py.tolerances import TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
@@ -30,6 +32,8 @@ STUCK = (
     "known times as ns.PiecewiseConstant, and replace a jump in the state by friction or by something smooth"
 )
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
+# Shorter parts of a step, as a share of the time, are none.
+SHORTEST = 1e-14
 # Newton corrections of the time of an event.
 CORRECTIONS = 4
 
@@ -42,6 +46,20 @@ class Step:
     x: np.ndarray
     forces: np.ndarray
     rates: np.ndarray
+
+    def cut(self, times: np.ndarray) -> Sequence[Step]:
+        """The parts of a step between the times (n,) that lie inside, by the polynomials through its samples."""
+        low, high = float(self.t[0]), float(self.t[-1])
+        least = SHORTEST * max(abs(low), abs(high))
+        inner = times[(times > low + least) & (times < high - least)]
+        if not inner.size:
+            return (self,)
+        parts = []
+        for left, right in pairwise([low, *inner.tolist(), high]):
+            t = left + (right - left) * NODES
+            basis = lagrange_basis(NODES, (t - low) / (high - low))
+            parts.append(Step(t=t, **{name: basis @ getattr(self, name) for name in ("x", "forces", "rates")}))
+        return parts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,12 +127,12 @@ class PhaseRun:
         self.tiny = 0
         self.steps: list[Step] = []
 
-    def run(self, is_over: Callable[[], bool]) -> Phase:
-        """Integrate until a guard crosses zero, or to the end; `is_over` says when the time limit has come."""
+    def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
+        """Integrate until a guard crosses zero, or to the end; `is_over` is asked between steps, at (t, x)."""
         if not np.isfinite(self.flow.rhs(self.regime, self.t, self.x)).all():
             return self._ended(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
-        while self.solver.status == "running" and not is_over():
+        while self.solver.status == "running" and not is_over(self.t, self.x):
             self.finite = True
             message = self._step(self.solver)
             if self.solver.status == "failed":

@@ -8,15 +8,15 @@ import numpy as np
 
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
-from nosnoc_py.simulation.common import Task, check_control, not_unique_note
+from nosnoc_py.simulation.common import Task, check_control, not_unique_note, steps_given
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.saltation import sensitivity_of
-from nosnoc_py.solution import RungeKuttaInterpolant, Series, Trajectory
+from nosnoc_py.solution import RungeKuttaInterpolant, Sensitivity, Series, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.controls import Control, merged
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.scales import problem_scales
@@ -31,15 +31,24 @@ def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
     start, parameters, control = task.start(system)
     if task.sensitivities:
         check_control(control)
+    intervals = None if task.steps is None else np.linspace(0.0, task.seconds, steps_given(task.steps) + 1)
     history = referee_of(system, method, start, control, parameters).run(
         start, control, parameters, deadline=task.deadline(), callback=task.callback, interruptible=True
     )
-    trajectory = trajectory_of(system, history, control)
+    grid = control.breaks if intervals is None else merged(control.breaks, intervals) if control.constant else intervals
+    history = history.with_nodes(np.concatenate([grid, task.output_times()]))
+    trajectory = trajectory_of(system, history, control, None if intervals is None else grid)
     if not task.sensitivities:
         return trajectory
+    grid = trajectory.u_grid if control.constant else grid
+    return replace(trajectory, sensitivity=differentiated(system, history, control, grid))
+
+
+def differentiated(system: Described, history: History, control: Control, grid: np.ndarray) -> Sensitivity:
+    """Derivatives along a history; a control that is constant on the intervals of a grid (N + 1,) among the data."""
     if isinstance(system, CLS):
-        return replace(trajectory, sensitivity=sensitivity_of(system, history, control))
-    return replace(trajectory, sensitivity=filippov_sensitivity(system, history, control))
+        return sensitivity_of(system, history, control, grid)
+    return filippov_sensitivity(system, history, control, grid)
 
 
 def referee_of(
@@ -62,9 +71,12 @@ def referee_of(
     return Referee(system, method.replace(rest_velocity=rest), scales)
 
 
-def trajectory_of(system: Described, history: History, control: Control) -> Trajectory:
-    """A trajectory with events, dense output and contact forces or multipliers from a history."""
-    rows = control_rows(control, history, system.n_u)
+def trajectory_of(system: Described, history: History, control: Control, grid: np.ndarray | None = None) -> Trajectory:
+    """A trajectory with events, dense output and contact forces or multipliers from a history.
+
+    Its control has a row for each interval of the grid (N + 1,), by default between the breaks of a constant control.
+    """
+    rows = control_rows(control, history, system.n_u, grid)
     return record_of(system, history).trajectory(system, history.p, rows, history.status, _told(history))
 
 
@@ -82,21 +94,23 @@ def record_of(system: Described, history: History) -> MotionRecord:
         x_stages=x[:, 1:],
         x_initial=history.nodes[0].before,
     )
-    hits = len(history.nodes) > len(history.phases) and history.nodes[-1].impact is not None
     mechanics = system.mechanics if isinstance(system, CLS) else None
     series, units = (_multipliers(history), {}) if mechanics is None else _series(mechanics.frames, history)
     return MotionRecord.of(
-        pieces, x[:, -1], history.x if hits else None, events=history.events, series=series, units=units
+        pieces, x[:, -1], history.x if history.hits else None, events=history.events, series=series, units=units
     )
 
 
-def control_rows(control: Control, history: History, n_u: int) -> tuple[np.ndarray, np.ndarray]:
+def control_rows(
+    control: Control, history: History, n_u: int, grid: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """The control that was applied, as a grid (N + 1,) with rows (N, n_u); a law of time or state is sampled."""
     if not history.steps:
         return np.zeros(1), np.zeros((0, n_u))
     start, end = float(history.steps[0].t[0]), history.t
-    if control.constant:
-        inner = control.breaks[(control.breaks > start) & (control.breaks < end)]
+    if control.constant or grid is not None:
+        breaks = control.breaks if grid is None else grid
+        inner = breaks[(breaks > start) & (breaks < end)]
         grid = np.concatenate([[start], inner, [end]])
     else:
         grid = np.linspace(start, end, CONTROL_ROWS + 1)

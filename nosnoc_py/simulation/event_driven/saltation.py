@@ -33,9 +33,9 @@ REST_RANGE = (1e-8, 1e-4)
 SAME = 1e-7
 
 
-def sensitivity_of(system: CLS, history: History, control: Control) -> Sensitivity:
-    """Derivatives of the end and of the times of events of a simulation with respect to x0 and p."""
-    return _Walk(Variations(system), history, control).run()
+def sensitivity_of(system: CLS, history: History, control: Control, grid: Array) -> Sensitivity:
+    """Derivatives of states and of times of events by x0, p and the values of a control on the intervals of a grid."""
+    return _Walk(Variations(system), system.n_u, history, control, grid).run()
 
 
 class _Walk(Walk):
@@ -43,8 +43,8 @@ class _Walk(Walk):
 
     passage = ContactPassage
 
-    def __init__(self, variations: Variations, history: History, control: Control) -> None:
-        super().__init__(variations.n_x, variations.n_w, history, control)
+    def __init__(self, variations: Variations, n_u: int, history: History, control: Control, grid: Array) -> None:
+        super().__init__(variations.n_x, variations.n_w, n_u, history, control, grid)
         self.variations = variations
 
     def _put(self, flow: Flow, node: Node) -> Array:
@@ -77,7 +77,7 @@ class _Walk(Walk):
         jump = self.variations.jump(impact.modes, impact.restitution, w, after, impulses)
         for modes in self._others(impact.modes, undecided, slip):
             other = self.variations.jump(modes, impact.restitution, w, after, impulses)
-            moved = ((other - jump) @ W)[n_q : 2 * n_q]
+            moved = ((other - jump) @ W[: self.n_w])[n_q : 2 * n_q]
             if not np.abs(moved).max(initial=0.0) <= SAME * max(1.0, np.abs(W).max()):
                 names = [self.variations.frames.names[c] for c in undecided]
                 self._flag(node.t, f"{', '.join(names)}: neither an impulse nor a velocity in an impact")

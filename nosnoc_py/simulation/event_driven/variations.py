@@ -32,7 +32,7 @@ class Motion:
     forces : (n_f,)
         Contact forces, normals first; of redundant ones the smallest.
     rate_w, forces_w : (n_w, n_w), (n_f, n_w)
-    forces_u : (n_f, n_u)
+    rate_u, forces_u : (n_w, n_u), (n_f, n_u)
     loose : (n_f,) bool
         Forces that are not determined.
     """
@@ -41,6 +41,7 @@ class Motion:
     forces: Array
     rate_w: Array
     forces_w: Array
+    rate_u: Array
     forces_u: Array
     loose: Array
 
@@ -72,6 +73,7 @@ class Variations:
             forces=y[n_q:],
             rate_w=rate_w,
             forces_w=y_w[n_q:],
+            rate_u=np.pad(y_u[:n_q], ((n_q, self.n_w - 2 * n_q), (0, 0))),
             forces_u=y_u[n_q:],
             loose=loose[n_q:],
         )

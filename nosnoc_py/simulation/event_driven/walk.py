@@ -14,6 +14,7 @@ from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.phase import Phase, Step
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.solution.interpolant import jumps_of
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import Control
@@ -125,23 +126,36 @@ class Passage(ABC):
 
 
 class Walk(ABC):
-    """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth.
+    """Carries the derivatives of z = (x, p, u) by x0, p and the controls of intervals from node to node.
 
-    At events by `motion.variations.saltation`, in between by dw' = F_w dw. Jumps at breaks of the control happen at
-    fixed times: their delay is zero.
+    At events by `motion.variations.saltation`, in between by dz' = F_z dz; NaN from the first node on that is not
+    smooth. Jumps at breaks of the control happen at fixed times: their delay is zero. A control that is constant on
+    intervals is a parameter that changes from one to the next; of any other the derivatives are not looked for.
+
+    Parameters
+    ----------
+    n_x, n_w, n_u : int
+        States, with parameters, and controls.
+    grid : (N + 1,)
+        Intervals of the control [s]: its breaks are among them, and no step of the history has one inside.
     """
 
     passage: type[Passage]
 
-    def __init__(self, n_x: int, n_w: int, history: History, control: Control) -> None:
-        self.n_x, self.n_w, self.history, self.control = n_x, n_w, history, control
+    def __init__(self, n_x: int, n_w: int, n_u: int, history: History, control: Control, grid: Array) -> None:
+        self.n_x, self.n_w, self.n_u = n_x, n_w, n_u if control.constant else 0
+        self.history, self.control, self.grid = history, control, grid
         self.flags: list[str] = []
+        self.lefts: list[Array] = []
+        self.rights: list[Array] = []
 
     def run(self) -> Sensitivity:
         """Phase by phase."""
         n_x, n_w, history, breaks = self.n_x, self.n_w, self.history, self.control.breaks
         nodes, phases, flows = history.nodes, history.phases, history.flows
-        W, delays = np.eye(n_w), [np.zeros((0, n_w))]
+        count = len(self.grid) - 1 if self.n_u else 0
+        W = np.eye(n_w + self.n_u, n_w + count * self.n_u)
+        start, delays = W, [np.zeros((0, W.shape[1]))]
         before, after = ((None, *nodes), (None, *phases), (None, *flows)), ((*phases, None), (*flows, None))
         for node, previous, phase, flow, following, law in zip(nodes, *before, *after, strict=False):
             around = self.passage(node=node, previous=previous, phase=phase, flow=flow, after=law, breaks=breaks)
@@ -152,14 +166,35 @@ class Walk(ABC):
         self._end()
         if not self.flags and not np.isfinite(W).all():
             self._flag(self.history.t, "the variations are not finite")
-        made, times = (np.full_like(W, np.nan) if self.flags else W), np.concatenate(delays)
+
+        def by_data(D: Array) -> tuple[Array, Array, Array]:
+            return D[..., :n_x], D[..., n_x:n_w], D[..., n_w:].reshape(*D.shape[:-1], count, self.n_u)
+
+        x0, p, u = by_data(np.full_like(W[:n_x], np.nan) if self.flags else W[:n_x])
+        times_x0, times_p, times_u = by_data(np.concatenate(delays))
+        nodes_x0, nodes_p, nodes_u = by_data(self._at_nodes(start, W))
+        by_u: dict[str, Any] = {"u": u.swapaxes(0, 1), "event_times_u": times_u, "orbital_u": nodes_u.swapaxes(1, 2)}
         return Sensitivity(
-            x0=made[:n_x, :n_x],
-            p=made[:n_x, n_x:],
-            event_times_x0=times[:, :n_x],
-            event_times_p=times[:, n_x:],
+            x0=x0,
+            p=p,
+            event_times_x0=times_x0,
+            event_times_p=times_p,
+            orbital=nodes_x0,
+            orbital_p=nodes_p,
+            **(by_u if self.n_u else {}),
             flags=tuple(self.flags),
         )
+
+    def _at_nodes(self, start: Array, end: Array) -> Array:
+        """Derivatives of x at the nodes of the trajectory (nodes, n_x, data)."""
+        steps, n_x = self.history.steps, self.n_x
+        if not steps:
+            return start[None, :n_x]
+        limits = np.array([start, *self.rights])[:, :n_x]
+        left, right = (np.array([step.x[k] for step in steps]) for k in (0, -1))
+        jumps = jumps_of(self.history.nodes[0].before, left, right)
+        made = np.insert(limits, np.flatnonzero(jumps) + 1, np.array(self.lefts)[jumps, :n_x], axis=0)
+        return np.concatenate([made, end[None, :n_x]]) if self.history.hits else made
 
     def _cross(self, passage: Passage, W: Array) -> tuple[Array, Array]:
         """Variations after a node, and of its time."""
@@ -168,24 +203,41 @@ class Walk(ABC):
         if self.flags or passage.after is None:
             return nothing, nothing[0]
         if passage.phase is None:
-            return self._put(passage.after, node), np.zeros(len(W))
+            return self._with_controls(self._put(passage.after, node)) @ W, np.zeros(W.shape[1])
         W, delay = self._saltate(passage, passage.phase, W)
         return (nothing, nothing[0]) if self.flags else (W, delay)
+
+    def _with_controls(self, by_w: Array) -> Array:
+        """The derivative of something at which the control stays as it is."""
+        made = np.eye(self.n_w + self.n_u)
+        made[: self.n_w, : self.n_w] = by_w
+        return made
+
+    def _held(self, W: Array, t: float) -> Array:
+        """The control at t is that of its interval."""
+        if not self.n_u or not np.isfinite(W).all():
+            return W
+        W, interval = W.copy(), int(np.searchsorted(self.grid[1:-1], t, "right"))
+        W[self.n_w :] = np.eye(self.n_u, W.shape[1], k=self.n_w + interval * self.n_u)
+        return W
 
     def _saltate(self, passage: Passage, phase: Phase, W: Array) -> tuple[Array, Array]:
         """Variations after an event at the end of a phase, and of its time."""
         node, flow, after = passage.node, passage.flow, passage.after
-        jump = self._jump(passage, W)
+        jump = self._with_controls(self._jump(passage, W))
         if node.trigger is None:
-            return jump @ W, np.zeros(len(W))
+            return jump @ W, np.zeros(W.shape[1])
         t = self._until(phase)
         w = self._w(state_at(phase, t) if t < phase.t else node.before)
         motion = self._motion(phase.regime, flow, t, w)
         slope = self._guard(node.trigger, phase.regime, flow, t, w, motion)
         approach = self._approach(node, flow.names[node.trigger % flow.distances], slope, motion.rate)
         follows = self._motion(node.regime, after, node.t, self._w(node.after))
-        event = saltation(slope.w, self._arrival(node, motion.rate), follows.rate, jump, approach=approach)
-        put = self._put(after, node) if t < phase.t else np.eye(len(W))
+        still = np.zeros(self.n_u)
+        arrival, departure = (np.append(rate, still) for rate in (self._arrival(node, motion.rate), follows.rate))
+        gradient = np.append(slope.w, slope.u[: self.n_u])
+        event = saltation(gradient, arrival, departure, jump, approach=approach)
+        put = self._with_controls(self._put(after, node)) if t < phase.t else np.eye(len(W))
         return put @ event.jump @ W, event.delay @ W
 
     def _approach(self, node: Node, name: str, slope: Slope, motion: Array) -> float:
@@ -205,7 +257,7 @@ class Walk(ABC):
 
     @abstractmethod
     def _motion(self, regime: Any, flow: Any, t: float, w: Array) -> Any:
-        """The motion in a regime: its `rate` dw/dt (n_w,) with the derivative `rate_w` (n_w, n_w)."""
+        """The motion in a regime: its `rate` dw/dt (n_w,), derivatives `rate_w` (n_w, n_w) and `rate_u` (n_w, n_u)."""
 
     @abstractmethod
     def _guard(self, guard: int, regime: Any, flow: Any, t: float, w: Array, motion: Any) -> Slope:
@@ -217,7 +269,7 @@ class Walk(ABC):
 
     def _jump(self, passage: Passage, W: Array) -> Array:
         """R_w of a node; the identity where the state is continuous."""
-        return np.eye(len(W))
+        return np.eye(self.n_w)
 
     def _arrival(self, node: Node, rate: Array) -> Array:
         """dw/dt right before a node, from that at the time up to which the slope of the phase is smooth."""
@@ -229,20 +281,29 @@ class Walk(ABC):
 
     def _along(self, phase: Phase, flow: Any, W: Array) -> Array:
         """Variations at the end of a phase; one Euler step goes there from where the slope is no longer smooth."""
-        if not np.isfinite(W).all():
-            return W
         end = self._until(phase)
         for step in phase.steps:
             low, high = float(step.t[0]), min(float(step.t[-1]), end)
-            if high > low:
+            W = self._held(W, 0.5 * float(step.t[0] + step.t[-1]))
+            self.lefts.append(W)
+            if high > low and np.isfinite(W).all():
                 W = transport(self._slope(phase, flow, step), low, high) @ W
+            self.rights.append(W)
         if end < phase.t and np.isfinite(W).all():
-            W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
+            w = self._w(state_at(phase, end))
+            W = W + (phase.t - end) * self._by_z(self._motion(phase.start, flow, end, w)) @ W
+            self.rights[-1] = W
         return W
 
+    def _by_z(self, motion: Any) -> Array:
+        """d(dz/dt) / dz (n_z, n_z); the control does not change by itself."""
+        made = np.zeros((self.n_w + self.n_u, self.n_w + self.n_u))
+        made[: self.n_w, : self.n_w], made[: self.n_w, self.n_w :] = motion.rate_w, motion.rate_u[:, : self.n_u]
+        return made
+
     def _slope(self, phase: Phase, flow: Any, step: Step) -> Callable[[float], Array]:
-        """d(dw/dt) / dw (n_w, n_w) as a function of time in a step."""
-        return lambda t: np.asarray(self._motion(phase.start, flow, t, self._w(between(step, t))).rate_w)
+        """d(dz/dt) / dz (n_z, n_z) as a function of time in a step."""
+        return lambda t: self._by_z(self._motion(phase.start, flow, t, self._w(between(step, t))))
 
     def _end(self) -> None:
         """The end is a fixed time like a break of the control."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from nosnoc_py.options import Method
 from nosnoc_py.simulation.common import SimulationMethod, Task
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -76,6 +77,7 @@ class TimeStepping(SimulationMethod):
 
     takes = (CLS,)
     refuses: ClassVar = {
+        **Method.refuses,
         "solver": "TimeStepping takes none; choose it by TimeStepping(solver=...)",
         "sensitivities": "those of TimeStepping do not converge to those of the motion; give method=ns.FESDJ(...) or "
         "ns.EventDriven(...)",
@@ -110,3 +112,9 @@ class TimeStepping(SimulationMethod):
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 
         return run(system, self, task)
+
+    def stepper(self, system: CLS, length: float) -> Any:
+        """Steps of equal length; see `nosnoc_py.Simulator`."""
+        from nosnoc_py.simulation.time_stepping.stepper import TimeStepper  # which knows these options
+
+        return TimeStepper(system, self, length)

@@ -57,6 +57,23 @@ def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     return loop.run(start, seconds, count, task.callback, deadline)
 
 
+def stepped(
+    system: CLS,
+    method: TimeStepping,
+    limits: Limits,
+    control: Control,
+    x: np.ndarray,
+    p: np.ndarray,
+    seconds: float,
+    count: int,
+    deadline: float,
+) -> TimeSteppingState:
+    """The state after some steps, with the status of all of them."""
+    loop = _Loop(system, method, limits, control, p)
+    status = loop.run(x, seconds, count, None, deadline).status
+    return replace(loop.last, status=status)
+
+
 @dataclass(eq=False)
 class _Loop:
     """One simulation."""
@@ -78,7 +95,8 @@ class _Loop:
         self.stepper = Stepper(self.system, self.method, self.limits)
         self.record = Record(self.system.mechanics.frames, self.limits)
         first = TimeSteppingState(t=0.0, x=start, p=self.p)
-        status = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline).status
+        self.last = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline)
+        status = self.last.status
         x, t = np.array(self.x), self.grid[: len(self.x)]
         if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1, : self.system.n_q], self.p)).all():
             status = Status.NUMERICAL_ERROR

@@ -31,10 +31,10 @@ Array = np.ndarray
 MARGIN = 1e-8
 
 
-def sensitivity_of(system: Described, history: History, control: Control) -> Sensitivity:
-    """Derivatives of the end and of the times of events of a simulation with respect to x0 and p."""
+def sensitivity_of(system: Described, history: History, control: Control, grid: Array) -> Sensitivity:
+    """Derivatives of states and of times of events by x0, p and the values of a control on the intervals of a grid."""
     n_x = len(system.state_names)
-    return _Walk(n_x, n_x + system.n_p, history, control).run()
+    return _Walk(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +43,7 @@ class Motion:
 
     rate: Array
     rate_w: Array
+    rate_u: Array
     rate_s: Array
     s_w: Array
     s_u: Array
@@ -54,11 +55,13 @@ def motion_of(flow: Flow, regime: Regime, t: float, w: Array) -> Motion:
     u = flow.control(t, w[:n_x])
     s = regime.solve(w, u)
     rate, slope = laws.motion(s, w, u, regime.masks)[0], laws.residual(s, w, u, regime.masks)[1]
-    rows_w, rows_u, rate_s, rate_w, _ = laws.slopes(s, w, u, regime.masks)
+    rows_w, rows_u, rate_s, rate_w, rate_u = laws.slopes(s, w, u, regime.masks)
     s_w, s_u = np.split(derivative(slope, np.hstack([rows_w, rows_u])), [w.size], axis=1)
     full, moved = np.zeros((w.size, w.size)), np.zeros(w.size)
     full[:n_x], moved[:n_x] = rate_w + rate_s @ s_w, rate[:, 0]
-    return Motion(rate=moved, rate_w=full, rate_s=rate_s, s_w=s_w, s_u=s_u)
+    driven = np.zeros((w.size, u.size))
+    driven[:n_x] = rate_u + rate_s @ s_u
+    return Motion(rate=moved, rate_w=full, rate_u=driven, rate_s=rate_s, s_w=s_w, s_u=s_u)
 
 
 class _Passage(Passage):

@@ -1,0 +1,116 @@
+"""Steps of an event-driven simulation with a constant control each, for closed loops."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.functions import numbers
+from nosnoc_py.motion.loop import driven
+from nosnoc_py.simulation.common import StepDerivative, SteppedRun, check_control
+from nosnoc_py.simulation.event_driven.history import EventDrivenState, History, Referee
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.simulation.event_driven.run import differentiated, referee_of, trajectory_of
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.status import Status
+from nosnoc_py.systems.controls import Control, PiecewiseConstant, control_of
+from nosnoc_py.systems.described import Described
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventDrivenStep(EventDrivenState):
+    """Where a simulation stands after a step; x is the left limit at t.
+
+    Attributes
+    ----------
+    u : (n_u,) or None
+        The control of the last step.
+    history : History or None
+        What happened in the last step; None before the first one and after one that failed.
+    referee : Referee or None
+        With the tolerances of this motion, from its first step on.
+    sensitivity : StepDerivative or None
+        Derivatives of x by the x, u and p with which the last step began.
+    """
+
+    u: np.ndarray | None = None
+    history: History | None = field(default=None, repr=False)
+    referee: Referee | None = field(default=None, repr=False)
+    sensitivity: StepDerivative | None = None
+
+
+class EventDrivenStepper:
+    """Steps of equal length of one system; see `nosnoc_py.Simulator`."""
+
+    def __init__(self, system: Described, method: EventDriven, length: float) -> None:
+        self.system, self.method, self.length = system, method, length
+
+    def init(self, x0: Any, p: Any = None) -> EventDrivenStep:
+        """The state at t = 0."""
+        parameters = self.system.parameters(p)
+        return EventDrivenStep(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
+
+    def step(
+        self, state: EventDrivenStep, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
+    ) -> EventDrivenStep:
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+        u = numbers(0.0 if u is None else u, "u", self.system.n_u)
+        start = state.t
+        end = round(start / self.length + 1) * self.length  # times do not add up rounding over many steps
+        control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
+        referee = state.referee or referee_of(self.system, self.method, state.x, control, state.p)
+        before = None if state.history is None else state.history.phases[-1].regime
+        history = referee.run(
+            state.x,
+            control,
+            state.p,
+            start=start,
+            regime=before,
+            deadline=np.inf if time_limit is None else time.monotonic() + time_limit,
+            interruptible=True,
+        )
+        if history.status is not Status.SOLVED:
+            return replace(state, status=history.status, message=history.message, history=None, u=u, sensitivity=None)
+        made = replace(state, t=end, x=history.x, u=u, history=history, referee=referee, message=history.message)
+        if not sensitivities:
+            return replace(made, sensitivity=None)
+        found = differentiated(self.system, history, control, control.breaks)
+        by_u = np.zeros((state.x.size, 0)) if found.u is None else found.u[0]
+        kept = np.zeros((0, state.x.size))
+        return replace(made, sensitivity=StepDerivative(x=found.x0, u=by_u, p=found.p, keeps=kept, flags=found.flags))
+
+    def run(self, x0: Any, run: SteppedRun) -> Trajectory:
+        """Some steps; a law of the state is asked at the beginning of each, a function of time in its middle."""
+        control = control_of(run.u, self.system.n_u, run.steps * self.length)
+        if run.sensitivities:
+            check_control(control)
+        done: list[EventDrivenStep] = []
+
+        def step(state: EventDrivenStep) -> EventDrivenStep:
+            value = control((len(done) + 0.5) * self.length, state.x)
+            state = self.step(state, value, time_limit=run.left())
+            done.extend([state] if state.status is Status.SOLVED else [])
+            return state
+
+        last = driven(self.init(x0, run.p), step, lambda state: len(done) == run.steps, run.callback, run.deadline)
+        histories = [state.history for state in done if state.history is not None]
+        if not histories:
+            empty = History(
+                nodes=(), phases=(), flows=(), t=0.0, x=last.x, p=last.p, status=last.status, message=last.message
+            )
+            return trajectory_of(self.system, empty, control)
+        parts: dict[str, Any] = {
+            name: tuple(chain(*(getattr(each, name) for each in histories))) for name in ("nodes", "phases", "flows")
+        }
+        whole = replace(histories[-1], status=last.status, message=last.message, **parts)
+        grid = np.arange(len(done) + 1) * self.length
+        held = PiecewiseConstant(grid, np.array([state.u for state in done]).reshape(len(done), -1))
+        applied = control_of(held, self.system.n_u, float(grid[-1]))
+        trajectory = trajectory_of(self.system, whole, applied, grid)
+        if not run.sensitivities:
+            return trajectory
+        return replace(trajectory, sensitivity=differentiated(self.system, whole, applied, grid))

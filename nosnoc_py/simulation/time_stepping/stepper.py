@@ -1,0 +1,93 @@
+"""Steps of a time-stepping simulation with a constant control each, for closed loops."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.functions import numbers
+from nosnoc_py.simulation.common import SteppedRun, Task, equal_steps
+from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
+from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, run, stepped
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.scales import problem_scales
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TimeSteppingStep(TimeSteppingState):
+    """Where a simulation stands after a step.
+
+    Attributes
+    ----------
+    u : (n_u,) or None
+        The control of the last step.
+    limits : Limits or None
+        Tolerances of this motion, from its first step on.
+    """
+
+    u: np.ndarray | None = None
+    limits: Limits | None = None
+
+
+class TimeStepper:
+    """Steps of equal length of one system, each made of as many of the method's as fit into it."""
+
+    def __init__(self, system: CLS, method: TimeStepping, length: float) -> None:
+        self.system, self.method, self.length = system, method, length
+        self.count = equal_steps(method, "step", None, length)
+
+    def init(self, x0: Any, p: Any = None) -> TimeSteppingStep:
+        """The state at t = 0."""
+        parameters = self.system.parameters(p)
+        return TimeSteppingStep(t=0.0, x=self.system.check_state(x0, parameters), p=parameters)
+
+    def step(
+        self, state: TimeSteppingStep, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False
+    ) -> TimeSteppingStep:
+        """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
+        if sensitivities:
+            raise OptionError(f"sensitivities: {self.method.refuses['sensitivities']}.")
+        u = numbers(0.0 if u is None else u, "u", self.system.n_u)
+        control = control_of(u, self.system.n_u, self.length)
+        limits = state.limits or self.method.limits(
+            problem_scales(
+                self.system,
+                x0=state.x,
+                control=control,
+                p=state.p,
+                duration=self.length,
+                speed_scale=self.method.speed_scale,
+            )
+        )
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        last = stepped(self.system, self.method, limits, control, state.x, state.p, self.length, self.count, deadline)
+        if not last.status.success:
+            return replace(state, status=last.status, u=u)
+        end = round(state.t / self.length + 1) * self.length  # times do not add up rounding over many steps
+        shown = {
+            name: getattr(last, name) for name in ("x", "contacts", "iterations", "complementarity", "infeasibility")
+        }
+        return replace(state, t=end, u=u, limits=limits, **shown)
+
+    def run(self, x0: Any, asked: SteppedRun) -> Trajectory:
+        """All steps as one simulation."""
+        seconds = asked.steps * self.length
+        task = Task(
+            x0=x0,
+            duration=seconds,
+            steps=None,
+            u=asked.u,
+            p=asked.p,
+            callback=asked.callback,
+            time_limit=asked.left(),
+            sensitivities=asked.sensitivities,
+        )
+        task.check(self.method.refuses)
+        return run(self.system, self.method.replace(step=self.length / self.count), task)
