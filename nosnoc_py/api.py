@@ -20,7 +20,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -148,7 +148,7 @@ def simulate(
     chosen: FiniteElementMethod | SimulationMethod = fitting(
         system, method, SIMULATING, (FiniteElementMethod, SimulationMethod)
     )
-    task = Task(
+    task = SimulationTask(
         x0=x0,
         duration=duration,
         steps=steps,

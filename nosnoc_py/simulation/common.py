@@ -50,7 +50,7 @@ class StepState:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Task:
+class SimulationTask:
     """What a method is asked to simulate: the arguments of `nosnoc_py.simulate` by their names."""
 
     x0: Any
@@ -91,7 +91,7 @@ class SimulationMethod(Method):
     """A method that simulates in its own way."""
 
     @abstractmethod
-    def simulate(self, system: Any, task: Task) -> Trajectory:
+    def simulate(self, system: Any, task: SimulationTask) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.event_selected import EventSelectedSystem
 from nosnoc_py.tableaus import Tableau, dopri5, explicit
@@ -102,7 +102,7 @@ class EventSelected(SimulationMethod):
             )
         return self.scheme
 
-    def simulate(self, system: EventSelectedSystem, task: Task) -> Trajectory:
+    def simulate(self, system: EventSelectedSystem, task: SimulationTask) -> Trajectory:
         """Guard by guard; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
 

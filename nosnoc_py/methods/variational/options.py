@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
 
@@ -79,7 +79,7 @@ class LieGroupVariational(SimulationMethod):
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self
 
-    def simulate(self, system: RigidBody, task: Task) -> Trajectory:
+    def simulate(self, system: RigidBody, task: SimulationTask) -> Trajectory:
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.variational.run import run  # which knows these options
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.phase import Phase, Step
+from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution.sensitivity import Sensitivity
@@ -124,7 +124,7 @@ class Passage(ABC):
         return len(self._names)
 
 
-class Walk(ABC):
+class VariationWalk(ABC):
     """Carries dw / d(x0, p) of w = (x, p) from node to node; NaN from the first one on that is not smooth.
 
     At events by `motion.variations.saltation`, in between by dw' = F_w dw. Jumps at breaks of the control happen at
@@ -240,7 +240,7 @@ class Walk(ABC):
             W = W + (phase.t - end) * self._motion(phase.start, flow, end, self._w(state_at(phase, end))).rate_w @ W
         return W
 
-    def _slope(self, phase: Phase, flow: Any, step: Step) -> Callable[[float], Array]:
+    def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[float], Array]:
         """d(dw/dt) / dw (n_w, n_w) as a function of time in a step."""
         return lambda t: np.asarray(self._motion(phase.start, flow, t, self._w(between(step, t))).rate_w)
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales
@@ -105,7 +105,7 @@ class TimeStepping(SimulationMethod):
             impact_velocity=STRIKE * scales.speed,
         )
 
-    def simulate(self, system: CLS, task: Task) -> Trajectory:
+    def simulate(self, system: CLS, task: SimulationTask) -> Trajectory:
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 
