@@ -23,7 +23,7 @@ from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Arrow, Box, Disc, Ground, Line, Trail
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, Line, Rectangle, Trail
 
 Array = NDArray[np.float64]
 STILL = 1e-9  # slower than this a cart is at rest where the control changes [m/s]
@@ -88,7 +88,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
         scene=[
             Trail(tip),
             Ground(band=False),
-            Box(place, [0.5 * length, 0.25 * length], label="cart"),
+            Rectangle(place, [0.5 * length, 0.25 * length], label="cart"),
             Line([place, tip], joints=False, label="pole"),
             Disc(tip, 0.08 * length),
             Arrow(place, [u, 0], label="force"),

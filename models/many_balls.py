@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Disc, Ground, Shape
+from nosnoc_py.systems.scene import Disc, Ground, PlanarShape
 
 Array = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ def build(constants: Constants = STANDARD) -> ns.CLS:
     )
 
 
-def _scene(q: ca.SX, constants: Constants) -> list[Shape]:
+def _scene(q: ca.SX, constants: Constants) -> list[PlanarShape]:
     """The balls, with spokes if they turn, and their box."""
     balls = [q[k * constants.width : (k + 1) * constants.width] for k in range(constants.balls)]
     far = constants.side

@@ -31,7 +31,7 @@ import nosnoc_py as ns
 from nosnoc_py import compiled
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
-from nosnoc_py.systems.scene import Box, Ground, Mark, Shape, Spring
+from nosnoc_py.systems.scene import Ground, Mark, PlanarShape, Rectangle, Spring
 
 Array = NDArray[np.float64]
 
@@ -116,13 +116,13 @@ def starts(count: int = 120, seed: int = 0) -> Array:
     return np.array([start(height, angle) for height, angle in drawn])
 
 
-def _scene(x: ca.SX, h: ca.SX, c: Constants) -> list[Shape]:
+def _scene(x: ca.SX, h: ca.SX, c: Constants) -> list[PlanarShape]:
     """The plate, which lies on its lower side (x, z), and the springs, which end there or at their full length."""
     thick = 0.02 * c.width
     up = ca.vertcat(-ca.sin(x[2]), ca.cos(x[2]))
     tops = [ca.vertcat(place, c.length - ca.fmax(h[i], 0)) for i, place in enumerate(c.positions)]
     return [
-        Box(x[:2] + 0.5 * thick * up, [c.width, thick], x[2], label="plate"),
+        Rectangle(x[:2] + 0.5 * thick * up, [c.width, thick], x[2], label="plate"),
         *(Spring([top[0], 0], top, coils=4, width=0.5 * c.bed / c.contacts) for top in tops),
         Ground(),
         *(Mark(name, top) for name, top in zip(_names(c.contacts), tops, strict=True)),

@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Arrow, Box, Ground, Mark, Spring
+from nosnoc_py.systems.scene import Arrow, Ground, Mark, Rectangle, Spring
 
 Array = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
         names=names,
         units={"position": "m", "velocity": "m/s"},
         scene=[
-            Box([x[0], 0.5 * side], [side, side], label="block"),
+            Rectangle([x[0], 0.5 * side], [side, side], label="block"),
             Spring([-4 * side, 0.5 * side], [x[0] - 0.5 * side, 0.5 * side]),
             Ground(),
             Ground(point=[-4 * side, 0], normal=[1, 0]),

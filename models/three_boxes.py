@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Arrow, Box, Ground, Mark, Shape
+from nosnoc_py.systems.scene import Arrow, Ground, Mark, PlanarShape, Rectangle
 
 Array = NDArray[np.float64]
 CONTACTS = ("left_middle", "middle_right", "ground_left", "ground_middle", "ground_right")
@@ -81,11 +81,11 @@ def build(constants: Constants = PAPER) -> ns.CLS:
     )
 
 
-def _scene(q: ca.SX, u: ca.SX, side: float) -> list[Shape]:
+def _scene(q: ca.SX, u: ca.SX, side: float) -> list[PlanarShape]:
     middles = [(q[2 * k : 2 * k + 2] + q[2 * k + 2 : 2 * k + 4]) / 2 for k in (0, 1)]
     feet = [ca.vertcat(q[2 * k], q[2 * k + 1] - side / 2) for k in range(3)]
     return [
-        *(Box(q[2 * k : 2 * k + 2], [side, side], label=name) for k, name in enumerate(BOXES)),
+        *(Rectangle(q[2 * k : 2 * k + 2], [side, side], label=name) for k, name in enumerate(BOXES)),
         Arrow(q[2:4], [u, 0], label="force"),
         Ground(),
         *(Mark(name, place) for name, place in zip(CONTACTS, middles + feet, strict=True)),

@@ -14,7 +14,7 @@ import numpy as np
 import nosnoc_py as ns
 from models.point_mass import axes_of, labels
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Arrow, Box, Ground, Mark
+from nosnoc_py.systems.scene import Arrow, Ground, Mark, Rectangle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def build(dimension: int = 2, constants: Constants = STANDARD) -> ns.CLS:
     weight = constants.mass * constants.gravity
     normal = ca.DM([-drop, down])
     seen = [
-        Box(q[:2] + 0.5 * DRAWN * normal, [1.6 * DRAWN, DRAWN], -constants.angle),
+        Rectangle(q[:2] + 0.5 * DRAWN * normal, [1.6 * DRAWN, DRAWN], -constants.angle),
         Ground(point=[0, 0], normal=normal),
         Mark("plane", q[:2]),
     ]
@@ -144,8 +144,8 @@ def build_stack(constants: StackConstants = STACK) -> ns.CLS:
         units=units,
         nominal={"force": [(m_1 + m_2) * constants.gravity, m_2 * constants.gravity]},
         scene=[
-            Box([q[0], q[1] + constants.height / 2], [2 * constants.height, constants.height], label="lower"),
-            Box([q[2], q[3] + constants.height / 2], [constants.height, constants.height], label="upper"),
+            Rectangle([q[0], q[1] + constants.height / 2], [2 * constants.height, constants.height], label="lower"),
+            Rectangle([q[2], q[3] + constants.height / 2], [constants.height, constants.height], label="upper"),
             Arrow([q[0], q[1] + constants.height / 2], [u, 0], label="force"),
             Ground(),
             Mark("ground", q[:2]),

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 import nosnoc_py as ns
 from nosnoc_py.errors import ModelError
-from nosnoc_py.systems.scene import Arrow, Disc, Ground, Polygon, Shape
+from nosnoc_py.systems.scene import Arrow, Disc, Ground, PlanarShape, Polygon
 
 Array = NDArray[np.float64]
 LENGTH = 0.12  # of a car in pictures, of what it needs to reach its greatest speed without turbo
@@ -87,7 +87,7 @@ def build(constants: Constants = STANDARD) -> ns.PSS:
     )
 
 
-def car(x: ca.SX, u: ca.SX, turbo: Any, length: float) -> list[Shape]:
+def car(x: ca.SX, u: ca.SX, turbo: Any, length: float) -> list[PlanarShape]:
     """What a car at the position x[0] looks like, larger than it is, with a flame while the turbo works."""
     back, axle, wheel = x[0] - 0.5 * length, 0.1 * length, 0.1 * length
     body = [[0.0, 0.1], [1.0, 0.1], [1.0, 0.3], [0.75, 0.35], [0.6, 0.55], [0.25, 0.55], [0.1, 0.3], [0.0, 0.3]]

@@ -15,7 +15,7 @@ import casadi as ca
 
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError, unknown_name
-from nosnoc_py.systems.scene import Arrow, Disc, Mark, Shape, Trail
+from nosnoc_py.systems.scene import Arrow, Disc, Mark, PlanarShape, Trail
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def build(drag: str = "printed", constants: Constants = PAPER) -> ns.CLS:
     )
 
 
-def pair(q: ca.SX, u: ca.SX, radii: tuple[float, float], force: str) -> list[Shape]:
+def pair(q: ca.SX, u: ca.SX, radii: tuple[float, float], force: str) -> list[PlanarShape]:
     """What two discs look like, the first of which is driven; q (4,) are their centres."""
     first, second, share = q[:2], q[2:], radii[0] / sum(radii)
     return [

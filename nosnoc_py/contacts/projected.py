@@ -37,7 +37,7 @@ class Solver:
     def solve(self, problem: RowProblem, colouring: Colouring, guess: np.ndarray) -> RowSolution:
         """Solve one problem from impulses `guess` (m, w)."""
         order = colouring.order
-        work = _Search(Sweeps(_ordered(problem, order), colouring.parts, guess[order], self.projection), self)
+        work = _ImpulseSearch(Sweeps(_ordered(problem, order), colouring.parts, guess[order], self.projection), self)
         if self.newton and guess.size <= MOST_ROWS:
             work.accelerated(min(BEFORE_NEWTON, self.max_sweeps))
             work.newton()
@@ -49,7 +49,7 @@ class Solver:
         return RowSolution(impulses=impulses, velocity=velocity, sweeps=work.done, residual=work.least)
 
 
-class _Search:
+class _ImpulseSearch:
     """The way to a solution: sweeps done, and the best impulses so far."""
 
     def __init__(self, sweeps: Sweeps, solver: Solver) -> None:

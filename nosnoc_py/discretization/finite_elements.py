@@ -20,10 +20,9 @@ from nosnoc_py.discretization.cross_complementarity import PairRows, add_groups
 from nosnoc_py.discretization.grid import SUFFIX, Grid
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.discretization.runge_kutta import RungeKutta, representation_of
-from nosnoc_py.discretization.step_equilibration import Step, equilibrate, isolate, step_bounds
+from nosnoc_py.discretization.step_equilibration import EquilibratedElement, equilibrate, isolate, step_bounds
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.layout import At
-from nosnoc_py.mpcc.layout import Edge as End
+from nosnoc_py.mpcc.layout import At, Edge
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.dcs import DCS, Equation, Pair, Variable, rows_of
 from nosnoc_py.roles import Role
@@ -46,11 +45,11 @@ class Element:
     cost: ca.SX
     impacts: ca.SX
     rows: dict[str, PairRows]
-    edge: Edge
+    edge: ElementBoundary
 
 
 @dataclass(frozen=True, eq=False)
-class Edge:
+class ElementBoundary:
     """What is continuous, at a boundary of elements.
 
     Attributes
@@ -146,7 +145,7 @@ class FiniteElements:
         functions = _Functions(self.dcs)
         elements: list[Element] = []
         x_minus = x_initial
-        edge = self._edge(functions, At(0), End.LEFT, x_initial, controls[0])
+        edge = self._edge(functions, At(0), Edge.LEFT, x_initial, controls[0])
         for k, (length, count) in enumerate(zip(grid.lengths, grid.elements, strict=True)):
             first = len(elements)
             relative = [self._step(At(k, n)) for n in range(count)]
@@ -156,7 +155,7 @@ class FiniteElements:
                 elements.append(self._element(functions, At(k, n), s * length / count, x_minus, controls[k], edge))
                 x_minus, edge = elements[-1].x_right, elements[-1].edge
             if self.options.switch_detection:
-                steps = [Step(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
+                steps = [EquilibratedElement(e.at, s, e.rows) for e, s in zip(elements[first:], relative, strict=True)]
                 equilibrate(self.builder, steps, self.dcs.indicator, self.options)
                 isolate(self.builder, steps, self.dcs.isolations, self.options)
         for pair in self.dcs.pairs:  # sides that are functions of the state stay nonnegative at the end, too
@@ -192,7 +191,7 @@ class FiniteElements:
         """The Runge-Kutta equations with their unknowns."""
         return RungeKutta(self.tableau, representation_of(self.options, self.tableau))
 
-    def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX, before: Edge) -> Element:
+    def _element(self, f: _Functions, at: At, h: ca.SX, x_minus: ca.SX, u: ca.SX, before: ElementBoundary) -> Element:
         boundary, x_left, impacts = self._left_boundary(f, at, h, x_minus)
         stages = self._stages(at, h, x_left, before)
         cost = self._dynamics(f, at, h, x_left, stages, u)
@@ -205,7 +204,7 @@ class FiniteElements:
                     self._equation(equation, function(x, z, u, self.p), place)
             for inequality, function in f.inequalities:
                 self._equation(inequality, function(x, z, u, self.p), place, upper=np.inf)
-        edge = Edge() if self.tableau.stiffly_accurate else self._edge(f, at, End.RIGHT, x_right, u)
+        edge = ElementBoundary() if self.tableau.stiffly_accurate else self._edge(f, at, Edge.RIGHT, x_right, u)
         node = (x_minus, boundary, h, self.p)
         rows = self._pairs(f, at, x_left, node, stages, u, before, edge)
         if self.options.switch_detection:
@@ -226,7 +225,7 @@ class FiniteElements:
             edge=edge if edge.rows else self._last_stage(rows, Z[-1]),
         )
 
-    def _stages(self, at: At, h: ca.SX, x_left: ca.SX, before: Edge) -> _Stages:
+    def _stages(self, at: At, h: ca.SX, x_left: ca.SX, before: ElementBoundary) -> _Stages:
         """The unknowns of an element, and what follows from them."""
         n_s, scheme = self.tableau.stages, self.scheme
         places = [At(at.stage, at.element, j) for j in range(n_s)]
@@ -237,7 +236,7 @@ class FiniteElements:
         if scheme.right_end_is_a_stage:
             x_right = X[:, -1]
         else:
-            x_right = self._state("x_right", at, End.RIGHT)
+            x_right = self._state("x_right", at, Edge.RIGHT)
             self._state_rows("right_end", at, x_right - right, Role.RIGHT_END)
         columns = [(X if scheme.has_states else moved)[:, j] for j in range(n_s)]
         if scheme.has_states and scheme.has_derivatives:
@@ -262,15 +261,15 @@ class FiniteElements:
             self.builder.constraint("dynamics", place, rows, names, scale=self.dcs.x_scale, role=Role.DYNAMICS)
         return h * sum((b * cost for b, (_, cost) in zip(self.tableau.b, values, strict=True)), ca.SX(0))
 
-    def _first_is_left(self, before: Edge) -> bool:
+    def _first_is_left(self, before: ElementBoundary) -> bool:
         """Whether the first stage is the left boundary, and shares its continuous variables and their equations."""
         return self.tableau.starts_left and bool(before.values)
 
-    def _last_stage(self, rows: dict[str, PairRows], z: ca.SX) -> Edge:
+    def _last_stage(self, rows: dict[str, PairRows], z: ca.SX) -> ElementBoundary:
         """The right boundary, where the last stage lies there."""
         rows_of_z = rows_of(self.dcs.variables)
         values = {v.name: z[rows_of_z[v.name]] for v in self.dcs.variables if v.boundary}
-        return Edge({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
+        return ElementBoundary({pair.name: rows[pair.name].a[-1] for pair in self.dcs.pairs if pair.continuous}, values)
 
     def _derivative(self, at: At) -> ca.SX:
         names = [f"{n}'" for n in self.dcs.x_names]
@@ -297,10 +296,10 @@ class FiniteElements:
         own = [shared[v.name] if v.name in shared else self._variable(v, at) for v in unsigned]
         return ca.vertcat(ca.SX(0, 1), *own)
 
-    def _edge(self, f: _Functions, at: At, end: End, x: ca.SX, u: ca.SX) -> Edge:
+    def _edge(self, f: _Functions, at: At, end: Edge, x: ca.SX, u: ca.SX) -> ElementBoundary:
         """Continuous variables at a boundary where no stage lies, and their equations."""
         if not self.options.switch_detection or not any(pair.continuous for pair in self.dcs.pairs):
-            return Edge()
+            return ElementBoundary()
         named = [replace(v, name=v.name + SUFFIX[end]) for v in self.dcs.variables]
         made = [self._variable(v, at, end) if v.boundary else ca.SX(v.symbol.numel(), 1) for v in named]
         z = ca.vertcat(ca.SX(0, 1), *made)
@@ -312,7 +311,9 @@ class FiniteElements:
             for pair in self.dcs.pairs
             if pair.continuous
         }
-        return Edge(rows, {v.name: symbol for v, symbol in zip(self.dcs.variables, made, strict=True) if v.boundary})
+        return ElementBoundary(
+            rows, {v.name: symbol for v, symbol in zip(self.dcs.variables, made, strict=True) if v.boundary}
+        )
 
     def _pairs(
         self,
@@ -322,8 +323,8 @@ class FiniteElements:
         node: tuple[ca.SX, ...],
         stages: _Stages,
         u: ca.SX,
-        before: Edge,
-        after: Edge,
+        before: ElementBoundary,
+        after: ElementBoundary,
     ) -> dict[str, PairRows]:
         found = {}
         end, detects = self.tableau.end_weights, self.options.switch_detection
@@ -405,14 +406,14 @@ class FiniteElements:
             self.builder.group(*rows, summed=True, split=pair.split, role=pair.role, of=pair.of)
         return boundary, f.x_plus(*arguments), f.impacts(*arguments)
 
-    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: End | None = None) -> None:
+    def _equation(self, e: Equation, value: ca.SX, at: At, upper: float = 0.0, edge: Edge | None = None) -> None:
         self.builder.constraint(e.name, at, value, e.components, 0.0, upper, e.scale, role=e.role, edge=edge)
 
-    def _variable(self, v: Variable, at: At, edge: End | None = None) -> ca.SX:
+    def _variable(self, v: Variable, at: At, edge: Edge | None = None) -> ca.SX:
         numbers = (v.lower, v.upper, v.initial, v.scale)
         return self.builder.variable(v.name, at, v.components, *numbers, role=v.role, edge=edge, of=v.of)
 
-    def _state(self, name: str, at: At, edge: End | None = None) -> ca.SX:
+    def _state(self, name: str, at: At, edge: Edge | None = None) -> ca.SX:
         b = self.bounds
         numbers = (b.lower, b.upper, b.initial, self.dcs.x_scale)
         return self.builder.variable(name, at, self.dcs.x_names, *numbers, role=Role.STATE, edge=edge)

@@ -29,7 +29,7 @@ Eta = Callable[[ca.SX, ca.SX], ca.SX]
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class EquilibratedElement:
     """What step equilibration sees of one finite element: its relative length s = h / h0 and its rows."""
 
     at: At
@@ -69,7 +69,7 @@ def _summands(leaf: Leaf, before: Rows, after: Rows) -> set[int]:
     return {int(row) for row in chosen}
 
 
-def equilibrate(builder: ProgramBuilder, steps: list[Step], tree: Indicator, options: FESD) -> None:
+def equilibrate(builder: ProgramBuilder, steps: list[EquilibratedElement], tree: Indicator, options: FESD) -> None:
     """Add the step equilibration of one control stage.
 
     Whatever the mode, the exact equations (26) are handed over as switched equations: the active-set finish imposes
@@ -153,7 +153,9 @@ class _Equilibration:
         return self.builder.variable(name, self.at, (name,), lower=0.0, upper=upper, role=role)
 
 
-def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Isolation], options: FESD) -> None:
+def isolate(
+    builder: ProgramBuilder, steps: list[EquilibratedElement], isolations: Sequence[Isolation], options: FESD
+) -> None:
     """Add what fixes the time of switches that the complementarities leave open, between the elements of a stage."""
     G, H = builder.quantities()
     for before, after in pairwise(steps):
@@ -163,7 +165,7 @@ def isolate(builder: ProgramBuilder, steps: list[Step], isolations: Sequence[Iso
             builder.switch(f"isolation {item.name}", after.at, residual, eta, required=True, role=Role.ISOLATION)
 
 
-def _eta(tree: Indicator, before: Step, after: Step, epsilon: float | None = None) -> Eta:
+def _eta(tree: Indicator, before: EquilibratedElement, after: EquilibratedElement, epsilon: float | None = None) -> Eta:
     """The indicator of a tree between two elements: tanh(eta / epsilon), or made of saturated leaves."""
     if epsilon is None:
         return lambda G, H: indicator(tree, before.rows, after.rows, G, H, saturated=True)

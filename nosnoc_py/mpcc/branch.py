@@ -90,7 +90,7 @@ def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Outcome:
+class BranchOutcome:
     """What a finish found on a branch: w in the user's units, with the multipliers when there was an NLP."""
 
     w: np.ndarray
@@ -216,11 +216,13 @@ class Finish:
 
     def __call__(
         self, w: np.ndarray, p: np.ndarray, deadline: float, way: str = "hold", branch: Branch | None = None
-    ) -> Outcome:
+    ) -> BranchOutcome:
         """Solve on a branch, by default the one that w shows."""
         branch = self.guess(w, p) if branch is None else branch
         if way == "newton":
-            found = Outcome(w=self.program.newton(w, p, branch), branch=branch, iterations=0, solver_status="newton")
+            found = BranchOutcome(
+                w=self.program.newton(w, p, branch), branch=branch, iterations=0, solver_status="newton"
+            )
         else:
             if way == "penalise":
                 branch = replace(branch, r=branch.r & self.mpcc.enforced)
@@ -238,7 +240,9 @@ class Finish:
         """IPOPT on a branch."""
         return Ipopt(self.program.nlp, {**SETTINGS, **self._options})
 
-    def _solve(self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool) -> Outcome:
+    def _solve(
+        self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool
+    ) -> BranchOutcome:
         """Solve from w; `penalised` adds the penalty to the objective."""
         m = self.mpcc
         lbx, ubx, lbg, ubg = self.program.bounds(p, branch)
@@ -247,7 +251,7 @@ class Finish:
         repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
         lbg[repeated], ubg[repeated] = -np.inf, np.inf
         result = self.ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
-        return Outcome(
+        return BranchOutcome(
             w=result.x[: m.w0.size] * m.w_scale,
             branch=branch,
             iterations=result.iterations,

@@ -23,7 +23,7 @@ STEERINGS = ("direct", "l1", "l_inf")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Block:
+class ConstraintBlock:
     """Rows lower <= expression <= upper, their multipliers and their share of the Hessian of the Lagrangian."""
 
     expression: ca.SX
@@ -50,7 +50,7 @@ class NLP:
     lbg: np.ndarray
     ubg: np.ndarray
     gradient: ca.SX
-    blocks: tuple[Block, ...]
+    blocks: tuple[ConstraintBlock, ...]
     multiplier_f: ca.SX
 
     @cached_property
@@ -108,7 +108,7 @@ class Blocks:
         self.common = block(self.x, ca.vertcat(*rows), lower, upper, self.multiplier_f * self.f)
 
     @cached_property
-    def switched(self) -> Block:
+    def switched(self) -> ConstraintBlock:
         """The switched equations as rows."""
         free = np.full(self.r.numel(), np.inf)
         return block(self.x, self.r, -free, free)
@@ -124,11 +124,11 @@ class Blocks:
         return self.floor_G.lowest(p), self.floor_H.lowest(p)
 
 
-def block(x: ca.SX, rows: ca.SX, lower: Any, upper: Any, more: ca.SX | float = 0.0) -> Block:
+def block(x: ca.SX, rows: ca.SX, lower: Any, upper: Any, more: ca.SX | float = 0.0) -> ConstraintBlock:
     """Rows with their derivatives; `more` is added to multiplier' rows before the Hessian is taken."""
     n = rows.numel()
     multiplier = ca.SX.sym("multiplier", n)
-    return Block(
+    return ConstraintBlock(
         expression=rows,
         lower=np.broadcast_to(np.asarray(lower, float), (n,)),
         upper=np.broadcast_to(np.asarray(upper, float), (n,)),
@@ -169,14 +169,14 @@ def branch_nlp(blocks: Blocks) -> NLP:
     return _assemble(blocks, [blocks.common, blocks.switched], ca.SX(0, 1), ca.SX(0), ca.SX(0, 1))
 
 
-def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[Block]:
+def _switched_rows(blocks: Blocks, x: ca.SX, sigma: ca.SX) -> list[ConstraintBlock]:
     # Relaxed like the products: while sigma is large every indicator is positive and an equation would force equal
     # steps before the switch has been found.
     product = _take(blocks.r * blocks.mpcc.indicator(blocks.G, blocks.H), np.flatnonzero(blocks.mpcc.relaxed))
     return [block(x, product - sigma, -np.inf, 0.0), block(x, product + sigma, 0.0, np.inf)]
 
 
-def _assemble(blocks: Blocks, rows: Sequence[Block], slack: ca.SX, elastic: ca.SX, sigma: ca.SX) -> NLP:
+def _assemble(blocks: Blocks, rows: Sequence[ConstraintBlock], slack: ca.SX, elastic: ca.SX, sigma: ca.SX) -> NLP:
     m = blocks.mpcc
     x = ca.vertcat(blocks.x, slack)
     fill = np.zeros(slack.numel())

@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.errors import SolverError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
-from nosnoc_py.mpcc.stationarity import Certificate, biactive_groups
+from nosnoc_py.mpcc.stationarity import StationarityCertificate, biactive_groups
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy, final_certificate
 from nosnoc_py.solution.records import PairRole, Residual, StepRecord
 from nosnoc_py.status import Stationarity, Status
@@ -33,7 +33,7 @@ class MPCCResult:
     complementarity, complementarity_min, infeasibility : float
         max |G H| / max(1, |G|, |H|), max |min(G, H)| over all single pairs, and the largest violation of a bound, a
         constraint or a nonnegativity; of the unrelaxed problem, in the user's units.
-    certificate : Certificate, optional
+    certificate : StationarityCertificate, optional
         Multipliers, biactive set and kind of stationary point; None where nothing feasible was found.
     worst : tuple of Residual
         The largest residuals, by name.
@@ -54,7 +54,7 @@ class MPCCResult:
     complementarity: float
     complementarity_min: float
     infeasibility: float
-    certificate: Certificate | None
+    certificate: StationarityCertificate | None
     worst: tuple[Residual, ...]
     biactive: tuple[str, ...]
     log: tuple[StepRecord, ...]
@@ -156,7 +156,7 @@ def result_of(state: SolverState, *, solver: str, started: float) -> MPCCResult:
     )
 
 
-def numbers_of(state: SolverState, certificate: Certificate | None) -> dict[str, Any]:
+def numbers_of(state: SolverState, certificate: StationarityCertificate | None) -> dict[str, Any]:
     """What every result takes from a state: its point, residuals, log, and the pairs with both sides zero.
 
     These are the groups of the certificate, or of the values where it has none.

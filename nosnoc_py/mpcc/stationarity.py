@@ -54,7 +54,7 @@ class Multipliers:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Certificate:
+class StationarityCertificate:
     """What is known about a point.
 
     Attributes
@@ -104,7 +104,7 @@ def certify(
     feasibility_tolerance: float = 1e-6,
     radius: float = 1e-3,
     time_limit: float | None = None,
-) -> Certificate:
+) -> StationarityCertificate:
     """Find the strongest kind of stationarity that can be proved at w.
 
     S comes first and needs no LPEC: multipliers with the signs of S prove by weak duality that no branch has a slope
@@ -142,12 +142,12 @@ def certify(
     deadline = time.monotonic() + (UNLIMITED if time_limit is None else time_limit)
     held = held_rows(mpcc, at, biactive_tolerance) if held is None else np.asarray(held, bool)
     if not at.finite or _infeasibility(mpcc, at, w, held) > feasibility_tolerance:
-        return Certificate()
+        return StationarityCertificate()
     program = local_program(mpcc, at, w, radius=radius, tolerance=biactive_tolerance, held=held)
     choice = choose(Groups(mpcc, at), program, at)
     biactive = indices(choice.biactive)
     if not choice.complementary:
-        return Certificate(biactive=biactive)
+        return StationarityCertificate(biactive=biactive)
     proof = _Proof(mpcc, at, program.holding(choice.forced), choice, -tolerance * program.scale, deadline)
     dual, bound = proof.program.weak_duality(proof.rows_of(multipliers))
     if bound >= proof.limit:
@@ -161,7 +161,7 @@ def certify(
     return proof.certificate(kind, dual, lpec.stationary, lpec.value, lpec)
 
 
-def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
+def trivial(mpcc: MPCC, values: Values, tolerance: float) -> StationarityCertificate:
     """The certificate of a feasible point where the objective is constant: S-stationary with zero multipliers.
 
     UNKNOWN where some group has neither side zero; that bounds and constraints hold is for the caller to know.
@@ -169,8 +169,8 @@ def trivial(mpcc: MPCC, values: Values, tolerance: float) -> Certificate:
     left, right = _positive_sides(mpcc, values, tolerance)
     biactive = biactive_groups(mpcc, values, tolerance)
     if (left & right).any() or not np.isfinite(values.objective):
-        return Certificate(biactive=biactive)
-    return Certificate(
+        return StationarityCertificate(biactive=biactive)
+    return StationarityCertificate(
         stationarity=Stationarity.S,
         b_stationary=True,
         lpec_value=0.0,
@@ -290,7 +290,7 @@ class _Proof:
         b_stationary: bool | None,
         value: float,
         lpec: LPECResult | None = None,
-    ) -> Certificate:
+    ) -> StationarityCertificate:
         """Put the multipliers into the user's units; what is left of the gradient goes to the bounds that are near."""
         program, at = self.program, self.at
         gradient = program.cost + program.exact.T @ dual
@@ -303,7 +303,7 @@ class _Proof:
             H=0.0 - dual[at.block(2)],
             r=dual[at.block(3)],
         )
-        return Certificate(
+        return StationarityCertificate(
             stationarity=kind,
             b_stationary=b_stationary,
             lpec_value=value,

@@ -17,14 +17,14 @@ import numpy as np
 from pydantic import Field
 
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
-from nosnoc_py.mpcc.branch import Branch, Finish, Outcome
+from nosnoc_py.mpcc.branch import Branch, BranchOutcome, Finish
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.proofs import Proofs, told_infeasible, told_ray
 from nosnoc_py.mpcc.residuals import Evaluator, Values
-from nosnoc_py.mpcc.stationarity import Certificate, Multipliers, certify, trivial
+from nosnoc_py.mpcc.stationarity import Multipliers, StationarityCertificate, certify, trivial
 from nosnoc_py.options import Options, strictest
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
@@ -113,7 +113,7 @@ class SolverState:
         Of the last NLP.
     branch : Branch, optional
         The branch that w solves exactly.
-    certificate : Certificate, optional
+    certificate : StationarityCertificate, optional
         What is known about w as a stationary point.
     status : Status, optional
         None while there is something left to do.
@@ -131,7 +131,7 @@ class SolverState:
     records: tuple[StepRecord, ...] = ()
     multipliers: Multipliers | None = None
     branch: Branch | None = None
-    certificate: Certificate | None = None
+    certificate: StationarityCertificate | None = None
     status: Status | None = None
     message: str = ""
 
@@ -145,7 +145,7 @@ class SolverState:
         """The strongest kind of stationarity that is certified."""
         return Stationarity.UNKNOWN if self.certificate is None else self.certificate.stationarity
 
-    def landed(self, outcome: Outcome) -> Any:
+    def landed(self, outcome: BranchOutcome) -> Any:
         """The state at the point of a branch; its certificate was of another point."""
         return replace(
             self,
@@ -291,7 +291,7 @@ class Strategy(Options):
             return replace(state, message=_largest(state))
         return state
 
-    def certify(self, state: SolverState, **options: Any) -> Certificate:
+    def certify(self, state: SolverState, **options: Any) -> StationarityCertificate:
         """What kind of stationary point a state's iterate is, also on the way.
 
         Parameters
@@ -349,7 +349,7 @@ def _largest(state: SolverState) -> str:
     return f"not proved; largest residuals: {', '.join(map(str, worst))}" if worst else ""
 
 
-def final_certificate(state: SolverState) -> Certificate | None:
+def final_certificate(state: SolverState) -> StationarityCertificate | None:
     """The certificate of a state that has ended; a solved one that has none yet gets it now."""
     solved = state.status is not None and state.status.success
     return certificate_of(state) if state.certificate is None and solved else state.certificate
@@ -418,7 +418,7 @@ def nlp_multipliers(mpcc: MPCC, result: NLPResult) -> Multipliers:
     return replace(Multipliers.zeros(mpcc), w=w, g=g)
 
 
-def certificate_of(state: SolverState, **options: Any) -> Certificate:
+def certificate_of(state: SolverState, **options: Any) -> StationarityCertificate:
     """What kind of stationary point the state's iterate is; options as those of `stationarity.certify`."""
     mpcc = state.solvers.mpcc
     if mpcc.objective.is_constant():

@@ -13,7 +13,7 @@ from nosnoc_py.errors import OptionError, check_positive, check_type, unknown_na
 from nosnoc_py.plotting.bodies import animate_body
 from nosnoc_py.plotting.film import Film, check_integer, check_size
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
-from nosnoc_py.plotting.planar import Motion, View
+from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
 from nosnoc_py.plotting.sheets import new_figure
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.systems.cls import CLS
@@ -77,7 +77,7 @@ def animate_scene(
 
     Where the state jumps, a frame at that very time shows it after the jump.
     """
-    motion = Motion(system, trajectory)
+    motion = PlanarMotion(system, trajectory)
     check_positive(speed=speed, frames_per_second=frames_per_second)
     check_integer("dots_per_inch", dots_per_inch, 10, 1000)
     film = Film(trajectory, path, frames_per_second, speed, marked=any(impact for _, impact, _ in motion.marks))
@@ -96,7 +96,7 @@ def animate_scene(
 
 
 def stage(
-    motion: Motion, size: tuple[float, float] | None = None, title: str | None = None
+    motion: PlanarMotion, size: tuple[float, float] | None = None, title: str | None = None
 ) -> tuple[Figure, Axes, Painter]:
     """A figure with axes that fit a motion, a line above them for the clock, and a legend; and who draws into them."""
     if size is not None:
@@ -114,6 +114,6 @@ def stage(
     return figure, axes, painter
 
 
-def _height(view: View, head: float) -> float:
+def _height(view: PlanarView, head: float) -> float:
     """Inches that show a view in the usual width."""
     return float(min(max(view.ratio * (WIDTH - LEFT - RIGHT), LOWEST), HIGHEST) + BOTTOM + head)

@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.plotting.figures import COLOURS, GREY
-from nosnoc_py.plotting.planar import BAND, Motion, View
+from nosnoc_py.plotting.planar import BAND, PlanarMotion, PlanarView
 from nosnoc_py.plotting.sheets import scaled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.systems import scene
@@ -31,7 +31,7 @@ WIDE_TICK, HIGH_TICK = 0.55, 0.4  # inches between ticks, at least
 class Painter:
     """Draws a motion into axes, one time after the other."""
 
-    def __init__(self, motion: Motion, view: View) -> None:
+    def __init__(self, motion: PlanarMotion, view: PlanarView) -> None:
         self.motion, self.view = motion, view
         self._scales = motion.scales(motion.view.size)
         free = iter(range(10**9))
@@ -39,7 +39,7 @@ class Painter:
         self._colours = [self._colour(shape, free) for shape in motion.shapes]
 
     @staticmethod
-    def _colour(shape: scene.Shape, free: Any) -> str:
+    def _colour(shape: scene.PlanarShape, free: Any) -> str:
         chosen = shape.colour
         if chosen is not None:
             return NAMED[chosen]

@@ -21,7 +21,7 @@ LONGEST = 0.25  # of the greater side: arrows of their own scale
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class PlanarView:
     """What is seen [m]."""
 
     left: float
@@ -40,7 +40,7 @@ class View:
         return (self.top - self.bottom) / (self.right - self.left)
 
     @classmethod
-    def around(cls, points: Array) -> View:
+    def around(cls, points: Array) -> PlanarView:
         """A view of points (n, 2), with margins, and no thin strip."""
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
         size = float(np.max(high - low)) or 1.0
@@ -49,15 +49,15 @@ class View:
         low, high = low - more, high + more
         return cls(left=float(low[0]), right=float(high[0]), bottom=float(low[1]), top=float(high[1]))
 
-    def with_ratio(self, ratio: float) -> View:
+    def with_ratio(self, ratio: float) -> PlanarView:
         """The same, made wider or higher until height over width is `ratio`."""
         width = max(self.right - self.left, (self.top - self.bottom) / ratio)
         x, y, height = (self.left + self.right) / 2, (self.bottom + self.top) / 2, ratio * width
-        return View(left=x - width / 2, right=x + width / 2, bottom=y - height / 2, top=y + height / 2)
+        return PlanarView(left=x - width / 2, right=x + width / 2, bottom=y - height / 2, top=y + height / 2)
 
 
 @dataclass(frozen=True, eq=False)
-class Motion:
+class PlanarMotion:
     """A system with a scene, and what it does: everything that is drawn, as numbers."""
 
     system: Described
@@ -78,7 +78,7 @@ class Motion:
                 )
 
     @property
-    def shapes(self) -> tuple[scene.Shape, ...]:
+    def shapes(self) -> tuple[scene.PlanarShape, ...]:
         """The shapes of the scene."""
         return self.system.drawing.shapes
 
@@ -130,7 +130,7 @@ class Motion:
         ]
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> PlanarView:
         """What has to be seen: all bodies at all times, trails, arrows, and grounds that are not far away."""
         every = max(1, len(self.dense[0]) // SEEN)
         shown = [
@@ -142,9 +142,9 @@ class Motion:
         points = points[np.isfinite(points).all(axis=1)]
         if not len(points):
             points = np.zeros((1, 2))
-        size = View.around(points).size
+        size = PlanarView.around(points).size
         tips = [self._tips(k, self.scales(size)[k]) for k in self._arrows]
-        return View.around(np.vstack([points, *self._feet(points, size), *tips]))
+        return PlanarView.around(np.vstack([points, *self._feet(points, size), *tips]))
 
     def _feet(self, points: Array, size: float) -> list[Array]:
         """Where endless grounds are, below points that are not far away, with the band that is drawn."""
@@ -189,7 +189,7 @@ def no_scene(system: Described) -> str:
     """What to say to those who want to see a system that does not say what it looks like."""
     name = "q" if "q" in system.groups else "x"
     place = f"{name}[:2]" if getattr(system, name).shape[0] > 1 else f"[0, {name}[0]]"
-    kinds = ", ".join(kind.__name__ for kind in scene.Shape.__subclasses__())
+    kinds = ", ".join(kind.__name__ for kind in scene.PlanarShape.__subclasses__())
     return (
         f"this {type(system).__name__} has no scene; say what it looks like: ns.{type(system).__name__}(..., "
         f"scene=[ns.scene.Disc({place}, 0.1), ns.scene.Ground(height=0)]). Shapes of ns.scene: {kinds}."

@@ -15,7 +15,7 @@ from nosnoc_py.plotting.bodies import check_motion, draw_body, draw_way, impact_
 from nosnoc_py.plotting.film import check_size
 from nosnoc_py.plotting.meshes import meshes_of
 from nosnoc_py.plotting.painter import TITLE, Painter, legend_above, rows_of
-from nosnoc_py.plotting.planar import Motion
+from nosnoc_py.plotting.planar import PlanarMotion
 from nosnoc_py.plotting.scenes import scene
 from nosnoc_py.plotting.sheets import finished, new_figure, titled
 from nosnoc_py.solution.arrays import Array
@@ -70,7 +70,7 @@ def snapshots(
     if isinstance(system, RigidBody):
         figure = (_space_strobe if arrangement == "strobe" else _space_panels)(system, trajectory, moments, size, title)
     else:
-        motion = Motion(system, trajectory)
+        motion = PlanarMotion(system, trajectory)
         figure = (_strobe if arrangement == "strobe" else _panels)(motion, moments, size, title)
     return finished(figure, None, path)
 
@@ -106,7 +106,7 @@ def _said(moments: Array, unit: str) -> str:
     return f"t = {moments[0]:.3g} ... {moments[-1]:.3g} {unit}, {len(moments)} moments, the later the darker"
 
 
-def _strobe(motion: Motion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
+def _strobe(motion: PlanarMotion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
     figure, axes, painter = stage(motion, size, title)
     painter.draw_strobe(axes, moments, _opacities(len(moments)))
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
@@ -115,7 +115,7 @@ def _strobe(motion: Motion, moments: Array, size: tuple[float, float] | None, ti
     return figure
 
 
-def _panels(motion: Motion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
+def _panels(motion: PlanarMotion, moments: Array, size: tuple[float, float] | None, title: str | None) -> Figure:
     """Rows and columns of panels with the same scales."""
     view = motion.view
     wide, high = (PANEL, PANEL * view.ratio) if view.ratio < 1.0 else (PANEL / view.ratio, PANEL)

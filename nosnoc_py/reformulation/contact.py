@@ -24,7 +24,7 @@ from nosnoc_py.reformulation.dcs import (
     Variable,
     of_each,
 )
-from nosnoc_py.reformulation.friction import CONES, FrictionCone, Law, Slip, cone_of, modes_of, weights
+from nosnoc_py.reformulation.friction import CONES, FrictionCone, FrictionLaw, Slip, cone_of, modes_of, weights
 from nosnoc_py.reformulation.switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
@@ -103,7 +103,7 @@ def _motion(
     return ca.vertcat(system.position_rate, acceleration.symbol), (acceleration,), (momentum,)
 
 
-def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
+def _gap_pair(contacts: StackedContacts, force: ca.SX) -> Pair:
     """0 <= f_c(q), lambda_n >= 0 (Eq. 13a); the gap is continuous, the force may jump."""
     sides = (contacts.labels("gap"), contacts.gap), (contacts.labels("lambda_normal"), force)
     return Pair.between(Role.CONTACT, *sides, name=CONTACT, components=contacts.names, events=("contact", "release"))
@@ -112,7 +112,7 @@ def _gap_pair(contacts: Contacts, force: ca.SX) -> Pair:
 # --- friction ---
 
 
-def _friction_pairs(laws: tuple[Law, ...], node_laws: tuple[Law, ...]) -> tuple[Pair, ...]:
+def _friction_pairs(laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw, ...]) -> tuple[Pair, ...]:
     """Slip velocities against cone slacks; at the left boundary they are those after the jump (Eqs. 21, 22)."""
     return tuple(
         replace(pair, left=None if pair.cross == "none" else left.a, b_left=left.b if pair.cross == "both" else None)
@@ -121,7 +121,7 @@ def _friction_pairs(laws: tuple[Law, ...], node_laws: tuple[Law, ...]) -> tuple[
     )
 
 
-def _slides(system: CLS, contacts: Contacts, laws: tuple[Law, ...]) -> tuple[Slide, ...]:
+def _slides(system: CLS, contacts: StackedContacts, laws: tuple[FrictionLaw, ...]) -> tuple[Slide, ...]:
     return tuple(
         Slide(
             name=contact.name,
@@ -136,7 +136,7 @@ def _slides(system: CLS, contacts: Contacts, laws: tuple[Law, ...]) -> tuple[Sli
 
 
 def _coherences(
-    contacts: Contacts, laws: tuple[Law, ...], node_laws: tuple[Law, ...], force: ca.SX
+    contacts: StackedContacts, laws: tuple[FrictionLaw, ...], node_laws: tuple[FrictionLaw, ...], force: ca.SX
 ) -> tuple[Coherence, ...]:
     return tuple(
         Coherence(
@@ -150,13 +150,13 @@ def _coherences(
     )
 
 
-def _slips(system: CLS, contacts: Contacts) -> tuple[Equation, ...]:
+def _slips(system: CLS, contacts: StackedContacts) -> tuple[Equation, ...]:
     """Slip velocities J_t'v by name, in the user's directions."""
     slips = {f"slip[{contact.name}]": contact.tangent.T @ system.v for _, contact in contacts.frictional}
     return tuple(Equation.of(name, Role.SLIP_VELOCITY, velocity) for name, velocity in slips.items())
 
 
-def _units(contacts: Contacts) -> dict[str, str]:
+def _units(contacts: StackedContacts) -> dict[str, str]:
     units = {"lambda_normal": "N", "Lambda_normal": "N s"}
     rubbing = {"lambda_tangent": "N", "Lambda_tangent": "N s", "slip": "m/s"}
     return units | {f"{what}[{c.name}]": unit for _, c in contacts.frictional for what, unit in rubbing.items()}
@@ -181,7 +181,7 @@ def drift(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable],
     return (up, down), pairs
 
 
-def _with_gap_rate(dcs: DCS, contacts: Contacts, force: ca.SX, v: ca.SX) -> DCS:
+def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, v: ca.SX) -> DCS:
     """q' = v + n tau with tau against the gap, and n'v against tau and the normal force.
 
     Without the last tau could hold a body on the surface that moves away from it.
@@ -248,7 +248,7 @@ class ContactOptions(Options):
 
 
 @dataclass(frozen=True, eq=False)
-class Contacts:
+class StackedContacts:
     """All contacts of a system stacked: gaps (n_c,), normals (n_q, n_c), labels; and those with friction."""
 
     gap: ca.SX
@@ -262,10 +262,10 @@ class Contacts:
         return of_each(quantity, self.names)
 
 
-def stack_contacts(system: CLS) -> Contacts:
+def stack_contacts(system: CLS) -> StackedContacts:
     """All contacts of a system."""
     contacts = system.contacts
-    return Contacts(
+    return StackedContacts(
         gap=system.mechanics.gaps,
         normal=system.mechanics.normals,
         names=tuple(c.name for c in contacts),
@@ -276,7 +276,7 @@ def stack_contacts(system: CLS) -> Contacts:
 
 def friction_laws(
     system: CLS,
-    contacts: Contacts,
+    contacts: StackedContacts,
     options: ContactOptions,
     *,
     q: ca.SX,
@@ -284,7 +284,7 @@ def friction_laws(
     normal: ca.SX,
     scale: np.ndarray,
     impulsive: bool,
-) -> tuple[Law, ...]:
+) -> tuple[FrictionLaw, ...]:
     """Friction of all contacts that have it, at (q, v) under normal multipliers (n_c,) of typical size `scale` (n_c,).
 
     Forces at the RK stages (Eqs. 13b-d, 14), or impulses that oppose the slip velocity after the jump (Eqs. 17d-f).
@@ -306,7 +306,7 @@ def friction_laws(
     return tuple(laws)
 
 
-def friction_outputs(quantity: str, contacts: Contacts, laws: tuple[Law, ...]) -> tuple[Equation, ...]:
+def friction_outputs(quantity: str, contacts: StackedContacts, laws: tuple[FrictionLaw, ...]) -> tuple[Equation, ...]:
     """Friction forces by name, where a cone has other variables."""
     return tuple(
         Equation.of(f"{quantity}[{contact.name}]", Role.TANGENTIAL_FORCE, law.force)
@@ -316,17 +316,17 @@ def friction_outputs(quantity: str, contacts: Contacts, laws: tuple[Law, ...]) -
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
+class JumpSymbols:
     """Symbols of the jump law, and the friction laws of the impulses."""
 
     x_minus: ca.SX
     h: ca.SX
     v_plus: Variable
     impulse: Variable
-    laws: tuple[Law, ...]
+    laws: tuple[FrictionLaw, ...]
 
 
-def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
+def node_of(system: CLS, contacts: StackedContacts, options: ContactOptions) -> JumpSymbols:
     """Make the symbols of the jump law, and the friction laws of the impulses."""
     x_minus, names = ca.SX.sym("x_minus", 2 * system.n_q), tuple(f"{name}(+)" for name in system.names["v"])
     v_plus = Variable.made("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
@@ -334,10 +334,10 @@ def node_of(system: CLS, contacts: Contacts, options: ContactOptions) -> Node:
     impulse = Variable.made("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
     at = {"q": x_minus[: system.n_q], "v": v_plus.symbol, "normal": impulse.symbol, "scale": np.ones(len(labels))}
     laws = friction_laws(system, contacts, options, **at, impulsive=True)
-    return Node(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
+    return JumpSymbols(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
 
 
-def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: Node) -> JumpLaw:
+def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, node: JumpSymbols) -> JumpLaw:
     """Eq. 17 (form "product") or A.2 (form "sum"), with the inequality (18) and friction.
 
     "sum" has Lambda against gap + Y+ + Y-. "product" has Lambda against the gap, and 0 = Lambda r written as Lambda
@@ -413,7 +413,7 @@ def impact_law(system: CLS, contacts: Contacts, options: ContactOptions, node: N
     )
 
 
-def _node_pairs(law: Law) -> list[NodePair]:
+def _node_pairs(law: FrictionLaw) -> list[NodePair]:
     """Every component against its partner."""
     return [
         NodePair.between(
@@ -425,7 +425,7 @@ def _node_pairs(law: Law) -> list[NodePair]:
 
 
 def _impulse_pairs(
-    contacts: Contacts, gap: ca.SX, impulse: ca.SX, y_plus: ca.SX, y_minus: ca.SX, form: ImpulseForm
+    contacts: StackedContacts, gap: ca.SX, impulse: ca.SX, y_plus: ca.SX, y_minus: ca.SX, form: ImpulseForm
 ) -> tuple[NodePair, ...]:
     pairs: list[NodePair] = []
     for i, name in enumerate(contacts.names):
@@ -440,7 +440,7 @@ def _impulse_pairs(
     return tuple(pairs)
 
 
-def _lone_impulses(contacts: Contacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
+def _lone_impulses(contacts: StackedContacts, mass: ca.SX, normal: ca.SX, approach: ca.SX) -> ca.SX:
     """(1 + e) m_eff |v_n| of every approaching contact on its own."""
     effective = [1 / ca.dot(normal[:, i], ca.solve(mass, normal[:, i])) for i in range(len(contacts.names))]
     return (1 + contacts.restitution) * ca.vertcat(ca.SX(0, 1), *effective) * ca.fmax(0, -approach)

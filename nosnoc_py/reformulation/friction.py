@@ -25,7 +25,7 @@ DIRECTIONS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Law:
+class FrictionLaw:
     """The friction law of one contact, at the stages or at a node.
 
     Attributes
@@ -110,7 +110,7 @@ def _parts(slip: Slip, cross: Literal["both", "none"]) -> tuple[Variable, Variab
     return plus, minus, slip.equation("slip_velocity", Role.SLIP_VELOCITY, slip.velocity - xi[0] + xi[1]), parts
 
 
-def box(slip: Slip) -> Law:
+def box(slip: Slip) -> FrictionLaw:
     """Planar: mu lambda_n +- lambda_t >= 0 against the parts xi+- of the slip velocity.
 
     Linear, and sound in free flight, where lambda_n = 0 leaves the slip velocity alone; the paper's (5) does not. A
@@ -124,7 +124,7 @@ def box(slip: Slip) -> Law:
     force = slip.force("lambda_tangent", Role.TANGENTIAL_FORCE, 1)
     plus, minus, equation, parts = _parts(slip, "none")
     above, below = slip.friction * slip.normal + force.symbol, slip.friction * slip.normal - force.symbol
-    return Law(
+    return FrictionLaw(
         force=force.symbol,
         variables=(force, plus, minus),
         equations=(equation,),
@@ -138,7 +138,7 @@ def box(slip: Slip) -> Law:
     )
 
 
-def polar(slip: Slip) -> Law:
+def polar(slip: Slip) -> FrictionLaw:
     """The exact cone: lambda_t = -r d, |d| = 1, v_t = s d, 0 <= s against mu lambda_n - r >= 0, |r| <= mu lambda_n.
 
     The direction d is the same for the force and for the velocity, so a relaxation of s (mu lambda_n - r) does not
@@ -155,7 +155,7 @@ def polar(slip: Slip) -> Law:
     speed = slip.variable("slip_speed", Role.SLIP_SPEED, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     r, d, s = radius.symbol, direction.symbol, speed.symbol
     slack = slip.friction * slip.normal - r
-    return Law(
+    return FrictionLaw(
         force=-slip.weights * r * d,
         variables=(radius, direction, speed),
         equations=(
@@ -170,7 +170,7 @@ def polar(slip: Slip) -> Law:
     )
 
 
-def polyhedral(slip: Slip) -> Law:
+def polyhedral(slip: Slip) -> FrictionLaw:
     """Eq. 8: lambda_t = D lambda_d, 0 <= lambda_d against D'v_t + gamma e, 0 <= gamma against mu lambda_n - e'lambda_d.
 
     D holds evenly spread unit directions, opposite ones among them; in the plane the two of them are exact.
@@ -183,7 +183,7 @@ def polyhedral(slip: Slip) -> Law:
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)
     shift = D.T @ slip.velocity + gamma.symbol
     slack = slip.friction * slip.normal - ca.sum1(force.symbol)
-    return Law(
+    return FrictionLaw(
         force=slip.weights * (D @ force.symbol),
         variables=(force, gamma),
         products=(
@@ -195,7 +195,7 @@ def polyhedral(slip: Slip) -> Law:
     )
 
 
-def paper(slip: Slip) -> Law:
+def paper(slip: Slip) -> FrictionLaw:
     """Eqs. 5 and 6 as printed (with the sign of 5a): 0 = v_t + 2 gamma lambda_t, 0 <= gamma against beta >= 0.
 
     Kept for comparison: lambda_n = 0 forces lambda_t = 0 and so v_t = 0. It has no solution where a contact is open
@@ -206,7 +206,7 @@ def paper(slip: Slip) -> Law:
     plus, minus, equation, parts = _parts(slip, "both")
     weighted = force.symbol / slip.weights
     slack = (slip.friction * slip.normal) ** 2 - ca.sumsqr(weighted)
-    return Law(
+    return FrictionLaw(
         force=force.symbol,
         variables=(force, gamma, plus, minus),
         equations=(
@@ -219,7 +219,7 @@ def paper(slip: Slip) -> Law:
     )
 
 
-CONES: dict[str, Callable[..., Law]] = {"box": box, "polar": polar, "polyhedral": polyhedral, "paper": paper}
+CONES: dict[str, Callable[..., FrictionLaw]] = {"box": box, "polar": polar, "polyhedral": polyhedral, "paper": paper}
 
 
 def cone_of(contact: Contact, cone: FrictionCone) -> str:
@@ -233,7 +233,7 @@ def cone_of(contact: Contact, cone: FrictionCone) -> str:
 
 
 @dataclass(frozen=True)
-class Modes:
+class FrictionModes:
     """Trees over the pairs of one contact.
 
     `steady` is positive where the friction mode does not change at a node; `stuck` where it stuck before; `moves` where
@@ -246,9 +246,9 @@ class Modes:
     slack: Indicator
 
 
-def _box_modes(name: str, count: int) -> Modes:
+def _box_modes(name: str, count: int) -> FrictionModes:
     plus, minus = f"slip_plus[{name}]", f"slip_minus[{name}]"
-    return Modes(
+    return FrictionModes(
         steady=Or((around(plus, "a"), around(minus, "a"), And((around(plus, "b"), around(minus, "b"))))),
         stuck=And((Leaf("backward", plus, "b", 0), Leaf("backward", minus, "b", 0))),
         moves=Or((Leaf("forward", plus, "a", 0), Leaf("forward", minus, "a", 0))),
@@ -256,9 +256,9 @@ def _box_modes(name: str, count: int) -> Modes:
     )
 
 
-def _speed_modes(name: str, steady_slip: Indicator) -> Modes:
+def _speed_modes(name: str, steady_slip: Indicator) -> FrictionModes:
     pair = f"slip[{name}]"
-    return Modes(
+    return FrictionModes(
         steady=Or((steady_slip, around(pair, "b"))),
         stuck=Leaf("backward", pair, "b", 0),
         moves=Leaf("forward", pair, "a", 0),
@@ -266,13 +266,13 @@ def _speed_modes(name: str, steady_slip: Indicator) -> Modes:
     )
 
 
-def _polar_modes(name: str, count: int) -> Modes:
+def _polar_modes(name: str, count: int) -> FrictionModes:
     # A reversal passes through zero at the node; components of v_t do so in smooth slip and are no switches.
     pair = f"slip[{name}]"
     return _speed_modes(name, And((Leaf("node", pair, "a", 0), around(pair, "a"))))
 
 
-def _polyhedral_modes(name: str, count: int) -> Modes:
+def _polyhedral_modes(name: str, count: int) -> FrictionModes:
     pair, direction = f"slip[{name}]", f"slip_direction[{name}]"
     same = [
         Or((And((Leaf("node", direction, "a", i), around(direction, "a", i))), around(direction, "b", i)))
@@ -281,20 +281,20 @@ def _polyhedral_modes(name: str, count: int) -> Modes:
     return _speed_modes(name, And((around(pair, "a"), *same)))
 
 
-def _paper_modes(name: str, count: int) -> Modes:
+def _paper_modes(name: str, count: int) -> FrictionModes:
     parts = f"slip_parts[{name}]"
     slips = [around(parts, side, i) for side in ("a", "b") for i in range(count)]
     moves = tuple(Leaf("forward", parts, side, i) for side in ("a", "b") for i in range(count))
     return replace(_speed_modes(name, Or(tuple(slips))), moves=Or(moves))
 
 
-def modes_of(contact: Contact, cone: FrictionCone, law: Law) -> Modes:
+def modes_of(contact: Contact, cone: FrictionCone, law: FrictionLaw) -> FrictionModes:
     """The trees of one contact, over the pairs of its law."""
     count = max(product.a.numel() for product in law.products)
     return MODES[cone_of(contact, cone)](contact.name, count)
 
 
-MODES: dict[str, Callable[[str, int], Modes]] = {
+MODES: dict[str, Callable[[str, int], FrictionModes]] = {
     "box": _box_modes,
     "polar": _polar_modes,
     "polyhedral": _polyhedral_modes,

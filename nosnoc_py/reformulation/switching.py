@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nosnoc_py.reformulation.dcs import And, Indicator, Isolation, Leaf, Or, Pair, around, inactive, leaves
-from nosnoc_py.reformulation.friction import Modes
+from nosnoc_py.reformulation.friction import FrictionModes
 
 CONTACT = "contact"  # the pair of gaps and normal forces, to which the leaves refer
 
@@ -15,7 +15,7 @@ def _contact(i: int) -> And:
     return around(CONTACT, "b", i)
 
 
-def switch_indicator(names: Sequence[str], modes: Mapping[str, Modes]) -> And:
+def switch_indicator(names: Sequence[str], modes: Mapping[str, FrictionModes]) -> And:
     """Positive where no contact switches (Eq. 30): the product over contacts of kappa (Eq. 28) and zeta.
 
     zeta counts friction only where a contact is closed before and after the node; a contact without friction has none.
@@ -28,7 +28,7 @@ def switch_indicator(names: Sequence[str], modes: Mapping[str, Modes]) -> And:
     return And(tuple(parts))
 
 
-def isolations(names: Sequence[str], modes: Mapping[str, Modes]) -> tuple[Isolation, ...]:
+def isolations(names: Sequence[str], modes: Mapping[str, FrictionModes]) -> tuple[Isolation, ...]:
     """The equations that say when a contact releases, and when it goes from stick to slip.
 
     The published equations leave both open: v_t = 0 on the stick side makes (21) and (22) trivial, so that a switch
@@ -70,7 +70,7 @@ def departures(pairs: Sequence[Pair], held: Sequence[tuple[str, int]] = ()) -> t
     return tuple(found)
 
 
-def _calm(pair: str, i: int, modes: Modes | None = None) -> Or:
+def _calm(pair: str, i: int, modes: FrictionModes | None = None) -> Or:
     """Positive where a component makes no multiplier jump: inactive or active before and after, or given up.
 
     A contact with friction that stays closed must not end a slip, either.

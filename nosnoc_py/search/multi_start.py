@@ -22,7 +22,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import Options, strictest
 from nosnoc_py.quasi_newton import bfgs
 from nosnoc_py.search.rollouts import Rollout, Rollouts
-from nosnoc_py.simulation.common import Task
+from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.contact_filling import is_exact
 from nosnoc_py.solution import Solution
@@ -171,7 +171,7 @@ class MultiStart(Options):
         check_type(method, FESDJ, "method")
         started = time.monotonic()
         limit = strictest(time_limit, self.time_limit)
-        search = _Search(self, ocp, method, callback, started + limit)
+        search = _BranchSearch(self, ocp, method, callback, started + limit)
         return search.run(guess, started)
 
 
@@ -182,7 +182,7 @@ class SearchState:
     records: tuple[StepRecord, ...]
 
 
-class _Search:
+class _BranchSearch:
     """One run of `MultiStart`: its parts, its log, its end."""
 
     def __init__(
@@ -349,6 +349,6 @@ class _Search:
     def _trajectory(self, u: np.ndarray) -> Any:
         """The motion of a control as a guess; the control itself where it cannot be simulated."""
         method = self.method.replace(finite_elements=self.fine.elements)
-        task = Task(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
+        task = SimulationTask(x0=self.ocp.x0, duration=self.ocp.horizon, steps=len(u), u=u, p=self.ocp.p)
         motion = FiniteElementRun(method).simulate(self.ocp.system, task)
         return motion if motion.success else u

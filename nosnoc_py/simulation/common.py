@@ -145,7 +145,7 @@ class SimulationMethod(Method):
     """A method that simulates in its own way."""
 
     @abstractmethod
-    def simulate(self, system: Any, task: Task) -> Trajectory:
+    def simulate(self, system: Any, task: SimulationTask) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
     def stepper(self, system: Any, length: float) -> Any:

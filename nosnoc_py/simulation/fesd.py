@@ -55,7 +55,7 @@ SOLVED = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class StepSolution:
     """A solution of the equations of a step: w (n_w,) at the parameters (n_values,) of its MPCC."""
 
     w: np.ndarray
@@ -74,7 +74,7 @@ class SimulatorState(StepState):
     ----------
     problem : Transcription
         Of one step.
-    parts : tuple of Part
+    parts : tuple of StepSolution
         The last step: one part, or several where it had more switches than elements; none before the first step and
         after one that failed.
     u : (n_u,) or None
@@ -88,7 +88,7 @@ class SimulatorState(StepState):
     """
 
     problem: Transcription
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StepSolution, ...] = ()
     u: np.ndarray | None = None
     derivatives: tuple[StepDerivative, ...] = ()
     hint: Hint | None = None
@@ -244,15 +244,19 @@ class FiniteElementStepper:
                 return self._failed(state, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
-    def _by_newton(self, values: np.ndarray, hint: Hint | None, splits: int) -> tuple[tuple[Part, ...], NewtonResult]:
+    def _by_newton(
+        self, values: np.ndarray, hint: Hint | None, splits: int
+    ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
         """A step with its parts, none where it fails; one with more switches than elements may be halved so often."""
         assert self._newton_step is not None
         found = self._newton_step(values, hint)
         if found.w is not None:
-            return (Part(w=found.w, values=values),), found
+            return (StepSolution(w=found.w, values=values),), found
         return self._halved(values, hint, splits) if found.crowded and splits else ((), found)
 
-    def _halved(self, values: np.ndarray, hint: Hint | None, splits: int) -> tuple[tuple[Part, ...], NewtonResult]:
+    def _halved(
+        self, values: np.ndarray, hint: Hint | None, splits: int
+    ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
         """Both halves of a step; the result is that of the last part."""
         first, second = values.copy(), values.copy()
         first[self._slices["horizon"]] *= 0.5
@@ -299,7 +303,7 @@ class FiniteElementStepper:
             more["message"] = "; ".join(part for part in (message, f"an impact would gain energy at {gaining}") if part)
             return self._failed(state, Status.ENERGY_GAIN, **more)
         x = read.x_right[-1]
-        return self._advanced(state, (Part(w=best.w, values=values),), x, values, **more)
+        return self._advanced(state, (StepSolution(w=best.w, values=values),), x, values, **more)
 
     def _gaining(self, r: Readout, p: np.ndarray) -> str:
         """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
@@ -337,7 +341,7 @@ class FiniteElementStepper:
         return values
 
     def _advanced(
-        self, state: SimulatorState, parts: tuple[Part, ...], x: np.ndarray, values: np.ndarray, **fields: Any
+        self, state: SimulatorState, parts: tuple[StepSolution, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
         u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
         # Times do not add up rounding over many steps.
@@ -434,7 +438,7 @@ class FiniteElementRun:
         problem = transcribe(ocp, self.method)
         return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
 
-    def simulate(self, system: Described, task: Task) -> Trajectory:
+    def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
         """A simulator, and its run; see `nosnoc_py.simulate`."""
         method = self.method
         control = control_of(task.u, system.n_u, task.seconds)
@@ -471,7 +475,7 @@ def _rows(u: Any) -> int:
     return len(u) if isinstance(u, np.ndarray | list | tuple) and np.ndim(u) == 2 else 1
 
 
-def _steps(task: Task, control: Control) -> tuple[float, int]:
+def _steps(task: SimulationTask, control: Control) -> tuple[float, int]:
     """Length and number of the steps; by default a multiple of the intervals of the control, if these are equal."""
     lengths = np.diff(control.breaks)
     fits = len(lengths) if np.allclose(lengths, lengths[0], rtol=1e-9, atol=0.0) else 1

@@ -78,7 +78,7 @@ def execute(
     Parameters
     ----------
     resolved : mapping
-        Of a `grid.Run`.
+        Of a `grid.SweepRun`.
     folder : path, optional
         Where functions are looked for first.
     trajectory : bool

@@ -26,7 +26,7 @@ SEEDS = ("solver.seed", "problem.arguments.seed")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
+class SweepRun:
     """One run.
 
     Parameters
@@ -44,7 +44,10 @@ class Run:
     axes: dict[str, Any]
 
 
-def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[Run, ...]:
+Run = SweepRun  # its earlier name; the class named Run is the part of a configuration
+
+
+def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRun, ...]:
     """All runs of a configuration: the product of the axes of the grid, of the zip, of the repeats; last axis fastest.
 
     Parameters
@@ -71,13 +74,13 @@ def count(given: Configuration) -> int:
     return math.prod([*map(len, sweep.grid.values()), *zipped, sweep.repeat or 1])
 
 
-def _runs(given: Configuration) -> tuple[Run, ...]:
+def _runs(given: Configuration) -> tuple[SweepRun, ...]:
     base = given.model_dump(exclude={"sweep", "run"}, exclude_unset=True)
     made = []
     with on_path(given.folder):
         for axes in _combinations(given, base):
             made.append(_run(given, base, axes))
-    first: dict[str, Run] = {}
+    first: dict[str, SweepRun] = {}
     for run in made:
         other = first.setdefault(run.key, run)
         if other is not run:
@@ -85,7 +88,7 @@ def _runs(given: Configuration) -> tuple[Run, ...]:
     return tuple(made)
 
 
-def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any]) -> Run:
+def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any]) -> SweepRun:
     content = copy.deepcopy(dict(base))
     for path, value in axes.items():
         for target in _seeds(given, content) if path == REPEAT else (path,):
@@ -95,7 +98,7 @@ def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any])
     except OptionError as error:
         raise OptionError(f"{error} (run {_told(axes)})" if axes else str(error)) from None
     digest = hashlib.sha256(canonical(resolved).encode()).hexdigest()
-    return Run(key=digest[:KEY_DIGITS], resolved=resolved, axes=dict(axes))
+    return SweepRun(key=digest[:KEY_DIGITS], resolved=resolved, axes=dict(axes))
 
 
 def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution import load as load_trajectory
 from nosnoc_py.sweep.config import Configuration, load
-from nosnoc_py.sweep.grid import Run
+from nosnoc_py.sweep.grid import SweepRun
 from nosnoc_py.sweep.store import FORMAT_VERSION, Store, library_version
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _checked(row: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return row
 
 
-def write_index(folder: Path, runs: Sequence[Run]) -> None:
+def write_index(folder: Path, runs: Sequence[SweepRun]) -> None:
     """Write which runs the configuration of this folder has, in their order."""
     index = {
         "format_version": FORMAT_VERSION,

@@ -9,7 +9,7 @@ from typing import Any
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.sweep.config import Configuration, configuration, load
-from nosnoc_py.sweep.grid import Run, runs
+from nosnoc_py.sweep.grid import SweepRun, runs
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.perform import SweepState, perform
 from nosnoc_py.sweep.results import Results, check_table, read, write_copy, write_index, write_table
@@ -79,7 +79,7 @@ def _tabulated(folder: Path, table: str) -> Results:
     return results
 
 
-def tasks(given: Configuration, todo: Sequence[Run]) -> list[Task]:
+def tasks(given: Configuration, todo: Sequence[SweepRun]) -> list[Task]:
     """The tasks of runs."""
     folder = None if given.folder is None else str(given.folder)
     paths = tuple(dict.fromkeys(path for path in (folder, str(Path.cwd())) if path is not None))

@@ -13,7 +13,7 @@ import numpy as np
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
-from nosnoc_py.systems.scene import Mark, Shape
+from nosnoc_py.systems.scene import Mark, PlanarShape
 from nosnoc_py.systems.symbols import (
     check_different,
     check_distinct,
@@ -34,16 +34,16 @@ class Drawing:
 
     Parameters
     ----------
-    shapes : tuple of Shape
+    shapes : tuple of PlanarShape
     function : Function
         (x, u, p) -> all numbers, one shape after the other.
     """
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[PlanarShape, ...]
     function: ca.Function
 
     @classmethod
-    def of(cls, shapes: tuple[Shape, ...], x: ca.SX, u: ca.SX, p: ca.SX) -> Drawing:
+    def of(cls, shapes: tuple[PlanarShape, ...], x: ca.SX, u: ca.SX, p: ca.SX) -> Drawing:
         """Compile shapes."""
         every = ca.vertcat(ca.SX(0, 1), *[shape.numbers for shape in shapes])
         return cls(shapes, ca.Function("scene", [x, u, p], [ca.densify(every)]))
@@ -55,7 +55,7 @@ class Drawing:
         return np.split(found, ends[:-1], axis=1)
 
 
-def _checked_scene(system: Any) -> tuple[Shape, ...]:
+def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
     """Return the scene of a system as a tuple.
 
     Raises
@@ -78,7 +78,7 @@ def _checked_scene(system: Any) -> tuple[Shape, ...]:
     groups = {name: getattr(system, name) for name in dict.fromkeys((*system.groups, "u", "p"))}
     check = free_of_others(groups)
     for k, shape in enumerate(given):
-        if not isinstance(shape, Shape):
+        if not isinstance(shape, PlanarShape):
             raise ModelError(f"{kind}: scene: shape {k}: expected a shape of ns.scene, given {type(shape).__name__}.")
         check(shape.numbers, f"{kind}: scene: shape {k} ({shape.title})")
         if isinstance(shape, Mark) and shape.name not in (names := _event_names(system)):

@@ -18,7 +18,7 @@ STEP, REGION, FORCE = range(3)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Multipliers:
+class MultiplierGroup:
     """Multipliers that belong together.
 
     Attributes
@@ -51,7 +51,7 @@ class Multipliers:
         return int(self.symbols.shape[0])
 
 
-def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multipliers, ...]]:
+def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[MultiplierGroup, ...]]:
     """x' (n_x,) with all multipliers, regions by their weights, and the multipliers."""
     if isinstance(system, PSS):
         parts = tuple(_weights(modes) for modes in system.modes)
@@ -66,13 +66,13 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multiplier
     labels = tuple(f"{what}[{name}]" for name in names)
     active = ca.SX.sym("active", len(names))
     return flow, (
-        Multipliers(kind=kind, names=names, labels=labels, symbols=symbols, functions=functions, active=active),
+        MultiplierGroup(kind=kind, names=names, labels=labels, symbols=symbols, functions=functions, active=active),
     )
 
 
-def _weights(modes: Modes) -> Multipliers:
+def _weights(modes: Modes) -> MultiplierGroup:
     active, size = ca.SX.sym("active", modes.count), modes.flows[0].shape[0]
-    return Multipliers(
+    return MultiplierGroup(
         kind=REGION,
         names=tuple(modes.function_names or ()) * modes.count,
         labels=tuple(f"theta[{modes.name}][{i}]" for i in range(modes.count)),

@@ -26,7 +26,7 @@ SLIM = 0.12  # width of a spring, in its greatest length
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class PlanarShape:
     """What all shapes have in common.
 
     Attributes
@@ -80,7 +80,7 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Disc(Shape):
+class Disc(PlanarShape):
     """A disc; with an angle [rad] it has a spoke, so that one sees it turn.
 
     Parameters
@@ -112,7 +112,7 @@ class Disc(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Box(Shape):
+class Rectangle(PlanarShape):
     """A rectangle about its centre.
 
     Parameters
@@ -133,7 +133,9 @@ class Box(Shape):
     angle: Any = 0.0
 
     def _numbers(self) -> ca.SX:
-        return ca.vertcat(self._point("center"), _positive(self._point("size"), "Box: size"), self._number("angle"))
+        return ca.vertcat(
+            self._point("center"), _positive(self._point("size"), "Rectangle: size"), self._number("angle")
+        )
 
     def outline(self, values: Array) -> Array:
         """The corners (frames, 4, 2)."""
@@ -141,8 +143,12 @@ class Box(Shape):
         return values[:, None, :2] + _turned(half, values[:, 4])
 
 
+Box = Rectangle  # as `ns.scene.Box`; the class named Box is the solid, `ns.Box`
+Shape = PlanarShape  # as `ns.scene.Shape`; the class named Shape is that of solids
+
+
 @dataclass(frozen=True, eq=False)
-class Polygon(Shape):
+class Polygon(PlanarShape):
     """A filled polygon with corners `points`, a sequence of three or more places (2,)."""
 
     filled: ClassVar[bool] = True
@@ -154,7 +160,7 @@ class Polygon(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Line(Shape):
+class Line(PlanarShape):
     """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope."""
 
     points: Any
@@ -165,7 +171,7 @@ class Line(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Spring(Shape):
+class Spring(PlanarShape):
     """A spring from `start` to `end` (2,), with so many coils and so wide [m]."""
 
     start: Any
@@ -192,7 +198,7 @@ class Spring(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Ground(Shape):
+class Ground(PlanarShape):
     """What bodies stand on: a horizontal line, a straight one of any direction, or a way through points.
 
     Parameters
@@ -239,7 +245,7 @@ class Ground(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Arrow(Shape):
+class Arrow(PlanarShape):
     """A vector at a place: a control, a force, a velocity.
 
     Parameters
@@ -269,7 +275,7 @@ class Arrow(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Trail(Shape):
+class Trail(PlanarShape):
     """The path of a point (2,) up to now."""
 
     body: ClassVar[bool] = False
@@ -282,7 +288,7 @@ class Trail(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Mark(Shape):
+class Mark(PlanarShape):
     """Where the events `name` (of a contact, a guard, a switching function) happen: a point (2,), marked then."""
 
     body: ClassVar[bool] = False

@@ -10,7 +10,7 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.mpcc.stationarity import Certificate
+from nosnoc_py.mpcc.stationarity import StationarityCertificate
 from problems.benchmarks.hopper_branch import WEIGHT, Rung, held, touch_of_motion, touch_of_solution
 from problems.benchmarks.hopper_smooth import Descent, Motion, SmoothProgram, scheme_of
 from problems.benchmarks.hopper_task import BENT, STANDING, build
@@ -106,7 +106,7 @@ def judged(problem: ns.Transcription, w: np.ndarray) -> ns.Solution:
     """A point as a solution: solved means residuals of the unrelaxed problem below 1e-6; not said to be stationary."""
     state = ns.Homotopy().init(problem.mpcc, w, problem.parameters(), solvers=problem.solvers, clip=False)
     good = max(state.complementarity, state.infeasibility) <= RESIDUAL
-    unknown = Certificate(
+    unknown = StationarityCertificate(
         stationarity=ns.Stationarity.UNKNOWN,
         b_stationary=None,
         lpec_value=np.nan,

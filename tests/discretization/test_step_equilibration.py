@@ -10,7 +10,13 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.discretization.cross_complementarity import PairRows
-from nosnoc_py.discretization.step_equilibration import PENALTIES, Step, equilibrate, indicator, step_bounds
+from nosnoc_py.discretization.step_equilibration import (
+    PENALTIES,
+    EquilibratedElement,
+    equilibrate,
+    indicator,
+    step_bounds,
+)
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.reformulation.contact import contact_dcs
@@ -100,7 +106,7 @@ def equilibrated(mode, s, G, H, **options):
     b = builder.variable("b", At(), tuple(f"b_{i}" for i in range(4)))
     builder.left.add(tuple(f"a_{i}" for i in range(5)), a, At())
     builder.right.add(tuple(f"b_{i}" for i in range(4)), b, At())
-    steps = [Step(At(0, n), lengths[n], {"contact": rows}) for n, rows in enumerate((BEFORE, AFTER))]
+    steps = [EquilibratedElement(At(0, n), lengths[n], {"contact": rows}) for n, rows in enumerate((BEFORE, AFTER))]
     equilibrate(builder, steps, dcs(1).indicator, ns.FESDJ(step_equilibration=mode, **options))
     mpcc = builder.build(aggregation="fe_fe", enforce_switched=mode == "direct")
     penalty = ca.Function("penalty", [mpcc.w], [mpcc.penalty])(np.r_[s, G, H, np.zeros(mpcc.w.numel() - 11)])

@@ -10,7 +10,7 @@ import pytest
 
 from models.many_balls import Constants, build, energy, penetration, places_of, start
 from nosnoc_py.errors import ModelError
-from nosnoc_py.simulation.common import Task
+from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import run
 
@@ -86,7 +86,7 @@ def test_a_few_balls_come_to_rest_on_the_floor(dimension: int) -> None:
     """Far from each other: the lowest state there is; a rolling ball rolls on."""
     constants = Constants(balls=3, dimension=dimension, radius=0.1, restitution=0.3)
     x0 = start(constants, speed=0.0, seed=2)
-    found = run(build(constants), TimeStepping(step=2e-3), Task(x0=x0, duration=1.5))
+    found = run(build(constants), TimeStepping(step=2e-3), SimulationTask(x0=x0, duration=1.5))
     assert places_of(found.final_state, constants)[:, 1] == pytest.approx(0.1, abs=1e-6)
     assert energy(found.final_state, constants) == pytest.approx(3 * 9.81 * 0.1, abs=1e-6)
     assert max(penetration(x, constants) for x in found.x) < 2e-3 * constants.radius

@@ -25,7 +25,7 @@ from nosnoc_py.plotting.animation import stage
 from nosnoc_py.plotting.figures import COLOURS
 from nosnoc_py.plotting.film import Clock, GifWriter, ffmpeg, film, frame_rate, frame_times, writer_of
 from nosnoc_py.plotting.painter import Painter
-from nosnoc_py.plotting.planar import Motion, View
+from nosnoc_py.plotting.planar import PlanarMotion, PlanarView
 from nosnoc_py.systems import scene
 
 BALL = bouncing_ball.build(0.8)
@@ -138,7 +138,7 @@ def test_without_a_scene_the_error_is_a_scene(bouncing: ns.Trajectory, tmp_path:
     with pytest.raises(OptionError, match=r"scene=\[ns\.scene\.Disc\(\[0, q\[0\]\], 0\.1\), ns\.scene\.Ground"):
         animate(plain, bouncing, tmp_path / "ball.gif")
     written = replace(plain, scene=[scene.Disc([0, q[0]], 0.1), scene.Ground(height=0)])
-    assert len(Motion(written, bouncing).shapes) == 2
+    assert len(PlanarMotion(written, bouncing).shapes) == 2
 
 
 def test_frames_begin_and_end_with_the_motion(bouncing: ns.Trajectory) -> None:
@@ -169,7 +169,7 @@ def test_frames_at_an_impact_show_the_state_after_it(pushed: tuple[ns.CLS, ns.Tr
     )
     motion = ns.simulate(ball, x0=[1, 0], duration=1.0, method=ns.EventDriven())
     time = motion.impacts[0].time
-    before, at = (Motion(ball, motion).at(np.array([t]))[0][0, 3] for t in (time - 1e-9, time))
+    before, at = (PlanarMotion(ball, motion).at(np.array([t]))[0][0, 3] for t in (time - 1e-9, time))
     speed = np.sqrt(2 * 9.81)
     assert before == pytest.approx(-speed, abs=1e-6)
     assert at == pytest.approx(0.8 * speed, abs=1e-6)
@@ -178,7 +178,7 @@ def test_frames_at_an_impact_show_the_state_after_it(pushed: tuple[ns.CLS, ns.Tr
 def test_marks_lie_where_and_when_it_happened(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
     """The particle lands after sqrt(2/g) s, 7/g m away."""
     system, trajectory = pushed
-    motion = Motion(system, trajectory)
+    motion = PlanarMotion(system, trajectory)
     impacts = [(time, place) for time, impact, place in motion.marks if impact]
     assert len(impacts) == 1
     assert impacts[0][0] == pytest.approx(np.sqrt(2 / 9.81), abs=1e-9)
@@ -191,7 +191,7 @@ def test_marks_lie_where_and_when_it_happened(pushed: tuple[ns.CLS, ns.Trajector
 
 
 def test_arrows_are_the_control_of_the_time(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    motion = Motion(*pushed)
+    motion = PlanarMotion(*pushed)
     arrow = next(k for k, shape in enumerate(motion.shapes) if isinstance(shape, scene.Arrow))
     values = motion.at(np.array([0.5, 1.0, 1.5]))[arrow]
     assert values[:, 2:] == pytest.approx(np.array([[7, 0], [0, 3], [0, 3]]))
@@ -207,7 +207,7 @@ def test_a_trajectory_without_controls_has_no_arrows() -> None:
     system = particle.build(0.0)
     motion = ns.simulate(system, x0=[0, 1, 0, 0], duration=0.2, u=[0.0, 0.0], method=ns.EventDriven())
     bare = replace(motion, u=np.zeros((0, 0)), u_grid=np.zeros(1), control_names=(), control_interpolant=None)
-    _, axes, painter = stage(Motion(system, bare))
+    _, axes, painter = stage(PlanarMotion(system, bare))
     assert not [artist for artist in painter.draw(axes, 0.1) if isinstance(artist, FancyArrowPatch)]
     assert not [handle for handle in painter.handles() if "force" in handle.get_label()]
 
@@ -216,7 +216,7 @@ def test_a_trajectory_without_controls_has_no_arrows() -> None:
 def test_scales_are_equal_and_everything_is_seen(
     pushed: tuple[ns.CLS, ns.Trajectory], size: tuple[float, float] | None
 ) -> None:
-    motion = Motion(*pushed)
+    motion = PlanarMotion(*pushed)
     _, axes, _ = stage(motion, size)
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
@@ -229,16 +229,16 @@ def test_scales_are_equal_and_everything_is_seen(
 
 
 def test_a_view_is_no_strip() -> None:
-    view = View.around(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    view = PlanarView.around(np.array([[0.0, 0.0], [0.0, 1.0]]))
     assert view.ratio < 4.0
-    assert View.around(np.zeros((1, 2))).size > 0.0
+    assert PlanarView.around(np.zeros((1, 2))).size > 0.0
     wide = view.with_ratio(0.5)
     assert wide.ratio == pytest.approx(0.5)
     assert (wide.top - wide.bottom) >= (view.top - view.bottom) - 1e-12
 
 
 def test_the_path_ends_where_the_body_is(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    _, axes, painter = stage(Motion(*pushed))
+    _, axes, painter = stage(PlanarMotion(*pushed))
     trail = next(artist for artist in painter.draw(axes, 0.33) if artist.get_zorder() == 2)
     points = trail.get_xydata()
     assert points[0] == pytest.approx([0, 1])
@@ -253,7 +253,7 @@ def test_a_path_is_broken_where_the_state_jumps() -> None:
     trajectory = ns.Trajectory(
         t=t, x=states, state_names=("x_0", "x_1"), u_grid=np.zeros(1), u=np.zeros((0, 0)), control_names=()
     )
-    _, axes, painter = stage(Motion(around, trajectory))
+    _, axes, painter = stage(PlanarMotion(around, trajectory))
     (trail,) = painter.draw(axes, 1.5)
     assert np.isnan(trail.get_xydata()).any(axis=1).sum() == 1
 
@@ -295,13 +295,13 @@ def test_an_event_selected_system_is_drawn_by_numbers_of_numpy_too(tmp_path: Pat
     motion = ns.simulate(
         spring_hopper.build_numeric(), x0=[2, 0], duration=0.6, method=ns.EventSelected(step=1e-2, compiled=False)
     )
-    painted = Motion(spring_hopper.build(), motion)
+    painted = PlanarMotion(spring_hopper.build(), motion)
     assert [impact for _, impact, _ in painted.marks] == [False] * len(motion.events)
     assert painted.at(np.array([0.0]))[0][0, :2] == pytest.approx([0, 2.1])
 
 
 def test_labels_and_units_are_in_the_legend(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    motion = Motion(*pushed)
+    motion = PlanarMotion(*pushed)
     labels = [handle.get_label() for handle in Painter(motion, motion.view).handles()]
     assert labels[0] == "force, at most 7 N"
     assert "impact" in labels
@@ -380,7 +380,7 @@ def test_the_earth_is_behind_the_ground() -> None:
     point, normal = np.array([1.0, 0.5]), np.array([0.6, 0.8])
     for sign in (1.0, -1.0):
         ground = [scene.Ground(point=point.tolist(), normal=(sign * normal).tolist())]
-        _, axes, painter = stage(Motion(*straight(lambda q, v, p, g=ground: [*g, scene.Trail(q)], np.eye(3, 4))))
+        _, axes, painter = stage(PlanarMotion(*straight(lambda q, v, p, g=ground: [*g, scene.Trail(q)], np.eye(3, 4))))
         earth = next(artist for artist in painter.draw(axes, 0.0) if artist.get_zorder() == 1)
         depths = (earth.get_xy() - point) @ (sign * normal)
         assert depths.max() < 1e-9
@@ -391,14 +391,14 @@ def test_the_path_is_that_up_to_now() -> None:
     system, motion = straight(
         lambda q, v, p: [scene.Trail(q)], [[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0], [3, 0, 0, 0]]
     )
-    _, axes, painter = stage(Motion(system, motion))
+    _, axes, painter = stage(PlanarMotion(system, motion))
     for t in (0.0, 1.5, 3.0):
         (trail,) = painter.draw(axes, t)
         assert trail.get_xydata()[:, 0].max() == pytest.approx(t, abs=1e-12)
 
 
 def test_arrows_of_one_unit_have_one_scale_and_their_tips_are_seen() -> None:
-    def shapes(q: ca.SX, v: ca.SX, p: ca.SX) -> list[scene.Shape]:
+    def shapes(q: ca.SX, v: ca.SX, p: ca.SX) -> list[scene.PlanarShape]:
         return [
             scene.Disc(q, 0.1),
             scene.Arrow(q, v, unit="m/s"),
@@ -406,13 +406,13 @@ def test_arrows_of_one_unit_have_one_scale_and_their_tips_are_seen() -> None:
             scene.Arrow(q, 100 * v),
         ]
 
-    motion = Motion(*straight(shapes, [[0, 0, 2, 0], [1, 0, 8, 0], [2, 0, 8, 0]]))
+    motion = PlanarMotion(*straight(shapes, [[0, 0, 2, 0], [1, 0, 8, 0], [2, 0, 8, 0]]))
     scales = motion.scales(2.0)
     assert scales[1] == scales[2] == pytest.approx(0.25 * 2.0 / 8.0)
     assert scales[3] == pytest.approx(0.25 * 2.0 / 800.0)
-    bodies = Motion(*straight(lambda q, v, p: [scene.Disc(q, 0.1)], motion.trajectory.x))
+    bodies = PlanarMotion(*straight(lambda q, v, p: [scene.Disc(q, 0.1)], motion.trajectory.x))
     assert motion.view.right > 2.5 > 2.3 > bodies.view.right
-    fixed = Motion(*straight(lambda q, v, p: [scene.Disc(q, 0.1), scene.Arrow(q, v, 1.0)], motion.trajectory.x))
+    fixed = PlanarMotion(*straight(lambda q, v, p: [scene.Disc(q, 0.1), scene.Arrow(q, v, 1.0)], motion.trajectory.x))
     assert fixed.view.right > 10.0
 
 
@@ -428,12 +428,12 @@ def test_parameters_are_those_of_the_trajectory() -> None:
     for parameters, radius in (({}, 0.5), ({"p_0": 2.0}, 2.0)):
         system, motion = straight(lambda q, v, p: [scene.Disc(q, p)], np.zeros((2, 4)), parameters=parameters)
         assert motion.parameters == parameters
-        assert Motion(system, motion).at(np.array([0.0]))[0][0, 2] == radius
+        assert PlanarMotion(system, motion).at(np.array([0.0]))[0][0, 2] == radius
 
 
 def test_a_spring_is_as_wide_when_it_is_short() -> None:
     system, motion = straight(lambda q, v, p: [scene.Spring([0, 0], q)], [[1, 0, 0, 0], [4, 0, 0, 0]])
-    _, axes, painter = stage(Motion(system, motion))
+    _, axes, painter = stage(PlanarMotion(system, motion))
     widths = [np.ptp(painter.draw(axes, t)[0].get_xydata()[:, 1]) for t in (0.0, 0.5, 1.0)]
     assert widths == pytest.approx([scene.SLIM * 4.0] * 3)
 
@@ -441,23 +441,25 @@ def test_a_spring_is_as_wide_when_it_is_short() -> None:
 def test_controls_of_another_system_are_refused_and_a_clock_is_not(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
     system, motion = pushed
     with pytest.raises(OptionError, match=r"the controls force_x, force_y, given one with left, right"):
-        Motion(system, replace(motion, control_names=("left", "right")))
+        PlanarMotion(system, replace(motion, control_names=("left", "right")))
     frozen = replace(motion, x=np.column_stack([motion.x, motion.t]), state_names=(*motion.state_names, "clock"))
     frozen = replace(frozen, interpolant=None)
-    assert Motion(system, frozen).at(np.array([0.0, 2.0]))[0] == pytest.approx(Motion(system, motion).at([0.0, 2.0])[0])
+    assert PlanarMotion(system, frozen).at(np.array([0.0, 2.0]))[0] == pytest.approx(
+        PlanarMotion(system, motion).at([0.0, 2.0])[0]
+    )
     with pytest.raises(OptionError, match="expected a trajectory of this system, with the states"):
-        Motion(system, replace(frozen, state_names=("clock", *motion.state_names)))
+        PlanarMotion(system, replace(frozen, state_names=("clock", *motion.state_names)))
 
 
 def test_marks_have_a_colour_of_their_own(pushed: tuple[ns.CLS, ns.Trajectory]) -> None:
-    _, axes, painter = stage(Motion(*pushed))
+    _, axes, painter = stage(PlanarMotion(*pushed))
     cross, _ = painter.draw_marks(axes, 0.5, 0.5, 0.2)
     assert to_hex(cross.get_color()) not in {colour.lower() for colour in COLOURS[:6]}
 
 
 def test_numbers_of_micrometres_have_their_power_beside_the_unit() -> None:
     micro = 1e-6 * np.array([[0, 0, 0, 0], [1, 0.5, 0, 0], [2, 1, 0, 0]])
-    _, axes, _ = stage(Motion(*straight(lambda q, v, p: [scene.Disc(q, 1e-7)], micro)))
+    _, axes, _ = stage(PlanarMotion(*straight(lambda q, v, p: [scene.Disc(q, 1e-7)], micro)))
     axes.figure.canvas.draw()
     assert axes.get_xlabel() == axes.get_ylabel() == "[$10^{-6}$ m]"
     assert not axes.yaxis.get_offset_text().get_visible()

@@ -12,7 +12,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.reformulation.contact import contact_dcs
 from nosnoc_py.reformulation.dcs import And, Indicator, Leaf
-from nosnoc_py.reformulation.friction import CONES, MODES, Modes, Slip
+from nosnoc_py.reformulation.friction import CONES, MODES, FrictionModes, Slip
 from nosnoc_py.reformulation.switching import isolations, switch_indicator
 from nosnoc_py.simulation.newton.contact_filling import CONES as FILLED
 
@@ -152,7 +152,7 @@ def leaves_of(name: str, i: int, before: str, after: str, node_gap: float) -> di
     return found
 
 
-def boxes(*names: str) -> dict[str, Modes]:
+def boxes(*names: str) -> dict[str, FrictionModes]:
     return {name: MODES["box"](name, 1) for name in names}
 
 

@@ -141,7 +141,7 @@ def test_slip_comes_to_rest(direction: Sequence[float], elements: int, steps: in
 
 
 def test_without_events_the_stop_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_walk.Walk, "_first_crossing", lambda self, run: None)
+    monkeypatch.setattr(event_walk.EventWalk, "_first_crossing", lambda self, run: None)
     frozen = move(pushed(PLANAR), along(PLANAR, 0.0, 2.0), 0.6, 12)
     assert np.abs(frozen.x - along(PLANAR, 2.0 / BRAKE, 0.0)).max() > 1e-3
 

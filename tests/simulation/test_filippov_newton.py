@@ -15,7 +15,7 @@ from models import bouncing_ball, hysteresis_car, switching_cases, turbo_car
 from nosnoc_py.reformulation.filippov import projected_dcs, step_dcs, stewart_dcs
 from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
-from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, Part, parts_of
+from nosnoc_py.simulation.newton.filippov_modes import ComponentGroup, EdgeValues, FilippovModes, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 ALONE = ns.ActiveSetNewton(fallback=False)
@@ -55,7 +55,7 @@ def test_an_event_on_the_boundary_of_two_steps_is_no_trouble() -> None:
 
 def test_without_the_search_for_events_nothing_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = switching_cases.case("crossing")
-    monkeypatch.setattr(event_walk.Walk, "_first_crossing", lambda self, run, blind=(): None)
+    monkeypatch.setattr(event_walk.EventWalk, "_first_crossing", lambda self, run, blind=(): None)
     found = ns.simulate(switching_cases.build(case), x0=case.x0, duration=1.7, steps=5, method=METHOD, solver=ALONE)
     assert found.status is ns.Status.STEP_FAILED
     assert "not certified" in found.message
@@ -324,7 +324,7 @@ def test_functions_without_values_are_a_status() -> None:
 def test_conditions_of_products() -> None:
     """Of three functions that slide, four of the eight regions follow from the others."""
     signs = np.array(list(product([-1.0, 1.0], repeat=3)))
-    part = Part(members=tuple(range(8)), free=False, signs=signs)
+    part = ComponentGroup(members=tuple(range(8)), free=False, signs=signs)
     alpha = np.array([0.2, 0.5, 0.9])
     weights = np.prod(np.where(signs > 0, alpha, 1 - alpha), axis=1)
     found = part.closures(range(8))

@@ -16,10 +16,10 @@ from models import bouncing_ball, falling_rod, two_balls_spring
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.variations import transport
-from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.history import Referee
-from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
-from nosnoc_py.simulation.event_driven.variations import Variations
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
+from nosnoc_py.simulation.event_driven.variations import ContactVariations
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.scales import UNIT
 from tests.references.bouncing_ball import ball_by_hand
@@ -182,10 +182,10 @@ def test_the_second_statement_of_the_motion_agrees_with_the_first(modes: tuple[i
     system = stacked(0.5)
     w, referee = state_of(system, 1), Referee(system, ns.EventDriven())
     x, p = w[:6], w[6:]
-    flow = Flow(referee.mechanics, referee.options, lambda t, x: np.zeros(0), p, UNIT)
+    flow = ContactFlow(referee.mechanics, referee.options, lambda t, x: np.zeros(0), p, UNIT)
     direction = np.array([-1.0 if modes[0] == SLIP_BACK else 1.0])
     regime = regime_of(referee.mechanics.frames, modes, direction, flow.look(0.0, x))
-    motion = Variations(system).motion(modes, w, np.zeros(0))
+    motion = ContactVariations(system).motion(modes, w, np.zeros(0))
     np.testing.assert_allclose(motion.rate[:6], flow.rhs(regime, 0.0, x), rtol=0, atol=1e-12)
     np.testing.assert_allclose(motion.forces, regime.forces(flow.look(0.0, x)), rtol=0, atol=1e-12)
 
@@ -194,14 +194,16 @@ def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     system = slider(0.4, dimension=3)
     w, u = state_of(system, 2), np.array([0.4, -0.7, 0.2])
     mechanics = Referee(system, ns.EventDriven()).mechanics
-    flow = Flow(mechanics, ns.EventDriven(), lambda t, x: u, w[6:], UNIT)
+    flow = ContactFlow(mechanics, ns.EventDriven(), lambda t, x: u, w[6:], UNIT)
     slip = w[3:5] / np.linalg.norm(w[3:5])
-    regime = Regime(frames=mechanics.frames, modes=(SLIP,), direction=slip)
-    rate = Variations(system).motion((SLIP,), w, u).rate[:6]
+    regime = ContactRegime(frames=mechanics.frames, modes=(SLIP,), direction=slip)
+    rate = ContactVariations(system).motion((SLIP,), w, u).rate[:6]
     np.testing.assert_allclose(rate, flow.rhs(regime, 0.0, w[:6]), rtol=0, atol=1e-12)
 
     block = block_on_two(0.3)
-    motion = Variations(block).motion((SLIP, SLIP), np.array([0.0, 0.0, 1.0, 0.0]), np.array([1.0]), redundant=True)
+    motion = ContactVariations(block).motion(
+        (SLIP, SLIP), np.array([0.0, 0.0, 1.0, 0.0]), np.array([1.0]), redundant=True
+    )
     np.testing.assert_allclose(motion.rate, [1.0, 0.0, 1.0 - 0.3 * GRAVITY, 0.0], rtol=0, atol=1e-12)
     assert motion.loose.all()
 
@@ -213,7 +215,7 @@ def test_the_same_in_space_and_where_forces_are_redundant() -> None:
     + [(slider(0.4), (SLIP,)), (cart_pole(0.3, 0.5), (SLIP_BACK,)), (cart_pole(0.3, 0.5), (STICK,))],
 )
 def test_derivatives_of_the_motion_are_those_of_differences(system: ns.CLS, modes: tuple[int, ...]) -> None:
-    variations, w, u = Variations(system), state_of(system, 3), np.linspace(0.2, 0.5, system.n_u)
+    variations, w, u = ContactVariations(system), state_of(system, 3), np.linspace(0.2, 0.5, system.n_u)
     motion, h = variations.motion(modes, w, u), 1e-5
     for k, d in enumerate(np.eye(w.size)):
         high, low = (variations.motion(modes, w + s * h * d, u) for s in (1.0, -1.0))

@@ -14,7 +14,7 @@ from nosnoc_py.contacts.colours import Colours
 from nosnoc_py.contacts.cones import onto_polygon, polygon, projection_of
 from nosnoc_py.contacts.projected import Solver
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.simulation.common import Task
+from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.time_stepping.dynamics import Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import run
@@ -25,7 +25,7 @@ GRAVITY = 9.81
 
 
 def simulate(system: Any, x0: Any, duration: float, method: TimeStepping | None = None, **more: Any) -> ns.Trajectory:
-    return run(system, method or TimeStepping(), Task(x0=x0, duration=duration, **more))
+    return run(system, method or TimeStepping(), SimulationTask(x0=x0, duration=duration, **more))
 
 
 def order(system: ns.CLS, x0: Any, duration: float, exact: Any, method: TimeStepping, samples: int = 1) -> float:

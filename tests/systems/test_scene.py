@@ -62,12 +62,12 @@ def test_a_disc_has_its_radius_and_its_spoke() -> None:
 
 
 def test_a_box_turns_against_the_clock() -> None:
-    found = outlines(planar(lambda q, v, u, p: [scene.Box(q[:2], [2, 1], q[2])]), [1, 0, np.pi / 2, 0, 0, 0])
-    assert found["Box 0"] == pytest.approx(np.array([[1.5, -1], [1.5, 1], [0.5, 1], [0.5, -1]]), abs=1e-14)
+    found = outlines(planar(lambda q, v, u, p: [scene.Rectangle(q[:2], [2, 1], q[2])]), [1, 0, np.pi / 2, 0, 0, 0])
+    assert found["Rectangle 0"] == pytest.approx(np.array([[1.5, -1], [1.5, 1], [0.5, 1], [0.5, -1]]), abs=1e-14)
 
 
 def test_lines_polygons_arrows_and_trails_follow_their_symbols() -> None:
-    def shapes(q: ca.SX, v: ca.SX, u: ca.SX, p: ca.SX) -> list[scene.Shape]:
+    def shapes(q: ca.SX, v: ca.SX, u: ca.SX, p: ca.SX) -> list[scene.PlanarShape]:
         return [
             scene.Line([[0, 0], q[:2]]),
             scene.Polygon([[0, 0], [p, 0], v[:2]]),
@@ -160,8 +160,8 @@ def test_foreign_symbols_are_named() -> None:
         (lambda q, v, u, p: [scene.Arrow(q[:2], u, scale=-1.0)], "scale: expected a positive number, given -1"),
         (lambda q, v, u, p: [scene.Disc(q[:2], 0.0)], "Disc: radius: expected a positive number, given 0"),
         (lambda q, v, u, p: [scene.Disc(q[:2], -0.1)], "Disc: radius: expected a positive number, given -0.1"),
-        (lambda q, v, u, p: [scene.Box(q[:2], [1, 0])], "Box: size: expected positive numbers, given 0"),
-        (lambda q, v, u, p: [scene.Box(q[:2], [p, -2])], "Box: size: expected positive numbers, given -2"),
+        (lambda q, v, u, p: [scene.Rectangle(q[:2], [1, 0])], "Rectangle: size: expected positive numbers, given 0"),
+        (lambda q, v, u, p: [scene.Rectangle(q[:2], [p, -2])], "Rectangle: size: expected positive numbers, given -2"),
         (lambda q, v, u, p: [scene.Spring([0, 0], q[:2], width=0)], "width: expected a positive number, given 0"),
         (lambda q, v, u, p: [scene.Ground(point=[0, 0], normal=[0, 0])], "normal: expected a direction"),
         (lambda q, v, u, p: [scene.Ground(1.0, point=[0, 0], normal=[0, 1])], "give either points, or"),

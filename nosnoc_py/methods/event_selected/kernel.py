@@ -116,7 +116,11 @@ def advance(
     buffers: Any,
     loops: bool,
 ) -> tuple[State, int, int, int]:
-    """Go on until the end, or until the buffers are full: the last node, counts of segments and crossings, and why."""
+    """Go on until the end, or until the buffers are full: the last node, counts of segments and crossings, and why.
+
+    A copy of the loop of `motion.loop.driven`, because numba cannot call that; limits and callbacks have their turn
+    between the calls.
+    """
     # here, because numba takes no functions within a tuple
     system = System(flow, rows, row_gradients, p, once, scheme, rules, loops)
     gradients = row_gradients(state.x, p)

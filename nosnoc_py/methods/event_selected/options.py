@@ -104,7 +104,7 @@ class EventSelected(SimulationMethod):
             )
         return self.scheme
 
-    def simulate(self, system: EventSelectedSystem, task: Task) -> Trajectory:
+    def simulate(self, system: EventSelectedSystem, task: SimulationTask) -> Trajectory:
         """Guard by guard; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.event_selected.run import run  # numba loads slowly
 

@@ -52,7 +52,7 @@ def too_long(errors: Series, record: Record, tolerance: float) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Crossing:
+class GuardCrossings:
     """Guards that are crossed at one instant, all at once.
 
     Attributes
@@ -90,7 +90,7 @@ class Record:
         Lengths of the segments [s].
     slopes : (N, n_s, n_x)
     euler : (N,), bool
-    crossings : tuple of Crossing
+    crossings : tuple of GuardCrossings
     first : (m,), int8
         Bits before all crossings.
     """
@@ -101,7 +101,7 @@ class Record:
     h: np.ndarray
     slopes: np.ndarray
     euler: np.ndarray
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[GuardCrossings, ...]
     first: np.ndarray
 
     def bits(self, node: int) -> np.ndarray:
@@ -139,7 +139,7 @@ def record_of(
         slopes=slopes,
         euler=euler,
         crossings=tuple(
-            Crossing(node=node, guards=some, before=before, after=after)
+            GuardCrossings(node=node, guards=some, before=before, after=after)
             for node, some, before, after in zip(nodes.tolist(), guards, levels, levels[1:], strict=False)
         ),
         first=bits[0],

@@ -19,7 +19,7 @@ from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.simulation.common import StepState, Task, equal_steps
+from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem
@@ -54,7 +54,7 @@ class EventSelectedState(StepState):
     crossings: int
 
 
-def run(system: EventSelectedSystem, method: EventSelected, task: Task) -> Trajectory:
+def run(system: EventSelectedSystem, method: EventSelected, task: SimulationTask) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     seconds = task.seconds
     step = method.step if task.steps is None else seconds / equal_steps(method, "step", task.steps, seconds)

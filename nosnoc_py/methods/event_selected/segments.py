@@ -133,7 +133,10 @@ def rates_at(system: Any, x: Array, mode: Array, slope: Array) -> Array:
 def step_by_loops(
     flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
 ) -> Array:
-    """The end of a step; its first slope is given, the others are filled in."""
+    """The end of a step; its first slope is given, the others are filled in.
+
+    A copy of `Tableau.step`, because numba cannot call that; `tests/motion/test_compiled_roots.py` holds them together.
+    """
     own, n_x = len(weights) - 1, len(x)
     total = np.empty_like(x)
     for i in range(1, own + 1):
@@ -153,7 +156,7 @@ def step_by_loops(
 def step_by_arrays(
     flow: Callable[..., Array], x: Array, mode: Array, p: Array, weights: Array, stages: Array, length: float
 ) -> Array:
-    """The same without loops over components."""
+    """The same without loops over components: a copy, too, which the interpreter runs faster."""
     own, weights = len(weights) - 1, length * weights
     for i in range(1, own):
         stages[i] = flow(x + np.dot(weights[i, :i], stages[:i]), mode, p)
@@ -207,6 +210,9 @@ def located(
     corrections than one are allowed, the first one goes to the root of a cubic. Corrections that do not reduce the
     value to a tenth do not count. It is lost where the guard is not known to be reached, and Newton's method leaves the
     bracket.
+
+    A copy of `motion.crossing.root`, because numba cannot call that, and with the slope because every value costs a
+    step; `tests/motion/test_compiled_roots.py` holds them together.
     """
     low, length, high, above = bracket.low, bracket.guess, bracket.high, bracket.above
     counted, before, speed, old, last = -1, np.inf, 0.0, 0.0, below

@@ -21,7 +21,7 @@ from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.event_selected.corner import Corner, LiveGuard
 from nosnoc_py.methods.event_selected.functions import Fields
-from nosnoc_py.methods.event_selected.record import Crossing, Record
+from nosnoc_py.methods.event_selected.record import GuardCrossings, Record
 from nosnoc_py.motion.variations import step_transport
 from nosnoc_py.solution import Event, Sensitivity
 from nosnoc_py.systems.event_selected import EventSelectedSystem, arity
@@ -59,20 +59,20 @@ class Instants:
         """What is at once at a time, both [s]."""
         return float(AT_ONCE * self.record.h.max(initial=0.0) + UNITS * np.spacing(abs(t)))
 
-    def left(self) -> list[Crossing]:
+    def left(self) -> list[GuardCrossings]:
         """Guards that are on their surfaces at the start and were crossed just before it, the other way, if any."""
         bits = self.record.first.astype(float)
         return self._rising(0, 1.0 - bits, bits)
 
-    def due(self) -> list[Crossing]:
+    def due(self) -> list[GuardCrossings]:
         """Guards that are on their surfaces at the end and were not crossed, if any: rounding decides that."""
         node = len(self.record.t) - 1
         bits = self.record.bits(node)
         return self._rising(node, bits, bits)
 
-    def groups(self) -> list[list[Crossing]]:
+    def groups(self) -> list[list[GuardCrossings]]:
         """All crossings, with those at both ends, in groups of those that happen at once."""
-        groups: list[list[Crossing]] = []
+        groups: list[list[GuardCrossings]] = []
         for crossing in (*self.left(), *self.record.crossings, *self.due()):
             if groups and self._at_once(groups[-1], crossing):
                 groups[-1].append(crossing)
@@ -80,13 +80,13 @@ class Instants:
                 groups.append([crossing])
         return groups
 
-    def _rising(self, node: int, rows: Array, bits: Array) -> list[Crossing]:
+    def _rising(self, node: int, rows: Array, bits: Array) -> list[GuardCrossings]:
         """A crossing of the guards whose functions of so many rows are zero at a node and rise there, if any."""
         values, rates = self._guards(node, rows, bits)
         rising = (rates > RISES) & (np.abs(values) <= self.near(self.record.t[node]) * rates)
         before, after = np.where(rising, rows, bits), np.where(rising, 1.0 - rows, bits)
         guards = np.flatnonzero(rising)
-        return [Crossing(node=node, guards=guards, before=before, after=after)] if guards.size else []
+        return [GuardCrossings(node=node, guards=guards, before=before, after=after)] if guards.size else []
 
     def _guards(self, node: int, rows: Array, bits: Array) -> tuple[Array, Array]:
         """Values and rates (m,) of functions of guards, one row for each, at a node, with these bits."""
@@ -94,7 +94,7 @@ class Instants:
         slope = np.asarray(self.fields.flow(x, bits, self.p))
         return self.fields.guards(x, self.p)[chosen], self.fields.gradients(x, self.p)[chosen] @ slope
 
-    def _at_once(self, group: list[Crossing], crossing: Crossing) -> bool:
+    def _at_once(self, group: list[GuardCrossings], crossing: GuardCrossings) -> bool:
         t, first = self.record.t[crossing.node], group[0]
         apart, near = t - self.record.t[first.node], self.near(t)
         if apart <= near or apart > self.record.h.max(initial=0.0):
@@ -103,7 +103,7 @@ class Instants:
         errors = [self._error(part, [later.guards for later in parts[k:]]) for k, part in enumerate(parts)]
         return bool(apart <= near + SAFETY * (max(errors[:-1]) + errors[-1]))
 
-    def _error(self, crossing: Crossing, ahead: list[Array]) -> float:
+    def _error(self, crossing: GuardCrossings, ahead: list[Array]) -> float:
         """How wrong [s] the instant of a crossing may be, for itself and the guards ahead, by its projection."""
         node, bits = crossing.node, crossing.before
         values, rates = self._guards(node, bits, bits)
@@ -116,7 +116,7 @@ class Instants:
         return float(wrong)
 
 
-class Variations(NamedTuple):
+class SystemDerivatives(NamedTuple):
     """Derivatives of a system.
 
     Attributes
@@ -135,7 +135,7 @@ class Variations(NamedTuple):
     guards_w: Callable[[Array, Array], Array]
 
 
-def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
+def variations_of(system: EventSelectedSystem, fields: Fields) -> SystemDerivatives:
     """Derivatives of a system; those of a CasADi system are built once.
 
     Raises
@@ -146,14 +146,14 @@ def variations_of(system: EventSelectedSystem, fields: Fields) -> Variations:
     return _symbolic(system) if system.symbolic else _numeric(system, fields)
 
 
-def transports(variations: Variations, record: Record, tableau: Tableau, p: Array) -> Iterator[Array]:
+def transports(variations: SystemDerivatives, record: Record, tableau: Tableau, p: Array) -> Iterator[Array]:
     """Derivatives (n_w, n_w) of the segments, one after the other."""
     length = max(1, BATCH_SIZE // (tableau.stages * variations.n_w**2))
     for start in range(0, len(record.h), length):
         yield from _batch(variations, record, tableau, p, slice(start, start + length))
 
 
-def _batch(variations: Variations, record: Record, tableau: Tableau, p: Array, part: slice) -> Array:
+def _batch(variations: SystemDerivatives, record: Record, tableau: Tableau, p: Array, part: slice) -> Array:
     """Derivatives (segments, n_w, n_w) of some segments; an Euler step is one with its first stage only."""
     lengths, euler, n_s = record.h[part], record.euler[part], tableau.stages
     offsets = np.einsum("ij,sjn->sin", tableau.a, record.slopes[part])
@@ -166,7 +166,7 @@ def _batch(variations: Variations, record: Record, tableau: Tableau, p: Array, p
 
 
 @lru_cache(maxsize=64)  # one system, one derivative
-def _symbolic(system: EventSelectedSystem) -> Variations:
+def _symbolic(system: EventSelectedSystem) -> SystemDerivatives:
     """Of a system in CasADi: one function for many points."""
     n_x, n_w, m = system.n_x, system.n_x + system.n_p, len(system.guards)
     w = ca.vertcat(system.x, system.p)
@@ -185,10 +185,10 @@ def _symbolic(system: EventSelectedSystem) -> Variations:
     def guards(x: Array, p: Array) -> Array:
         return np.asarray(guards_w(x, p)[0].reshape(2, m, n_w))
 
-    return Variations(n_x, n_w, flow, guards)
+    return SystemDerivatives(n_x, n_w, flow, guards)
 
 
-def _numeric(system: EventSelectedSystem, fields: Fields) -> Variations:
+def _numeric(system: EventSelectedSystem, fields: Fields) -> SystemDerivatives:
     """Of a system of NumPy functions: point by point, as its functions are written."""
     if system.n_p:
         raise OptionError(
@@ -207,7 +207,7 @@ def _numeric(system: EventSelectedSystem, fields: Fields) -> Variations:
         pairs = zip(x, mode, strict=True)
         return np.array([function(point, bits, *(p,) * more) for point, bits in pairs]).reshape(-1, n_x, n_x)
 
-    return Variations(n_x, n_x, flow, fields.gradients)
+    return SystemDerivatives(n_x, n_x, flow, fields.gradients)
 
 
 def sensitivity_of(
@@ -241,7 +241,7 @@ def sensitivity_of(
     OptionError
         For a system of NumPy functions without `flow_jacobian`, or with parameters.
     """
-    walk = _Walk(variations_of(system, fields), fields, record, tableau, np.asarray(parameters, dtype=float))
+    walk = _VariationWalk(variations_of(system, fields), fields, record, tableau, np.asarray(parameters, dtype=float))
     walk.run()
     n_x, left = system.n_x, sum(crossing.guards.size for crossing in walk.instants.left())  # those are no events
     end, times = walk.W[:n_x], np.reshape(walk.times[left : left + len(events)], (len(events), len(walk.W)))
@@ -295,10 +295,12 @@ class Directions:
         return type(None), ()
 
 
-class _Walk:
+class _VariationWalk:
     """Carries the variations W (n_w, n_w) of w = (x, p) from the first node to the last."""
 
-    def __init__(self, variations: Variations, fields: Fields, record: Record, tableau: Tableau, p: Array) -> None:
+    def __init__(
+        self, variations: SystemDerivatives, fields: Fields, record: Record, tableau: Tableau, p: Array
+    ) -> None:
         self.variations, self.fields, self.record, self.p = variations, fields, record, p
         self.segments = transports(variations, record, tableau, p)
         self.instants = Instants(fields, record, p)
@@ -333,7 +335,7 @@ class _Walk:
     def _apply(self, matrix: Array) -> None:
         self.matrices[-1] = matrix @ self.matrices[-1]
 
-    def _across(self, crossings: Sequence[Crossing]) -> None:
+    def _across(self, crossings: Sequence[GuardCrossings]) -> None:
         corner = self._corner(crossings)
         found = corner.linear()
         if found is None:
@@ -348,7 +350,7 @@ class _Walk:
                 self._along(crossing.node)
                 self._across([crossing])
 
-    def _corner(self, crossings: Sequence[Crossing]) -> Corner:
+    def _corner(self, crossings: Sequence[GuardCrossings]) -> Corner:
         record, p = self.record, self.p
         t, x, mode = record.t[crossings[0].node], record.x[crossings[0].node], crossings[0].before
         live = [LiveGuard(int(k), int(crossing.before[k])) for crossing in crossings for k in crossing.guards]

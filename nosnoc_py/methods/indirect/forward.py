@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from typing import Literal
 
 import casadi as ca
@@ -19,6 +20,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.motion import HybridMotion, MotionPhase
 from nosnoc_py.methods.indirect.problem import HybridProblem
+from nosnoc_py.motion.crossing import root
 from nosnoc_py.status import Status
 from nosnoc_py.tableaus import explicit
 
@@ -286,8 +288,6 @@ def _root(
     guard: Callable[[float], float], h: float, before: float, after: float, start_rate: float, end_rate: float
 ) -> float | None:
     """The first time in (0, h] at which a guard is zero and falling (Eq. 17); 0 where it is so at the start."""
-    from scipy.optimize import brentq  # slow to import, and not needed to define options
-
     if before <= 0.0 and start_rate < 0.0:
         return 0.0
     low, high = 0.0, h
@@ -297,7 +297,7 @@ def _root(
         low = _extreme(lambda s: -guard(s), h)
     if guard(low) <= 0.0 or guard(high) > 0.0:
         return None
-    return high if guard(high) == 0.0 else float(brentq(guard, low, high, xtol=1e-18, rtol=1e-15))
+    return high if guard(high) == 0.0 else root(guard, low, high)
 
 
 def _extreme(function: Callable[[float], float], h: float) -> float:

@@ -79,13 +79,13 @@ def solve(
     options: SmoothedShooting, ocp: OCP, guess: Any, callback: Callback | None, started: float, deadline: float
 ) -> Solution:
     """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are stamps of time.monotonic()."""
-    problem = Problem.of(ocp, options)
+    problem = SmoothedProblem.of(ocp, options)
     state = iterated(problem.init(guess), problem.step, problem.ended, callback, deadline)
     return problem.solution(state, time.monotonic() - started)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem:
+class SmoothedProblem:
     """An OCP with its smoothed transcription.
 
     Attributes
@@ -104,7 +104,7 @@ class Problem:
     transcription: Transcription
 
     @classmethod
-    def of(cls, ocp: OCP, options: SmoothedShooting) -> Problem:
+    def of(cls, ocp: OCP, options: SmoothedShooting) -> SmoothedProblem:
         """Smooth and transcribe."""
         smoothed = smooth(ocp.system)
         method = FESD(

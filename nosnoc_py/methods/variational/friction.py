@@ -158,7 +158,11 @@ def polynomial(coefficients: np.ndarray, x: float) -> float:
 
 @jitable
 def bisected(coefficients: np.ndarray, low: float, high: float, f_low: float) -> float:
-    """The root of a polynomial between two signs."""
+    """The root of a polynomial between two signs.
+
+    A copy of `motion.crossing.root`, because numba cannot call that; `tests/motion/test_compiled_roots.py` holds them
+    together.
+    """
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         f_middle = polynomial(coefficients, middle)
@@ -183,7 +187,9 @@ def without_gain(weights: Matrix, u: Vector, restitution: float, p: Vector) -> t
     """Scale tangential impulses down until p . (u- + u+) / 2 <= 0; return the impulse and the energy cut off.
 
     The normal one follows so that u_n+ = -e u_n-. Without tangential impulses the gain is -(1 - e^2) u_n^2 / 2 W_nn, so
-    there is a scale in [0, 1], and the impulse stays in Coulomb's cone.
+    there is a scale in [0, 1], and the impulse stays in Coulomb's cone. The bisection is a copy of
+    `motion.crossing.root` that ends on the side without gain, because numba cannot call that;
+    `tests/motion/test_compiled_roots.py` holds them together.
     """
     gain = dot(p, u) + 0.5 * dot(p, times(weights, p))
     if gain <= 1e-13 * 0.5 * u[2] * u[2] / weights[8] and p[2] > 0.0:

@@ -204,7 +204,8 @@ def run_steps(
 ) -> tuple[int, int, int, Standing]:
     """Steps `start` to `stop` of `count`; the book is filled from its start, `contacts` are changed.
 
-    Behind the nodes there is one more row: where the motion stands.
+    Behind the nodes there is one more row: where the motion stands. A copy of the loop of `motion.loop.driven`, because
+    numba cannot call that; limits and callbacks have their turn between the calls.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from nosnoc_py.methods.variational.collision import gap_of
 from nosnoc_py.methods.variational.flight import rotation_over
 from nosnoc_py.methods.variational.kernel import run_steps
 from nosnoc_py.methods.variational.options import LieGroupVariational
-from nosnoc_py.methods.variational.record import Record
+from nosnoc_py.methods.variational.record import RecordBuffers
 from nosnoc_py.methods.variational.scene import (
     CROWDED,
     FINISHED,
@@ -157,7 +157,7 @@ class Loop:
 
     def run(self, start: np.ndarray, count: int, callback: Callable[[Any], Any] | None, deadline: float) -> Trajectory:
         """Chunk by chunk; what there is when it ends early."""
-        contacts, record = contacts_of(self.scene, start), Record()
+        contacts, record = contacts_of(self.scene, start), RecordBuffers()
         x, rotation, momentum, spin = (tuple_of(part) for part in np.split(start, (3, 12, 15)))
         standing = ((x, momentum, 0.0, rotation, spin), 0.0, 0.0)
         here = np.concatenate([[0.0], start, contacts.left + contacts.slack])

@@ -81,7 +81,7 @@ class LieGroupVariational(SimulationMethod):
             raise ValueError("zeno 'settle' belongs to algorithm='5.2'; 5.1 has restitution 1, where nothing settles")
         return self
 
-    def simulate(self, system: RigidBody, task: Task) -> Trajectory:
+    def simulate(self, system: RigidBody, task: SimulationTask) -> Trajectory:
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.methods.variational.run import run  # which knows these options
 

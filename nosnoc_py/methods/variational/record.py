@@ -18,7 +18,7 @@ TIME, PLANE, KIND, IMPULSE, BEFORE, AFTER, GAIN, CLIPPED = range(8)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Record:
+class RecordBuffers:
     """Buffers of the loop, one after the other; rows are those of `kernel.put_node` and `kernel.put_event`."""
 
     nodes: list[np.ndarray] = field(default_factory=list)

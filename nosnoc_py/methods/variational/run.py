@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.methods.variational.options import LieGroupVariational
-from nosnoc_py.simulation.common import Task, equal_steps
+from nosnoc_py.simulation.common import SimulationTask, equal_steps
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
 
@@ -12,7 +12,7 @@ from nosnoc_py.systems.rigid_body import RigidBody
 ROUNDING = 1e-9
 
 
-def run(system: RigidBody, method: LieGroupVariational, task: Task) -> Trajectory:
+def run(system: RigidBody, method: LieGroupVariational, task: SimulationTask) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     check_planes(system, method)
     seconds = task.seconds

@@ -154,7 +154,8 @@ def located(
     """A root of the gap in [low, high], where it is closed at the right end, to rounding of the step length.
 
     If it never opens, the left end: something touches already. Regula falsi (Illinois), bisecting where that does not
-    halve the interval in three steps.
+    halve the interval in three steps. A copy of `motion.crossing.root`, because numba cannot call that;
+    `tests/motion/test_compiled_roots.py` holds them together.
     """
     slack, gap_low, gap_high = contacts.slack[k], contacts.left[k], contacts.ends[k]
     if gap_low <= 0.0:

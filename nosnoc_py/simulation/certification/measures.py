@@ -13,7 +13,7 @@ from nosnoc_py.audit.records import Law, Violation
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.node import Impact
+from nosnoc_py.simulation.event_driven.node import ImpactRecord
 from nosnoc_py.solution.certificate import Balance
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
@@ -26,7 +26,7 @@ CLOSE = np.linspace(0.0, 1.0, 33)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Points:
+class HistorySamples:
     """Instants of a history (m,): times [s], weights in integrals over time [s], states, controls, forces.
 
     Of a Filippov system these are its multipliers, behind them its algebraic variables.
@@ -43,7 +43,7 @@ class Points:
         return self.forces[:, self.forces.shape[1] - count :]
 
 
-def points_of(histories: Sequence[History], inside: np.ndarray, shares: np.ndarray) -> Points:
+def points_of(histories: Sequence[History], inside: np.ndarray, shares: np.ndarray) -> HistorySamples:
     """The same points in every step of histories, between whose samples are the integrator's own polynomials."""
     made: list[tuple[np.ndarray, ...]] = []
     basis = lagrange_basis(NODES, inside)
@@ -55,7 +55,7 @@ def points_of(histories: Sequence[History], inside: np.ndarray, shares: np.ndarr
             u = np.array([flow.control(*pair) for pair in zip(t, x, strict=True)]).reshape(t.size, -1)
             made.append((t, h * shares, x, u, basis @ step.forces))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)]
-    return Points(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
+    return HistorySamples(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
 
 
 def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
@@ -125,7 +125,7 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     )
 
 
-def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[Impact, Kinematics]]:
+def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[ImpactRecord, Kinematics]]:
     for node in history.nodes:
         if node.impact is not None:
             yield node.impact, mechanics.at(node.before, np.zeros(mechanics.system.n_u), history.p)

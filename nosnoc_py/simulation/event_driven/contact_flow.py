@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
-from nosnoc_py.simulation.event_driven.mechanics import GROWN, Regime
+from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
@@ -15,7 +15,7 @@ from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
 
 
-class Flow:
+class ContactFlow:
     """The smooth motion of a contact system under one control law, in any regime: what a `PhaseRun` asks for."""
 
     not_finite = "the accelerations are not finite"
@@ -39,12 +39,12 @@ class Flow:
         """Numbers of the system."""
         return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
-    def rhs(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+    def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
         look = self.look(t, x)
         return np.concatenate([look.position_rate, regime.motion(look)[0]])
 
-    def armed(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+    def armed(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
         look, n_c = self.look(t, x), self.distances
         found = sample(look, regime)
@@ -54,25 +54,25 @@ class Flow:
         armed[GAP * n_c : (GAP + 1) * n_c] |= found.rates[:n_c] > look.slow(RESTING)
         return armed
 
-    def inertia(self, regime: Regime, t: float, x: np.ndarray) -> float:
+    def inertia(self, regime: ContactRegime, t: float, x: np.ndarray) -> float:
         """What forces are compared with [N]."""
         return regime.inertia(self.look(t, x)) * self.scales.acceleration
 
-    def rounding(self, regime: Regime, forces: np.ndarray, inertia: float) -> np.ndarray:
+    def rounding(self, regime: ContactRegime, forces: np.ndarray, inertia: float) -> np.ndarray:
         """Violations of guards (5 n_c,) that are rounding."""
         force = PULL * (inertia + np.abs(forces).max(initial=0.0))
         gap, speed = CROSSED * self.scales.length, CROSSED * self.scales.speed
         return np.repeat([gap, force, speed, force, 0.0], regime.frames.count)
 
-    def turned(self, regime: Regime, t: float, x: np.ndarray) -> Regime:
+    def turned(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
         """The same modes with the directions of slip of this instant."""
         return regime.turned(self.look(t, x).rates)
 
-    def starts(self, regime: Regime, t: float, x: np.ndarray) -> bool:
+    def starts(self, regime: ContactRegime, t: float, x: np.ndarray) -> bool:
         """Whether a slip in space is so slow that its direction is stiff."""
         return regime.slowest(self.look(t, x).rates) < GROWN * self.scales.speed
 
-    def increments(self, regime: Regime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
+    def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
         """Differences of states (n_x,) for a Jacobian."""
         n_q = self.mechanics.system.n_q
         made = INCREMENT * np.maximum(self.sizes, np.abs(x))
@@ -80,16 +80,16 @@ class Flow:
             made[n_q:] = np.maximum(1e-3 * regime.slowest(self.look(t, x).rates), 4.0 * np.spacing(np.abs(x[n_q:])))
         return np.asarray(made)
 
-    def sample(self, regime: Regime, t: float, x: np.ndarray) -> Sample:
+    def sample(self, regime: ContactRegime, t: float, x: np.ndarray) -> Sample:
         """Guards, forces and rates."""
         return sample(self.look(t, x), regime)
 
-    def distance_accelerations(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+    def distance_accelerations(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Accelerations of the gaps (n_c,)."""
         look, n_c = self.look(t, x), self.mechanics.frames.count
         return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
 
-    def project(self, regime: Regime, t: float, x: np.ndarray) -> np.ndarray:
+    def project(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
         if not regime.rows.size:
             return x

@@ -7,26 +7,28 @@ from collections.abc import Callable
 import numpy as np
 
 from nosnoc_py.contacts.solver import ContactSolver
-from nosnoc_py.simulation.event_driven.contact_flow import Flow
-from nosnoc_py.simulation.event_driven.mechanics import Regime
-from nosnoc_py.simulation.event_driven.node import Nodes
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
+from nosnoc_py.simulation.event_driven.node import ContactNodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales
 
 
-class Contacts:
+class ContactModel:
     """A `Model` of a contact system."""
 
     def __init__(self, system: CLS, scales: ProblemScales) -> None:
         self.mechanics, self.scales = system.mechanics, scales
         self.solver = ContactSolver(self.mechanics.frames)
 
-    def nodes(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Nodes:
+    def nodes(
+        self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
+    ) -> ContactNodes:
         """Impacts and changes of modes under a control law."""
-        return Nodes(Flow(self.mechanics, options, law, p, self.scales), self.solver)
+        return ContactNodes(ContactFlow(self.mechanics, options, law, p, self.scales), self.solver)
 
-    def regime(self, modes: tuple[int, ...]) -> Regime:
+    def regime(self, modes: tuple[int, ...]) -> ContactRegime:
         """Closed contacts have no direction of slip yet."""
         direction = np.zeros(self.mechanics.frames.weights.size)
-        return Regime(frames=self.mechanics.frames, modes=modes, direction=direction, speed=self.scales.speed)
+        return ContactRegime(frames=self.mechanics.frames, modes=modes, direction=direction, speed=self.scales.speed)

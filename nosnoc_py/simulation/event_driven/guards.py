@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, STICK
-from nosnoc_py.simulation.event_driven.mechanics import Regime
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import Kinematics
 
@@ -15,7 +15,7 @@ normal force does against the approach of a slipping contact (not positive: the 
 KINDS = ("touch", "release", "end of slip", "start of slip", "jam")
 
 
-def sample(look: Kinematics, regime: Regime) -> Sample:
+def sample(look: Kinematics, regime: ContactRegime) -> Sample:
     """Evaluate the guards of a regime; those without a meaning are infinite."""
     frames, n_c = regime.frames, regime.frames.count
     forces, values = regime.forces(look), np.full((5, n_c), np.inf)

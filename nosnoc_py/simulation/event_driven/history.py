@@ -13,10 +13,10 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.simulation.common import StepState
-from nosnoc_py.simulation.event_driven.contacts import Contacts
+from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.simulation.event_driven.phase import Phase, PhaseRun, Step
+from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase, PhaseRun
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
@@ -70,7 +70,7 @@ class History:
     message: str = ""
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[IntegratorStep]:
         """Steps of the integrator in the order of time."""
         return [step for phase in self.phases for step in phase.steps]
 
@@ -101,7 +101,7 @@ class Referee:
     @property
     def mechanics(self) -> ContactMechanics:
         """Numbers of a contact system."""
-        if not isinstance(self.model, Contacts):
+        if not isinstance(self.model, ContactModel):
             raise OptionError(f"mechanics of contacts: expected a CLS, given a {type(self.system).__name__}.")
         return self.model.mechanics
 
@@ -142,16 +142,16 @@ class Referee:
         return history
 
 
-def _model_of(system: Described, scales: ProblemScales) -> Contacts | Filippov:
+def _model_of(system: Described, scales: ProblemScales) -> ContactModel | Filippov:
     if isinstance(system, CLS):
-        return Contacts(system, scales)
+        return ContactModel(system, scales)
     if isinstance(system, PSS | Heaviside | PDS):
         return Filippov(system)
     raise OptionError(f"EventDriven: expected a CLS, PSS, Heaviside or PDS, given a {type(system).__name__}.")
 
 
 @dataclass(eq=False)
-class _Loop:
+class _EventLoop:
     """One run of the referee."""
 
     referee: Referee

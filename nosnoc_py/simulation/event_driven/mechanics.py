@@ -22,7 +22,7 @@ GROWN = 1e-4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Regime:
+class ContactRegime:
     """The modes of all contacts, and what follows from them.
 
     Attributes
@@ -84,7 +84,7 @@ class Regime:
         sideways = look.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, look.rates)
         return float(look.delassus[contact, contact] - self.frames.friction[contact] * sideways)
 
-    def turned(self, rates: Array) -> Regime:
+    def turned(self, rates: Array) -> ContactRegime:
         """The same modes with the directions of slip of this instant."""
         spatial = [c for c in self.slipping if self.frames.width(c) == 2]
         if not spatial:
@@ -151,9 +151,9 @@ class Regime:
         return shares
 
 
-def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Kinematics) -> Regime:
+def regime_of(frames: ContactFrames, modes: Sequence[int], direction: Array, look: Kinematics) -> ContactRegime:
     """A regime; looks whether the closed contacts are redundant at this state."""
-    made = Regime(frames=frames, modes=tuple(modes), direction=direction, speed=look.scales.speed)
+    made = ContactRegime(frames=frames, modes=tuple(modes), direction=direction, speed=look.scales.speed)
     if not made.rows.size:
         return made
     return replace(made, redundant=null_space(look.jacobian[made.rows].T).shape[1] > 0)

@@ -12,11 +12,11 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.motion import kinds
-from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
-from nosnoc_py.simulation.event_driven.mechanics import Regime, regime_of
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
 from nosnoc_py.simulation.event_driven.phase import Phase
-from nosnoc_py.simulation.event_driven.records import Impact as Impact
+from nosnoc_py.simulation.event_driven.records import ImpactRecord as ImpactRecord
 from nosnoc_py.simulation.event_driven.records import Node as Node
 from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosing
 from nosnoc_py.solution import Event
@@ -39,16 +39,16 @@ UNSIGNED = (
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
 
-class Nodes:
+class ContactNodes:
     """Solves the contact problems at events under one control law."""
 
-    def __init__(self, flow: Flow, solver: ContactSolver) -> None:
+    def __init__(self, flow: ContactFlow, solver: ContactSolver) -> None:
         self.flow, self.solver = flow, solver
         self.frames, self.n_q = flow.mechanics.frames, flow.mechanics.system.n_q
         self.names = self.frames.names
 
     def cross(
-        self, t: float, x: np.ndarray, before: Regime | None, ended: Phase | None, drift: float = RESTING
+        self, t: float, x: np.ndarray, before: ContactRegime | None, ended: Phase | None, drift: float = RESTING
     ) -> Node:
         """The node at time t and state x after a phase in the regime `before`.
 
@@ -100,7 +100,7 @@ class Nodes:
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
         # Without impacts of contacts that are thrown back a sequence of impacts ends.
         thrown = problem.offset[:n_c] < look.rates[:n_c]
-        impact = Impact(
+        impact = ImpactRecord(
             modes=found.modes,
             impulses=found.forces,
             restitution=np.where(thrown, frames.restitution, 0.0),
@@ -111,7 +111,7 @@ class Nodes:
         return replace(node, after=after, impact=impact, counted=True)
 
     def _next(
-        self, node: Node, before: Regime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray
+        self, node: Node, before: ContactRegime | None, ended: Phase | None, closed: np.ndarray, slow: np.ndarray
     ) -> Node:
         """The modes of the motion after the node, and the state on their constraints."""
         n_c = self.frames.count
@@ -141,7 +141,7 @@ class Nodes:
         return acceleration_problem(self.frames, look, [int(c) for c in active], resting)
 
     def _solve(
-        self, node: Node, problem: ContactProblem, before: Regime | None, ended: Phase | None
+        self, node: Node, problem: ContactProblem, before: ContactRegime | None, ended: Phase | None
     ) -> ContactSolution | None:
         """Modes after the node; where several are admissible, those of the motion a little later."""
         usual = tuple(_usual(before, problem, c) for c in range(self.frames.count))
@@ -167,7 +167,9 @@ class Nodes:
             new = STICK if width else CLOSED
         return (*modes[:contact], new, *modes[contact + 1 :])
 
-    def _later(self, node: Node, problem: ContactProblem, before: Regime, length: float) -> ContactSolution | None:
+    def _later(
+        self, node: Node, problem: ContactProblem, before: ContactRegime, length: float
+    ) -> ContactSolution | None:
         """Follow the old modes a little further, until they are no longer admissible."""
         rate = self.flow.rhs(before, node.t, node.after)
         for share in AHEAD:
@@ -191,7 +193,9 @@ class Nodes:
                 direction[part] = sign if self.frames.width(c) == 1 else begins / np.linalg.norm(begins)
         return direction
 
-    def _events(self, node: Node, before: Regime | None, left: Kinematics, right: Kinematics) -> tuple[Event, ...]:
+    def _events(
+        self, node: Node, before: ContactRegime | None, left: Kinematics, right: Kinematics
+    ) -> tuple[Event, ...]:
         """Impacts, contacts made and lost, slip and stick, in this order."""
         frames, n_c, t = self.frames, self.frames.count, node.t
         assert node.regime is not None
@@ -239,7 +243,7 @@ def _only(contact: int, mode: int, count: int) -> tuple[int, ...]:
     return tuple(mode if c == contact else FREE for c in range(count))
 
 
-def _usual(before: Regime | None, problem: ContactProblem, contact: int) -> int:
+def _usual(before: ContactRegime | None, problem: ContactProblem, contact: int) -> int:
     """The mode to try first: as before; what comes to rest together sticks together."""
     if contact not in problem.active:
         return FREE

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems import SYSTEMS
 from nosnoc_py.systems.described import Described
@@ -67,7 +67,7 @@ class EventDriven(SimulationMethod):
     impact_window: float = Field(default=1.0, gt=0)
     grazing: Literal["stop", "continue"] = "stop"
 
-    def simulate(self, system: Described, task: Task) -> Trajectory:
+    def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
         """From event to event; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.event_driven.run import run  # which knows these options
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.motion.crossing import NODES, Crossing, Search
-from nosnoc_py.simulation.event_driven.contact_flow import Flow as ContactFlow
-from nosnoc_py.simulation.event_driven.filippov.regime import Flow as FilippovFlow
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
+from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.tableaus import lagrange_basis
 from nosnoc_py.tolerances import TOUCHING
@@ -39,7 +39,7 @@ CORRECTIONS = 4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Step:
+class IntegratorStep:
     """One step of the integrator, at the times t (8,): states, and forces and rates as in a `Sample`."""
 
     t: np.ndarray
@@ -70,7 +70,7 @@ class Phase:
     ----------
     start, regime
         The regime at the beginning, and as the last step left it (directions of slip, say).
-    steps : tuple of Step
+    steps : tuple of IntegratorStep
     t, x
         The end.
     crossing : Crossing or None
@@ -89,7 +89,7 @@ class Phase:
 
     start: Any
     regime: Any
-    steps: tuple[Step, ...]
+    steps: tuple[IntegratorStep, ...]
     t: float
     x: np.ndarray
     crossing: Crossing | None = None
@@ -125,7 +125,7 @@ class PhaseRun:
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
         self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
         self.tiny = 0
-        self.steps: list[Step] = []
+        self.steps: list[IntegratorStep] = []
 
     def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
         """Integrate until a guard crosses zero, or to the end; `is_over` is asked between steps, at (t, x)."""
@@ -151,7 +151,7 @@ class PhaseRun:
                 return self._ended(failure=STUCK)
         return self._ended()
 
-    def _crossing(self, step: Step, guards: np.ndarray, dense: Any) -> Crossing | None:
+    def _crossing(self, step: IntegratorStep, guards: np.ndarray, dense: Any) -> Crossing | None:
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
         def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,7 +197,7 @@ class PhaseRun:
             self.t, self.x = crossing.low, x
         return self._ended(failure=LOST.format(crossing.low), finite=False)
 
-    def _is_stuck(self, step: Step) -> bool:
+    def _is_stuck(self, step: IntegratorStep) -> bool:
         """Whether so many steps in a row would take forever to come to the end."""
         self.tiny = self.tiny + 1 if step.t[-1] - step.t[0] < TINY_STEP * (self.end - step.t[0]) else 0
         return self.tiny >= TINY_STEPS
@@ -266,7 +266,7 @@ class PhaseRun:
             solver.status, message = "failed", None
         return str(message) if self.finite else self.flow.not_finite
 
-    def _read(self, low: float, high: float, dense: Any) -> tuple[Step, np.ndarray]:
+    def _read(self, low: float, high: float, dense: Any) -> tuple[IntegratorStep, np.ndarray]:
         """Samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
@@ -274,9 +274,9 @@ class PhaseRun:
         forces, rates, guards = (
             np.array([getattr(s, name) for s in samples]) for name in ("forces", "rates", "guards")
         )
-        return Step(t=t, x=x, forces=forces, rates=rates), guards
+        return IntegratorStep(t=t, x=x, forces=forces, rates=rates), guards
 
-    def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[Step]]:
+    def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
         """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""
 
         def guard(s: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nosnoc_py.motion.crossing import NODES as SAMPLES
-from nosnoc_py.simulation.event_driven.phase import Flow, Phase, Step
+from nosnoc_py.simulation.event_driven.phase import Flow, IntegratorStep, Phase
 from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
@@ -23,7 +23,7 @@ def state_at(phase: Phase, t: float) -> Array:
     return phase.x if inside is None else between(inside, t)
 
 
-def between(step: Step, t: float) -> Array:
+def between(step: IntegratorStep, t: float) -> Array:
     """The polynomial of degree 7 through the samples of a step, at t: the state (n_x,)."""
     return np.asarray(lagrange_basis(SAMPLES, np.asarray((t - step.t[0]) / (step.t[-1] - step.t[0]))) @ step.x)
 

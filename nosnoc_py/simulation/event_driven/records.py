@@ -31,7 +31,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Impact:
+class ImpactRecord:
     """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
 
     `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is; `unique` says
@@ -56,7 +56,7 @@ class Node:
     before, after : (n_x,)
     trigger : int or None
         The guard that was crossed.
-    impact : Impact or None
+    impact : ImpactRecord or None
     regime
         That of the phase that follows; None where no motion goes on: `status` and `message` say why.
     events : tuple of Event
@@ -71,7 +71,7 @@ class Node:
     before: np.ndarray
     after: np.ndarray
     trigger: int | None = None
-    impact: Impact | None = None
+    impact: ImpactRecord | None = None
     regime: Any = None
     events: tuple[Event, ...] = ()
     grazing: str = ""

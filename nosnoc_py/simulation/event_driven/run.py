@@ -26,7 +26,7 @@ from nosnoc_py.tolerances import REST_VELOCITY
 CONTROL_ROWS = 200
 
 
-def run(system: Described, method: EventDriven, task: Task) -> Trajectory:
+def run(system: Described, method: EventDriven, task: SimulationTask) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     start, parameters, control = task.start(system)
     if task.sensitivities:

@@ -10,16 +10,16 @@ import numpy as np
 from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.motion.variations import projection
-from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.mechanics import Regime
+from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.propagation import SLOW
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.simulation.event_driven.smoothness import ContactPassage
-from nosnoc_py.simulation.event_driven.variations import Motion, Variations
-from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
+from nosnoc_py.simulation.event_driven.variations import ContactMotion, ContactVariations
+from nosnoc_py.simulation.event_driven.walk import Passage, Slope, VariationWalk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -38,7 +38,7 @@ def sensitivity_of(system: CLS, history: History, control: Control, grid: Array)
     return _Walk(Variations(system), system.n_u, history, control, grid).run()
 
 
-class _Walk(Walk):
+class _ContactWalk(VariationWalk):
     """The walk of a contact system."""
 
     passage = ContactPassage
@@ -47,7 +47,7 @@ class _Walk(Walk):
         super().__init__(variations.n_x, variations.n_w, n_u, history, control, grid)
         self.variations = variations
 
-    def _put(self, flow: Flow, node: Node) -> Array:
+    def _put(self, flow: ContactFlow, node: Node) -> Array:
         """Derivative (n_w, n_w) of the state on the constraints of its closed contacts with respect to w.
 
         A contact with a velocity that its mode does not admit loses it by an impulse within no time, and one that is a
@@ -98,11 +98,13 @@ class _Walk(Walk):
             return STICK
         return SLIP_BACK if part.size == 1 and part[0] < 0.0 else SLIP
 
-    def _motion(self, regime: Regime, flow: Flow, t: float, w: Array) -> Motion:
+    def _motion(self, regime: ContactRegime, flow: ContactFlow, t: float, w: Array) -> ContactMotion:
         u = flow.control(t, w[: self.variations.n_x])
         return self.variations.motion(regime.modes, w, u, redundant=regime.redundant)
 
-    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Motion) -> Slope:
+    def _guard(
+        self, guard: int, regime: ContactRegime, flow: ContactFlow, t: float, w: Array, motion: ContactMotion
+    ) -> Slope:
         frames, look = self.variations.frames, flow.look(t, w[: self.n_x])
         kind, contact = divmod(guard, frames.count)
         part = slice(frames.count + frames.tangents[contact].start, frames.count + frames.tangents[contact].stop)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.simulation.event_driven.contact_flow import Flow
+from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.propagation import SLOW
 from nosnoc_py.simulation.event_driven.records import Sample
@@ -68,7 +68,7 @@ class ContactPassage(Passage):
             and abs(rates[c] + impact.restitution[c] * look.rates[c]) <= SLOW
         ]
 
-    def _beginnings(self, flow: Flow) -> Iterator[str]:
+    def _beginnings(self, flow: ContactFlow) -> Iterator[str]:
         """Contacts that begin on the boundary of their mode."""
         node, regime = self.node, self.node.regime
         assert regime is not None

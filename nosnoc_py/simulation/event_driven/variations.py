@@ -22,7 +22,7 @@ from nosnoc_py.systems.kinematics import ContactFrames
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Motion:
+class ContactMotion:
     """The motion in one regime at one instant, and its derivatives.
 
     Attributes
@@ -46,7 +46,7 @@ class Motion:
     loose: Array
 
 
-class Variations:
+class ContactVariations:
     """Evaluates motion, impacts, gaps and slips of a system with their derivatives; built once."""
 
     def __init__(self, system: CLS) -> None:
@@ -59,7 +59,7 @@ class Variations:
         gaps_w, rates_w = self._geometry(w)
         return gaps_w, rates_w
 
-    def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> Motion:
+    def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> ContactMotion:
         """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
         masks, n_q = masks_of(modes), self.n_q
         offset, matrix = self._rows(w, u, masks)
@@ -68,7 +68,7 @@ class Variations:
         y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
         rate_w = np.eye(self.n_w, k=n_q)
         rate_w[n_q : 2 * n_q], rate_w[2 * n_q :] = y_w[:n_q], 0.0
-        return Motion(
+        return ContactMotion(
             rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], np.zeros(self.n_w - self.n_x)]),
             forces=y[n_q:],
             rate_w=rate_w,

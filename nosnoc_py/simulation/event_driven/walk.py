@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.motion.variations import saltation, transport
 from nosnoc_py.simulation.event_driven.history import History
-from nosnoc_py.simulation.event_driven.phase import Phase, Step
+from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase
 from nosnoc_py.simulation.event_driven.propagation import FIXED, SIMULTANEOUS, SLOW, between, imminent, state_at
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution.interpolant import jumps_of

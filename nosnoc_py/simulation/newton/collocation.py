@@ -52,7 +52,7 @@ class StageEquations:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
+class ElementRun:
     """Elements of equal length and equal modes: h, x_left (r, n_x), x (r, n_s, n_x), y (r, n_s, n_y), x_right."""
 
     h: float
@@ -75,7 +75,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Linearization:
+class RunLinearization:
     """Residuals of a run and their derivatives.
 
     Attributes
@@ -119,7 +119,9 @@ class Collocation:
         self._slopes = buffered(ca.Function("slopes", inputs, [equations.guards, slopes]))
         self._element = self._build()
 
-    def solve(self, guess: Run, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None) -> Run | None:
+    def solve(
+        self, guess: ElementRun, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None
+    ) -> ElementRun | None:
         """Newton's method from a guess; h is that of the guess, or where the guard vanishes at the end of the run."""
         data = (u, p, masks)
         values, h, converged = np.concatenate([guess.x, guess.y], axis=2).reshape(guess.count, -1), guess.h, False
@@ -147,7 +149,7 @@ class Collocation:
 
     def glide(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, data: tuple[np.ndarray, ...]
-    ) -> tuple[Run, np.ndarray] | None:
+    ) -> tuple[ElementRun, np.ndarray] | None:
         """A run of given length with its guards (n_g, m) at the samples, all at once; None where that is too simple.
 
         CasADi's Newton method, without globalisation, from constant unknowns and a state that moves with its slope.
@@ -157,10 +159,10 @@ class Collocation:
             return None
         stages, edges = values.T.reshape(count, self.tableau.stages, -1), edges.T
         inside, unknowns = stages[..., : self.n_x], stages[..., self.n_x :]
-        run = Run(h=h, modes=modes, y_node=y, x=inside, y=unknowns, x_left=edges[:-1], x_right=edges[1:])
+        run = ElementRun(h=h, modes=modes, y_node=y, x=inside, y=unknowns, x_left=edges[:-1], x_right=edges[1:])
         return run, guards
 
-    def determines(self, run: Run, data: tuple[np.ndarray, ...]) -> bool:
+    def determines(self, run: ElementRun, data: tuple[np.ndarray, ...]) -> bool:
         """Whether the equations at a run have no other solution next to it."""
         values = np.concatenate([run.x, run.y], axis=2).reshape(run.count, -1)
         return all(is_regular(inner) for inner in self._linearize(values, run.h, run, data, None).inner)
@@ -205,7 +207,7 @@ class Collocation:
         outputs = [ca.reshape(solution, size, count), *read(solution, everything)]
         return buffered(ca.Function("glide", inputs, outputs))
 
-    def at(self, run: Run, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(self, run: ElementRun, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """States (m, n_x) and algebraic unknowns (m, n_y) at times after the start of the run.
 
         The latter are interpolated between the stages, and towards the left boundary linearly: a polynomial of the
@@ -217,7 +219,7 @@ class Collocation:
         x = (x_weights[:, None] @ x_nodes[element])[:, 0]
         return x, (y_weights[:, None] @ y_nodes[element])[:, 0]
 
-    def samples(self, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def samples(self, run: ElementRun) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times (m,) with states and algebraic unknowns as `at` gives them, at the same places of every element.
 
         Every seven of them begin a smooth piece of eight samples, for `motion.crossing`.
@@ -249,7 +251,7 @@ class Collocation:
         inside = ramp * lagrange_basis(c, np.maximum(theta, c[0]))
         return lagrange_basis(np.append(0.0, c), theta), np.hstack([1.0 - ramp, inside])
 
-    def _nodes(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    def _nodes(self, run: ElementRun) -> tuple[np.ndarray, np.ndarray]:
         """Values at the left boundary and at the stages (r, 1 + n_s, n)."""
         x = np.concatenate([run.x_left[:, None], run.x], axis=1)
         y_left = np.concatenate([run.y_node[None], self._y_end @ run.y[:-1]])
@@ -259,7 +261,7 @@ class Collocation:
         """Guards (n_g, m) at m samples."""
         return self._mapped(self._guards, len(x))(x, y, u, p, masks)[0]
 
-    def shortened(self, run: Run, length: float, count: int) -> Run:
+    def shortened(self, run: ElementRun, length: float, count: int) -> ElementRun:
         """A guess for a run of `count` elements over the first part of a run (or beyond its end)."""
         c, h = self.tableau.c, length / count
         times = (h * (np.arange(count)[:, None] + np.append(0.0, c))).reshape(-1)
@@ -268,22 +270,22 @@ class Collocation:
 
     def first_guess(
         self, x: np.ndarray, modes: tuple[int, ...], y: np.ndarray, h: float, count: int, slope: np.ndarray
-    ) -> Run:
+    ) -> ElementRun:
         """A guess of constant algebraic unknowns and a state that moves with the slope at its left."""
         c = self.tableau.c
         times = h * (np.arange(count)[:, None] + c)
         left = x + h * np.arange(count)[:, None] * slope
         moved = x + times[..., None] * slope
         stages = np.broadcast_to(y, (*times.shape, y.size)).copy()
-        return Run(h=h, modes=modes, y_node=y, x_left=left, x=moved, y=stages, x_right=left)
+        return ElementRun(h=h, modes=modes, y_node=y, x_left=left, x=moved, y=stages, x_right=left)
 
     def slope(self, x: np.ndarray, y: np.ndarray, u: np.ndarray, p: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """x' at one instant."""
         return self._flow(x, y, u, p, masks)[0][:, 0]
 
     def _linearize(
-        self, values: np.ndarray, h: float, guess: Run, data: tuple[np.ndarray, ...], guard: int | None
-    ) -> Linearization:
+        self, values: np.ndarray, h: float, guess: ElementRun, data: tuple[np.ndarray, ...], guard: int | None
+    ) -> RunLinearization:
         """Residuals and derivatives of all elements and of the event row."""
         count = guess.count
         left, x_end, y_end = self._boundaries(values, guess.x_left[0])
@@ -295,7 +297,7 @@ class Collocation:
             at_end, slopes = self._slopes(x_end, y_end, *data)
             event, slope, by_h = float(at_end[guard, 0]), slopes[guard], 0.0
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)), abs(event))
-        return Linearization(
+        return RunLinearization(
             rows=rows.T,
             inner=[inner[:, k : k + rows.shape[0]] for k in range(0, inner.shape[1], rows.shape[0])],
             outer=[outer[:, k : k + self.n_x + 1] for k in range(0, outer.shape[1], self.n_x + 1)],
@@ -305,7 +307,7 @@ class Collocation:
             size=largest if np.isfinite(rows).all() and np.isfinite(inner).all() else np.inf,
         )
 
-    def _correction(self, system: Linearization, h: float) -> tuple[np.ndarray, float]:
+    def _correction(self, system: RunLinearization, h: float) -> tuple[np.ndarray, float]:
         """Newton's step by forward substitution: every element's is affine in that of h, which the last row decides."""
         parts, left = [], np.zeros((self.n_x, 2))  # columns: fixed part, and per change of h
         for rows, inner, outer in zip(system.rows, system.inner, system.outer, strict=True):
@@ -360,7 +362,7 @@ class Collocation:
         outputs = [ca.densify(out) for out in (rows, *derivatives)]
         return ca.Function("element", [z, x_left, h, *data], outputs)
 
-    def _unpack(self, values: np.ndarray, h: float, guess: Run) -> Run:
+    def _unpack(self, values: np.ndarray, h: float, guess: ElementRun) -> ElementRun:
         """The run of stage values that began with a guess."""
         stages = values.reshape(len(values), self.tableau.stages, -1)
         left, end, _ = self._boundaries(values, guess.x_left[0])

@@ -93,7 +93,7 @@ class ContactModes:
 
     def node(
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
-    ) -> Node:
+    ) -> ElementNode:
         """Impact, then the modes of the motion that follows."""
         at = self._at(x, u, p)
         closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING * at.steepness))
@@ -109,14 +109,14 @@ class ContactModes:
         if found is None:
             return self._failed(x, Trouble.MODES, "no admissible acceleration", closed)
         y = self._algebraic(at, found)
-        return Node(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, detail=local)
+        return ElementNode(x_minus=x, x_left=after, jump=jump, modes=found.modes, y=y, detail=local)
 
-    def guess(self, node: Node, modes: Sequence[int], u: np.ndarray, p: np.ndarray) -> np.ndarray:
+    def guess(self, node: ElementNode, modes: Sequence[int], u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Algebraic unknowns right after a node in other modes."""
         assert node.detail is not None
         return self._algebraic(self._at(node.x_left, u, p), self._solver.in_modes(node.detail, modes))
 
-    def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
+    def pivots(self, node: ElementNode, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
         """Modes to try when a guard is violated at once, the likeliest first."""
         if guard is None:
             return []
@@ -271,9 +271,9 @@ class ContactModes:
             y[-self.system.n_q :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ found.forces)
         return y
 
-    def _failed(self, x: np.ndarray, trouble: Trouble, message: str, closed: Mode) -> Node:
+    def _failed(self, x: np.ndarray, trouble: Trouble, message: str, closed: Mode) -> ElementNode:
         names = ", ".join(self.names[c] for c in closed)
-        return Node(
+        return ElementNode(
             x_minus=x,
             x_left=x,
             jump=np.zeros(self.jumps),

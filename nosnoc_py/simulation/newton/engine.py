@@ -15,8 +15,8 @@ import numpy as np
 
 from nosnoc_py.discretization.readout import ElementStates
 from nosnoc_py.simulation.newton.collocation import Collocation
-from nosnoc_py.simulation.newton.event_walk import Modes, Outcome, Walk
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+from nosnoc_py.simulation.newton.event_walk import EventWalk, Modes, WalkOutcome
+from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble
 from nosnoc_py.tableaus import Tableau
 
 
@@ -92,7 +92,7 @@ class Engine:
         elements so far.
         """
         self.collocation.iterations = 0
-        outcomes: list[Outcome] = []
+        outcomes: list[WalkOutcome] = []
         # Elements in proportion to the time of an event keep lengths alike; one each leaves more for what follows.
         for sparing in (False, True):
             outcomes = list(self._runs(x, u, p, length, hint, sparing))
@@ -102,18 +102,18 @@ class Engine:
 
     def _runs(
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, length: float, hint: Hint | Mode | None, sparing: bool
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[WalkOutcome]:
         free = self.elements
 
-        def advance(node: Node) -> Outcome:
-            return Walk(self.model, self.collocation, u, p, node, length, free, sparing).advance()
+        def advance(node: ElementNode) -> WalkOutcome:
+            return EventWalk(self.model, self.collocation, u, p, node, length, free, sparing).advance()
 
         going_on, modes, other_forces = None, None if isinstance(hint, Hint) else hint, False
         if isinstance(hint, Hint) and hint.is_at(x):
             modes, other_forces = hint.modes, not hint.is_under(u, p)
             # Where nothing seems to change the motion just goes on.
             if not other_forces and self.model.goes_on(x, p, hint.modes):
-                going_on = Node(x_minus=x, x_left=x, jump=np.zeros(self.model.jumps), modes=hint.modes, y=hint.y)
+                going_on = ElementNode(x_minus=x, x_left=x, jump=np.zeros(self.model.jumps), modes=hint.modes, y=hint.y)
         while free:
             outcome = None if going_on is None else advance(going_on)
             if outcome is None or outcome.run is None:
@@ -126,7 +126,7 @@ class Engine:
             other_forces = False
             modes = self.model.after(run.modes, outcome.guard, x, run.y[-1, -1], p)
 
-    def _joined(self, outcomes: list[Outcome]) -> Elements:
+    def _joined(self, outcomes: list[WalkOutcome]) -> Elements:
         done = [(outcome.node, outcome.run) for outcome in outcomes if outcome.run is not None]
         n_x, n_y, n_s = self.collocation.n_x, self.collocation.n_y, self.tableau.stages
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from nosnoc_py.motion.crossing import NODES, Crossing, Search, may_cross
-from nosnoc_py.simulation.newton.collocation import Collocation, Run
+from nosnoc_py.simulation.newton.collocation import Collocation, ElementRun
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble
+from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble
 
 # What the engine asks of a system.
 Modes = ContactModes | FilippovModes
@@ -36,33 +36,33 @@ JOINED = ("x_left", "x", "y", "x_right")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Outcome:
+class WalkOutcome:
     """The next run of a step, the guard whose event ended it (None: the end of the step); its node says why none."""
 
-    run: Run | None = None
+    run: ElementRun | None = None
     guard: int | None = None
-    node: Node
+    node: ElementNode
 
 
 @dataclass(eq=False)
-class Walk:
+class EventWalk:
     """From one node to the next event or to the end of the step."""
 
     model: Modes
     collocation: Collocation
     u: np.ndarray
     p: np.ndarray
-    node: Node
+    node: ElementNode
     length: float
     free: int
     sparing: bool
-    _calm: Run | None = field(default=None, init=False)  # a run in which it is plain that nothing happens
+    _calm: ElementRun | None = field(default=None, init=False)  # a run in which it is plain that nothing happens
 
-    def advance(self) -> Outcome:
+    def advance(self) -> WalkOutcome:
         """The run after the node; modes that are violated at once are pivoted, never twice to the same."""
         node, modes, y = self.node, self.node.modes, self.node.y
         if node.trouble is not None:
-            return Outcome(node=node)
+            return WalkOutcome(node=node)
         seen: set[Mode] = set()
         for _ in range(MOST_PIVOTS):
             seen.add(modes)
@@ -70,11 +70,11 @@ class Walk:
             crossing = None if plain is None else self._first_crossing(plain)
             if plain is not None and crossing is not None and not crossing.at_once:
                 found = self._until(plain, crossing)
-                if isinstance(found, Outcome):
+                if isinstance(found, WalkOutcome):
                     return found
                 crossing = found
             if plain is not None and crossing is None:
-                return Outcome(run=plain, node=node)
+                return WalkOutcome(run=plain, node=node)
             guard = None if crossing is None else crossing.guard
             pivots = self.model.pivots(node, modes, guard, y) if node.detail is not None else []
             following = [new for new in pivots if new not in seen]
@@ -87,7 +87,7 @@ class Walk:
         name, kind = self.model.describe(crossing.guard)
         return self._failure(f"no consistent mode of {name!r} ({kind})", name)
 
-    def _plain(self, modes: Mode, y: np.ndarray) -> Run | None:
+    def _plain(self, modes: Mode, y: np.ndarray) -> ElementRun | None:
         """The rest of the step without an event, or the longest part of it where Newton's method converges."""
         masks = self.model.masks(modes)
         data = (self.u, self.p, masks)
@@ -125,7 +125,7 @@ class Walk:
         run = self._solve(self.collocation.first_guess(self.node.x_left, modes, y, h, 1, slope), None)
         return None if run is None else np.asarray(run.y[0, 0])
 
-    def _extended(self, run: Run) -> Run | None:
+    def _extended(self, run: ElementRun) -> ElementRun | None:
         """Lengthen a run to the end of the step; where that fails, at least until it meets an event."""
         high = np.inf
         for _ in range(40):
@@ -136,7 +136,7 @@ class Walk:
             run, high = (run, target) if longer is None else (longer, high)
         return None
 
-    def _until(self, run: Run, crossing: Crossing) -> Outcome | Crossing | None:
+    def _until(self, run: ElementRun, crossing: Crossing) -> WalkOutcome | Crossing | None:
         """The run up to the first event; a crossing when a mode was wrong at once; None when the step ends before."""
         for _ in range(10):
             if crossing.time >= (1.0 - AT_THE_END) * self.length:
@@ -148,7 +148,7 @@ class Walk:
             if found is None or not np.array_equal(self._upright(found).y, found.y):
                 turned = self._turned(run)
                 if turned is not None:
-                    return Outcome(run=turned, node=self.node)
+                    return WalkOutcome(run=turned, node=self.node)
             if self.free == 1:
                 said = f"{Trouble.SWITCHES.value}: no element is left after the {kind} of {name!r}"
                 return self._failure(said, name, Trouble.SWITCHES)
@@ -160,19 +160,19 @@ class Walk:
                 return None
             earlier = self._first_crossing(found)
             if earlier is None or (earlier.time >= (1.0 - AT_THE_END) * found.length and not earlier.at_once):
-                return Outcome(run=found, guard=crossing.guard, node=self.node)
+                return WalkOutcome(run=found, guard=crossing.guard, node=self.node)
             if earlier.at_once:
                 return earlier
             run, crossing = found, earlier
         return self._failure("the events of a step were not brought into order", self.model.places(run.modes))
 
-    def _before(self, run: Run, crossing: Crossing, count: int) -> Outcome | None:
+    def _before(self, run: ElementRun, crossing: Crossing, count: int) -> WalkOutcome | None:
         """The part before an event that was not located, so that what follows starts next to it."""
         if crossing.low <= AT_THE_END * self.length:
             return None
         found = self._solve(self.collocation.shortened(run, crossing.low, count), None)
         good = found is not None and self._first_crossing(found) is None
-        return Outcome(run=found, node=self.node) if good else None
+        return WalkOutcome(run=found, node=self.node) if good else None
 
     def _turned(self, run: Run) -> Run | None:
         """The rest of the step when something turns sharply but does not stop."""
@@ -186,7 +186,7 @@ class Walk:
         blind = self.model.blind(found.modes)
         return found if self._first_crossing(found, blind) is None else None
 
-    def _in_parts(self, run: Run) -> Run | None:
+    def _in_parts(self, run: ElementRun) -> ElementRun | None:
         """The rest of the step in many short elements, one after the other: Newton's method is led around the turn."""
         h = self.length / PARTS
         masks = self.model.masks(run.modes)
@@ -199,21 +199,21 @@ class Walk:
             parts.append(part)
             x, y = part.x_right[-1], part.y[-1, -1]
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in JOINED}
-        return Run(h=h, modes=run.modes, y_node=run.y_node, **joined)
+        return ElementRun(h=h, modes=run.modes, y_node=run.y_node, **joined)
 
-    def _along(self, guess: Run) -> Run | None:
+    def _along(self, guess: ElementRun) -> ElementRun | None:
         """A run that slips where it moves, from a guess that does."""
         start = self._guess_along(guess)
         found = None if start is None else self._solve(start, None)
         on = found is not None and self.model.goes_round(_flat(found.y), found.modes)
         return found if on else None
 
-    def _guess_along(self, run: Run) -> Run | None:
+    def _guess_along(self, run: ElementRun) -> ElementRun | None:
         stages = _flat(run.x), _flat(run.y)
         y = self.model.turned(*stages, self.p, run.modes)
         return None if y is None else replace(run, y=y.reshape(run.y.shape))
 
-    def _locate(self, run: Run, crossing: Crossing, count: int) -> Run | None:
+    def _locate(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
         """A run of `count` elements that ends at an event: Newton's method, else a search for the root in h."""
         guess = self.collocation.shortened(run, crossing.time, count)
         found = self._solve(guess, crossing.guard)
@@ -222,7 +222,7 @@ class Walk:
             return found
         return self._search(run, crossing, count)
 
-    def _search(self, run: Run, crossing: Crossing, count: int) -> Run | None:
+    def _search(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
         """Bisection for the length at whose end the guard vanishes, if it changes its sign by vanishing."""
         low, high, best = crossing.low, crossing.high, run
         largest, end = 0.0, np.inf
@@ -241,7 +241,7 @@ class Walk:
     def _solve(self, guess: Run, guard: int | None) -> Run | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
-    def _first_crossing(self, run: Run, blind: Sequence[int] = ()) -> Crossing | None:
+    def _first_crossing(self, run: ElementRun, blind: Sequence[int] = ()) -> Crossing | None:
         """The earliest violated guard on the polynomials of a run, but for some that are not looked at.
 
         It is violated `at_once` where that means a wrong mode.
@@ -281,18 +281,18 @@ class Walk:
         steepest = np.abs(values[:, 1:] - values[:, :-1]).max(axis=1)
         return bool(((lowest == 0.0) | (lowest >= steepest)).all())
 
-    def _upright(self, run: Run) -> Run:
+    def _upright(self, run: ElementRun) -> ElementRun:
         """A run on the branch that its guards are about."""
         stages = _flat(run.y)
         y = self.model.coherent(run.y_node, stages, run.modes)
         return run if y is stages else replace(run, y=y.reshape(run.y.shape))
 
-    def _guards_at(self, run: Run, times: np.ndarray) -> np.ndarray:
+    def _guards_at(self, run: ElementRun, times: np.ndarray) -> np.ndarray:
         """Guards (n_g, m) of a run at times (m,) after its start."""
         return self.collocation.guards(*self.collocation.at(run, times), self.u, self.p, self.model.masks(run.modes))
 
-    def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> Outcome:
-        return Outcome(node=replace(self.node, trouble=trouble, message=message, place=place))
+    def _failure(self, message: str, place: str, trouble: Trouble = Trouble.MODES) -> WalkOutcome:
+        return WalkOutcome(node=replace(self.node, trouble=trouble, message=message, place=place))
 
 
 def _flat(stages: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from nosnoc_py.functions import buffered
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.simulation.newton.collocation import StageEquations
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
+from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble, remembered
 from nosnoc_py.tolerances import TOUCHING
 
 # Relative times before which a violation means a wrong mode: of sides a, which are continuous, and of sides b.
@@ -28,7 +28,7 @@ MOST_CANDIDATES, FEW = 256, 30
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class ComponentGroup:
     """Components that belong together.
 
     Attributes
@@ -190,7 +190,7 @@ class FilippovModes:
 
     def node(
         self, x: np.ndarray, u: np.ndarray, p: np.ndarray, hint: Sequence[int] | None, *, other_forces: bool = False
-    ) -> Node:
+    ) -> ElementNode:
         """The candidates of what may be active at x, those after `hint` first."""
         a, _ = self._at_node(x, p)
         a = a[:, 0]
@@ -200,12 +200,14 @@ class FilippovModes:
         candidates = self._candidates(zero, hint)
         if other_forces and len(candidates) <= FEW:
             candidates = sorted(candidates, key=sum)  # what held may hold no more: it moves on if it can
-        plain = Node(x_minus=x, x_left=x, jump=np.zeros(0), y=np.zeros(self.equations.y.numel()), detail=candidates)
+        plain = ElementNode(
+            x_minus=x, x_left=x, jump=np.zeros(0), y=np.zeros(self.equations.y.numel()), detail=candidates
+        )
         if not candidates:
             return replace(plain, trouble=Trouble.MODES, message="the switching functions have no values")
         return replace(plain, modes=candidates[0], y=self.guess(plain, candidates[0], u, p))
 
-    def guess(self, node: Node, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
+    def guess(self, node: ElementNode, modes: Mode, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Unknowns that satisfy the equations at the state of a node, those closest to their estimates."""
         y, masks = self._at_node(node.x_left, p)[1][:, 0], self.masks(modes)
         for _ in range(CORRECTIONS):
@@ -216,7 +218,7 @@ class FilippovModes:
                 break
         return y
 
-    def pivots(self, node: Node, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
+    def pivots(self, node: ElementNode, modes: Mode, guard: int | None, y: np.ndarray) -> list[Mode]:
         """All candidates; first what the violated guard asks for."""
         candidates: list[Mode] = node.detail
         if guard is None:
@@ -321,7 +323,7 @@ def _subsets(members: Sequence[int], free: bool) -> Iterator[tuple[int, ...]]:
         yield from combinations(members, size)
 
 
-def parts_of(dcs: DCS) -> tuple[Part, ...]:
+def parts_of(dcs: DCS) -> tuple[ComponentGroup, ...]:
     """Components that share a switching function or an indicator belong together; constraints are alone."""
     rows = [(pair.name, i) for pair in dcs.pairs for i in range(pair.a.numel())]
     place = {row: k for k, row in enumerate(rows)}
@@ -331,11 +333,11 @@ def parts_of(dcs: DCS) -> tuple[Part, ...]:
         touching = [part for part in found if part & members]
         found = [part for part in found if not part & members] + [members.union(*touching)]
     known = set().union(*found)
-    alone = [Part(members=(k,), free=True) for k in range(len(rows)) if k not in known]
+    alone = [ComponentGroup(members=(k,), free=True) for k in range(len(rows)) if k not in known]
     return (*[_partition(tuple(sorted(part)), dcs, place) for part in found], *alone)
 
 
-def _partition(members: tuple[int, ...], dcs: DCS, place: dict[tuple[str, int], int]) -> Part:
+def _partition(members: tuple[int, ...], dcs: DCS, place: dict[tuple[str, int], int]) -> ComponentGroup:
     """Regions with their signs, where switching functions tell them apart."""
     sides = []
     for switch in dcs.switches:
@@ -346,7 +348,7 @@ def _partition(members: tuple[int, ...], dcs: DCS, place: dict[tuple[str, int], 
     signs = None if any(column is None for column in sides) else np.array(sides, dtype=float).T
     if signs is not None and len(np.unique(signs, axis=0)) < len(members):
         signs = None  # regions that are not told apart
-    return Part(members=members, free=False, signs=signs)
+    return ComponentGroup(members=members, free=False, signs=signs)
 
 
 class EdgeValues:

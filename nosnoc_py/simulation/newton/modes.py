@@ -33,7 +33,7 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
+class ElementNode:
     """What happens at the left boundary of an element.
 
     Attributes

@@ -107,7 +107,7 @@ class TimeStepping(SimulationMethod):
             impact_velocity=STRIKE * scales.speed,
         )
 
-    def simulate(self, system: CLS, task: Task) -> Trajectory:
+    def simulate(self, system: CLS, task: SimulationTask) -> Trajectory:
         """Step by step; see `nosnoc_py.simulate`."""
         from nosnoc_py.simulation.time_stepping.run import run  # which knows these options
 

@@ -30,7 +30,7 @@ class _Impact:
     energy_gain: float
 
 
-class Record:
+class ImpulseRecord:
     """Collects impulses step by step; changed in place."""
 
     def __init__(self, frames: ContactFrames, limits: Limits) -> None:

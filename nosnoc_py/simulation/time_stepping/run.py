@@ -11,9 +11,9 @@ import numpy as np
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.simulation.common import StepState, Task, equal_steps, not_unique_note
+from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps, not_unique_note
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
-from nosnoc_py.simulation.time_stepping.record import Record
+from nosnoc_py.simulation.time_stepping.record import ImpulseRecord
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
 from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status
@@ -44,7 +44,7 @@ class TimeSteppingState(StepState):
     contacts: int = 0
 
 
-def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
+def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
     """See `nosnoc_py.simulate`."""
     seconds = task.seconds
     count = equal_steps(method, "step", task.steps, seconds)
@@ -53,7 +53,7 @@ def run(system: CLS, method: TimeStepping, task: Task) -> Trajectory:
     scales = problem_scales(
         system, x0=start, control=control, p=parameters, duration=seconds, speed_scale=method.speed_scale
     )
-    loop = _Loop(system, method, method.limits(scales), control, parameters)
+    loop = _TimeSteppingLoop(system, method, method.limits(scales), control, parameters)
     return loop.run(start, seconds, count, task.callback, deadline)
 
 
@@ -75,7 +75,7 @@ def stepped(
 
 
 @dataclass(eq=False)
-class _Loop:
+class _TimeSteppingLoop:
     """One simulation."""
 
     system: CLS
@@ -93,7 +93,7 @@ class _Loop:
         self.unsolved, self.refused = _Missed(self.method, self.limits), list[str]()
         self.struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
         self.stepper = Stepper(self.system, self.method, self.limits)
-        self.record = Record(self.system.mechanics.frames, self.limits)
+        self.record = ImpulseRecord(self.system.mechanics.frames, self.limits)
         first = TimeSteppingState(t=0.0, x=start, p=self.p)
         self.last = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline)
         status = self.last.status

@@ -73,7 +73,11 @@ def _difference(mu: float, scale: np.ndarray, center: np.ndarray, weights: np.nd
 def _root(
     excess_low: float, excess_high: float, scale: np.ndarray, center: np.ndarray, weights: np.ndarray, z: np.ndarray
 ) -> None:
-    """Regula falsi, the end that stays twice being weighted down (Anderson and Bjoerck), then bisection."""
+    """Regula falsi, the end that stays twice being weighted down (Anderson and Bjoerck), then bisection.
+
+    A copy of `motion.crossing.root`, because numba cannot call that; `tests/motion/test_compiled_roots.py` holds them
+    together.
+    """
     low, high, side, tolerance = 0.0, 1.0, 0, 1e-15
     for k in range(3):
         tolerance += 1e-15 * scale[k] * abs(center[k])

@@ -15,7 +15,7 @@ from nosnoc_py.methods.event_selected.functions import fields_of
 from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output
 from nosnoc_py.methods.event_selected.segments import root_of
-from nosnoc_py.simulation.common import Task
+from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.tableaus import dopri5, radau_iia
@@ -29,7 +29,7 @@ order_system, order_functions = affine_guards.build, affine_guards.build_numeric
 
 
 def run(system, *, method, **given) -> ns.Trajectory:
-    return method.simulate(system, Task(**given))
+    return method.simulate(system, SimulationTask(**given))
 
 
 def exact(t: float) -> np.ndarray:

@@ -38,7 +38,7 @@ ROUNDED = 1e-13
 class Candidate:
     """A motion that is possible: its regime, the state on its surfaces, the motion, and the state a little later."""
 
-    regime: Regime
+    regime: FilippovRegime
     x: Array
     look: Look
     later: Array
@@ -47,7 +47,7 @@ class Candidate:
 class Candidates:
     """Tries modes at one state."""
 
-    def __init__(self, flow: Flow, t: float, touched: Array, guess: Array | None) -> None:
+    def __init__(self, flow: FilippovFlow, t: float, touched: Array, guess: Array | None) -> None:
         self.flow, self.laws, self.t, self.touched, self.guess = flow, flow.laws, t, touched, guess
 
     def count(self) -> int:
@@ -75,12 +75,12 @@ class Candidates:
             if np.isfinite(look.rate).all() and self._is_admissible(regime, x, look):
                 yield Candidate(regime=regime, x=x, look=look, later=self._later(regime, x, look, AHEAD[-1]))
 
-    def _wrong(self, regime: Regime, x: Array) -> Array:
+    def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
         """Touched surfaces that are left, on whose other side the state lies by rounding."""
         away = regime.relative(self.flow.functions(x)[0])
         return np.asarray(self.touched & (regime.sign != 0.0) & (away < 0.0))
 
-    def _roots(self, regime: Regime, x: Array) -> list[Array]:
+    def _roots(self, regime: FilippovRegime, x: Array) -> list[Array]:
         if regime.known is not None:
             return [regime.known]
         w, u = np.concatenate([x, self.flow.p]), self.flow.control(self.t, x)
@@ -92,7 +92,7 @@ class Candidates:
                 found.append(s)
         return found
 
-    def _starts(self, regime: Regime) -> Iterator[Array]:
+    def _starts(self, regime: FilippovRegime) -> Iterator[Array]:
         yield regime.guess
         free = np.flatnonzero(regime.free & (self.laws.kinds == STEP))
         if self.laws.affine or not free.size or len(STARTS) ** free.size > MOST:
@@ -102,7 +102,7 @@ class Candidates:
             made[free] = values
             yield made
 
-    def _determines(self, regime: Regime, s: Array, w: Array, u: Array) -> bool:
+    def _determines(self, regime: FilippovRegime, s: Array, w: Array, u: Array) -> bool:
         """Whether the equations have no other solution close by.
 
         A multiplier moves the state along a surface and across it: what is small across is so next to both together.
@@ -119,7 +119,7 @@ class Candidates:
             return False
         return bool(np.linalg.svd(slope / sizes[:, None], compute_uv=False)[-1] > SINGULAR)
 
-    def _is_admissible(self, regime: Regime, x: Array, look: Look) -> bool:
+    def _is_admissible(self, regime: FilippovRegime, x: Array, look: Look) -> bool:
         """Whether distances of touched surfaces rise and multipliers are in their range, at once and a little later."""
         n_y = self.laws.n_y
         rates = np.where(self.touched & (regime.sign != 0.0), regime.relative(look.rates), np.inf)
@@ -131,7 +131,7 @@ class Candidates:
         open_ = np.concatenate([np.abs(rates) <= slow, np.abs(others) <= small])
         return not open_.any() or self._stays(regime, x, look, open_)
 
-    def _stays(self, regime: Regime, x: Array, look: Look, open_: Array) -> bool:
+    def _stays(self, regime: FilippovRegime, x: Array, look: Look, open_: Array) -> bool:
         """Whether guards that are zero, and rates that are, become positive; what never moves stays."""
         n_y = self.laws.n_y
         before = self.flow.guards(regime, x, look.s)
@@ -153,7 +153,7 @@ class Candidates:
         """A time constant of the motion [s]: what is fast turns soon."""
         return 1.0 / (1.0 + float(np.abs(look.rate).max()))
 
-    def _later(self, regime: Regime, x: Array, look: Look, share: float) -> Array:
+    def _later(self, regime: FilippovRegime, x: Array, look: Look, share: float) -> Array:
         """One step of the classical Runge-Kutta method, whose first slope is known."""
         h = share * self._unit(look)
 

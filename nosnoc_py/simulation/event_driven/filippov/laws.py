@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.systems.inclusion import REGION, STEP, Multipliers, inclusion_of
+from nosnoc_py.systems.inclusion import REGION, STEP, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Array = np.ndarray
@@ -70,9 +70,9 @@ class Laws:
         self.metric = np.linalg.inv(system.metric) if isinstance(system, PDS) else np.eye(self.n_x)
         self._compile(flow, made, masks)
 
-    def _written(self) -> tuple[ca.SX, list[Multipliers], list[Masks]]:
+    def _written(self) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
         """The flow (n_x,), multipliers and masks; regions with signs weigh as the products of step functions."""
-        made, masks, series = list[Multipliers](), list[Masks](), list[tuple[str, ca.SX]]()
+        made, masks, series = list[MultiplierGroup](), list[Masks](), list[tuple[str, ca.SX]]()
         self._regions: list[ca.SX | None] = []
         flow, every = inclusion_of(self.system)
         for part in every:
@@ -94,7 +94,7 @@ class Laws:
         self._series = ca.vertcat(*[value for _, value in series], self.system.z)
         return flow, made, masks
 
-    def _compile(self, flow: ca.SX, made: list[Multipliers], masks: list[Masks]) -> None:
+    def _compile(self, flow: ca.SX, made: list[MultiplierGroup], masks: list[Masks]) -> None:
         system, own = self.system, self.system.algebraic
         y, c = (ca.vertcat(*[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
@@ -113,7 +113,7 @@ class Laws:
             None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions
         ]
 
-    def _rows(self, made: list[Multipliers], masks: list[Masks], rates: ca.SX) -> ca.SX:
+    def _rows(self, made: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""
         rows = []
         for part, m, rate in zip(
@@ -141,7 +141,7 @@ def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:
     return ca.vertcat(*theta), ca.vertcat(*active)
 
 
-def _series(part: Multipliers, values: ca.SX) -> list[tuple[str, ca.SX]]:
+def _series(part: MultiplierGroup, values: ca.SX) -> list[tuple[str, ca.SX]]:
     """The multipliers, and distances of functions from zero, or of indicators from the smallest one, and that one."""
     made, c = list(zip(part.labels, ca.vertsplit(values), strict=True)), part.functions
     if part.modes is not None:

@@ -9,8 +9,8 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ON, Laws
-from nosnoc_py.simulation.event_driven.filippov.node import Nodes
-from nosnoc_py.simulation.event_driven.filippov.regime import Flow, Regime, regime_of, sides
+from nosnoc_py.simulation.event_driven.filippov.node import FilippovNodes
+from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, regime_of, sides
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
@@ -21,9 +21,11 @@ class Filippov:
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
         self.laws = Laws(system)
 
-    def nodes(self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray) -> Nodes:
+    def nodes(
+        self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
+    ) -> FilippovNodes:
         """Crossing, sliding and leaving under a control law."""
-        return Nodes(Flow(self.laws, options, law, p))
+        return FilippovNodes(FilippovFlow(self.laws, options, law, p))
 
     def modes(self, x: np.ndarray, p: np.ndarray, tolerance: float) -> tuple[int, ...]:
         """Modes (n_y,) along states (n, n_x): on those surfaces from which none of them is farther than a tolerance."""
@@ -32,7 +34,7 @@ class Filippov:
         made = sides(self.laws, values[len(values) // 2])
         return tuple(ON if on else mode for on, mode in zip(stays, made, strict=True))
 
-    def regime(self, modes: tuple[int, ...]) -> Regime:
+    def regime(self, modes: tuple[int, ...]) -> FilippovRegime:
         """A regime with the modes of `laws`, one for every multiplier."""
         if len(modes) != self.laws.n_y:
             raise OptionError(f"modes: expected {self.laws.n_y}, one for every multiplier, given {modes}.")

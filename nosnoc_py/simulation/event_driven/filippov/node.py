@@ -10,7 +10,7 @@ from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
 from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
-from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, Flow, Regime, sides
+from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, FilippovFlow, FilippovRegime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution import Event
@@ -21,13 +21,13 @@ from nosnoc_py.tolerances import TOUCHING
 Array = np.ndarray
 
 
-class Nodes:
+class FilippovNodes:
     """Finds the motions that follow an event, under one control law."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FilippovFlow) -> None:
         self.flow, self.laws = flow, flow.laws
 
-    def cross(self, t: float, x: Array, before: Regime | None, ended: Phase | None, drift: float) -> Node:
+    def cross(self, t: float, x: Array, before: FilippovRegime | None, ended: Phase | None, drift: float) -> Node:
         """The node at time t and state x after a phase in the regime `before`; `ended` if a crossing ended it."""
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         made, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
@@ -49,7 +49,7 @@ class Nodes:
             return replace(made, status=Status.STEP_FAILED, message=self._nothing(touched))
         return self._next(made, before, ended, touched, sorted(found, key=lambda one: _rank(before, one.regime)))
 
-    def _touched(self, values: Array, before: Regime | None, trigger: int | None) -> Array:
+    def _touched(self, values: Array, before: FilippovRegime | None, trigger: int | None) -> Array:
         """Surfaces that the state is on, or that it has been sliding on; with a region all those it shares with."""
         laws = self.laws
         touched = touched_of(laws, values, TOUCHING)
@@ -63,7 +63,7 @@ class Nodes:
         return np.asarray(touched)
 
     def _next(
-        self, node: Node, before: Regime | None, ended: Phase | None, touched: Array, found: list[Candidate]
+        self, node: Node, before: FilippovRegime | None, ended: Phase | None, touched: Array, found: list[Candidate]
     ) -> Node:
         """The node with the first of the motions that go on."""
         best = found[0]
@@ -78,13 +78,13 @@ class Nodes:
             return replace(made, grazing=self.laws.names[node.trigger % self.laws.n_y])
         return replace(made, message=ambiguity.told(self.flow, node.t, best, touched))
 
-    def _grazes(self, ended: Phase, before: Regime | None, after: Regime) -> bool:
+    def _grazes(self, ended: Phase, before: FilippovRegime | None, after: FilippovRegime) -> bool:
         """Whether a surface was touched, and the motion goes on as before."""
         crossing = ended.crossing
         assert crossing is not None
         return crossing.guard // self.laws.n_y == DISTANCE and before is not None and before.modes == after.modes
 
-    def _events(self, t: float, before: Regime, after: Regime) -> tuple[Event, ...]:
+    def _events(self, t: float, before: FilippovRegime, after: FilippovRegime) -> tuple[Event, ...]:
         """Changes of sides in the order of the functions, by the names of the finite elements."""
         laws, changes = self.laws, list[tuple[str, kinds.Kind]]()
         for k, name in enumerate(laws.names):
@@ -109,7 +109,7 @@ class Nodes:
             said += " with products of step functions; other convex combinations may: give indicators"
         return said
 
-    def _told(self, regime: Regime, touched: Array) -> str:
+    def _told(self, regime: FilippovRegime, touched: Array) -> str:
         words = {ON: "on", 1: "above", -1: "below"}
         said = []
         for k in np.flatnonzero(touched):
@@ -128,7 +128,7 @@ def _is_at_once(ended: Phase | None) -> bool:
     return ended is not None and ended.crossing is not None and ended.crossing.at_once
 
 
-def _rank(before: Regime | None, after: Regime) -> tuple[int, ...]:
+def _rank(before: FilippovRegime | None, after: FilippovRegime) -> tuple[int, ...]:
     """Crossing first, then sliding, then leaving: what to prefer where the motion is not unique."""
     laws, old = after.laws, after if before is None else before
     crossed = int(((laws.kinds != REGION) & (old.sign * after.sign < 0.0)).sum())

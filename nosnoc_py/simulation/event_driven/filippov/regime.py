@@ -27,7 +27,7 @@ PROJECTIONS = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Regime:
+class FilippovRegime:
     """The modes of all multipliers.
 
     Attributes
@@ -124,7 +124,7 @@ class Look:
     rates: Array
 
 
-class Flow:
+class FilippovFlow:
     """The motion of a Filippov system under one control law, in any regime: what a `PhaseRun` asks for."""
 
     not_finite = "the flow, a multiplier or an algebraic variable has no finite value"
@@ -135,7 +135,7 @@ class Flow:
         self.atol, self.names = options.atol, laws.names
         self.distances = laws.n_y  # so many guards, the first ones, are distances from surfaces
 
-    def look(self, regime: Regime, t: float, x: Array, guess: Array | None = None) -> Look:
+    def look(self, regime: FilippovRegime, t: float, x: Array, guess: Array | None = None) -> Look:
         """Multipliers and rates."""
         w, u = np.concatenate([x, self.p]), self.control(t, x)
         s = regime.solve(w, u, guess)
@@ -147,20 +147,20 @@ class Flow:
         values, slopes = self.laws.functions(np.concatenate([x, self.p]))
         return values[:, 0], slopes
 
-    def rhs(self, regime: Regime, t: float, x: Array) -> Array:
+    def rhs(self, regime: FilippovRegime, t: float, x: Array) -> Array:
         """dx/dt (n_x,); NaN where the multipliers have no value."""
         return self.look(regime, t, x).rate
 
-    def sample(self, regime: Regime, t: float, x: Array) -> Sample:
+    def sample(self, regime: FilippovRegime, t: float, x: Array) -> Sample:
         """Guards, multipliers with algebraic variables, and rates of distances."""
         look = self.look(regime, t, x)
         return Sample(guards=self.guards(regime, x, look.s), forces=look.s, rates=regime.relative(look.rates))
 
-    def distance_accelerations(self, regime: Regime, t: float, x: Array) -> Array:
+    def distance_accelerations(self, regime: FilippovRegime, t: float, x: Array) -> Array:
         """NaN: a surface that is reached without speed is left to the candidates, see `candidates`."""
         return np.full(self.distances, np.nan)
 
-    def guards(self, regime: Regime, x: Array, s: Array) -> Array:
+    def guards(self, regime: FilippovRegime, x: Array, s: Array) -> Array:
         """(3 n_y + 2 n_z,), see `DISTANCE`; those without a meaning are infinite."""
         laws = self.laws
         y, z = s[: laws.n_y], s[laws.n_y :]
@@ -169,7 +169,7 @@ class Flow:
         high = np.where(regime.on & (laws.kinds == STEP), 1.0 - y, np.inf)
         return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
 
-    def project(self, regime: Regime, t: float, x: Array, more: Array | None = None) -> Array:
+    def project(self, regime: FilippovRegime, t: float, x: Array, more: Array | None = None) -> Array:
         """Put a state back on the surfaces of a sliding mode (and on `more` of them), by the shortest way."""
         rows = np.flatnonzero(regime.free if more is None else regime.free | more)
         if not rows.size:
@@ -184,15 +184,15 @@ class Flow:
             x = x - metric @ slope.T @ back
         return x
 
-    def armed(self, regime: Regime, t: float, x: Array) -> Array:
+    def armed(self, regime: FilippovRegime, t: float, x: Array) -> Array:
         """All guards: the node has made sure that those that are zero rise."""
         return np.isfinite(self.sample(regime, t, x).guards)
 
-    def inertia(self, regime: Regime, t: float, x: Array) -> float:
+    def inertia(self, regime: FilippovRegime, t: float, x: Array) -> float:
         """Multipliers are compared with 1."""
         return 1.0
 
-    def rounding(self, regime: Regime, forces: Array, inertia: float) -> Array:
+    def rounding(self, regime: FilippovRegime, forces: Array, inertia: float) -> Array:
         """Violations of guards that are rounding."""
         n_y, n_z = self.laws.n_y, self.laws.n_z
         size = inertia + np.abs(forces[..., :n_y]).max(initial=0.0)
@@ -200,23 +200,23 @@ class Flow:
         sizes = [CROSSED] * n_y + [PULL * size] * 2 * n_y + [PULL * bounds] * 2 * n_z
         return np.array(sizes)
 
-    def turned(self, regime: Regime, t: float, x: Array) -> Regime:
+    def turned(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
         """The same modes with the multipliers of this instant as a guess."""
         if regime.known is not None:
             return regime
         s = self.look(regime, t, x).s
         return replace(regime, guess=s) if np.isfinite(s).all() else regime
 
-    def starts(self, regime: Regime, t: float, x: Array) -> bool:
+    def starts(self, regime: FilippovRegime, t: float, x: Array) -> bool:
         """No regime is stiff only at its beginning."""
         return False
 
-    def increments(self, regime: Regime, t: float, x: Array, *, starts: bool) -> Array:
+    def increments(self, regime: FilippovRegime, t: float, x: Array, *, starts: bool) -> Array:
         """Differences of states (n_x,) for a Jacobian."""
         return np.asarray(INCREMENT * np.maximum(1.0, np.abs(x)))
 
 
-def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> Regime:
+def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) -> FilippovRegime:
     """A regime; without a guess the free multipliers start in the middle of their range, the others where they are."""
     if guess is None:
         start = np.where(laws.kinds == FORCE, 0.0, 0.5)
@@ -224,7 +224,7 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
     signs = np.array(modes, dtype=float)
     fixed = np.where((laws.kinds == STEP) & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
-    return Regime(laws=laws, modes=modes, guess=guess)
+    return FilippovRegime(laws=laws, modes=modes, guess=guess)
 
 
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ from nosnoc_py.audit.redundancy import REDUNDANT
 from nosnoc_py.implicit_function import derivative
 from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
-from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, Flow, Regime
+from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, LOW, FilippovFlow, FilippovRegime
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.records import Node
-from nosnoc_py.simulation.event_driven.walk import Passage, Slope, Walk
+from nosnoc_py.simulation.event_driven.walk import Passage, Slope, VariationWalk
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.systems.controls import Control
 from nosnoc_py.systems.described import Described
@@ -38,7 +38,7 @@ def sensitivity_of(system: Described, history: History, control: Control, grid: 
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Motion:
+class FilippovMotion:
     """The motion in one regime, dw/dt (n_w,), and derivatives; s are multipliers and algebraic variables."""
 
     rate: Array
@@ -49,7 +49,7 @@ class Motion:
     s_u: Array
 
 
-def motion_of(flow: Flow, regime: Regime, t: float, w: Array) -> Motion:
+def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) -> FilippovMotion:
     """Differentiate a motion through the equations of its multipliers."""
     laws, n_x = flow.laws, flow.laws.n_x
     u = flow.control(t, w[:n_x])
@@ -87,15 +87,17 @@ class _Passage(Passage):
             yield "the start lies on several surfaces, which neighbours reach in different orders"
 
 
-class _Walk(Walk):
+class _FilippovWalk(VariationWalk):
     """The walk of a Filippov system."""
 
     passage = _Passage
 
-    def _motion(self, regime: Regime, flow: Flow, t: float, w: Array) -> Motion:
+    def _motion(self, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array) -> FilippovMotion:
         return motion_of(flow, regime, t, w)
 
-    def _guard(self, guard: int, regime: Regime, flow: Flow, t: float, w: Array, motion: Motion) -> Slope:
+    def _guard(
+        self, guard: int, regime: FilippovRegime, flow: FilippovFlow, t: float, w: Array, motion: FilippovMotion
+    ) -> Slope:
         block, k = divmod(guard, flow.laws.n_y)
         if block == DISTANCE:
             slope = regime.relative(flow.functions(w[: self.n_x])[1])[k]
@@ -103,7 +105,7 @@ class _Walk(Walk):
         sign = 1.0 if block == LOW else -1.0
         return Slope(w=sign * motion.s_w[k], u=sign * motion.s_u[k])
 
-    def _put(self, flow: Flow, node: Node) -> Array:
+    def _put(self, flow: FilippovFlow, node: Node) -> Array:
         """Derivative (n_w, n_w) of the state on the surfaces it starts on: neighbours come to them within no time."""
         regime = node.regime
         rows = np.flatnonzero(regime.free)
