@@ -22,7 +22,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import SimulationMethod, SteppedRun, Task, steps_given
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -167,7 +167,7 @@ def simulate(
             "method=ns.TimeStepping(step=...), which is made for so many (first order, errors follow the step), or "
             "method=ns.EventDriven() all the same."
         )
-    task = Task(
+    task = SimulationTask(
         x0=x0,
         duration=duration,
         steps=steps,
@@ -239,7 +239,7 @@ class Simulator:
         if isinstance(chosen, FiniteElementMethod):
             self.engine = FiniteElementRun(chosen).stepper(system, self.length, solver)
         else:
-            Task(x0=None, duration=None, solver=solver).check(chosen.refuses)
+            SimulationTask(x0=None, duration=None, solver=solver).check(chosen.refuses)
             self.engine = chosen.stepper(system, self.length)
 
     def init(self, x0: Any, p: Any = None) -> Any:
@@ -273,7 +273,7 @@ class Simulator:
         that at the state where the step begins.
         """
         check_run(callback, time_limit)
-        deadline = Task(x0=x0, duration=None, time_limit=time_limit).deadline()
+        deadline = SimulationTask(x0=x0, duration=None, time_limit=time_limit).deadline()
         asked = SteppedRun(
             steps=steps_given(steps), u=u, p=p, callback=callback, deadline=deadline, sensitivities=sensitivities
         )

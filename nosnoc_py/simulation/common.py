@@ -78,7 +78,7 @@ class StepDerivative:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Task:
+class SimulationTask:
     """What a method is asked to simulate: the arguments of `nosnoc_py.simulate` by their names."""
 
     x0: Any

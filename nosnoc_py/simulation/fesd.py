@@ -21,10 +21,10 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import fitting
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import (
+    SimulationTask,
     StepDerivative,
     SteppedRun,
     StepState,
-    Task,
     check_control,
     not_unique_note,
     steps_given,

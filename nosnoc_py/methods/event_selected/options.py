@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.event_selected import EventSelectedSystem
 from nosnoc_py.tableaus import Tableau, dopri5, explicit

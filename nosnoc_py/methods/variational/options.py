@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.rigid_body import RigidBody
 

@@ -134,7 +134,7 @@ class Referee:
         interruptible : bool
             Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
-        loop = _Loop(self, control, p, deadline, callback)
+        loop = _EventLoop(self, control, p, deadline, callback)
         regime = regime if modes is None else self.model.regime(modes)
         history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
         if history.status is Status.INTERRUPTED and not interruptible:

@@ -228,7 +228,7 @@ class ContactNodes:
         flat = not look.steepness[c] > FLAT * earlier.steepness[c]
         return flat or bool(abs(look.rates[c]) > FLAT * np.abs(step.rates[:, c]).max())
 
-    def _grazes(self, node: Node, before: Regime | None) -> str:
+    def _grazes(self, node: Node, before: ContactRegime | None) -> str:
         """The contact that was touched without speed and is not closed now."""
         if node.trigger is None or node.trigger >= self.frames.count or before is None or node.impact is not None:
             return ""

@@ -47,7 +47,7 @@ class IntegratorStep:
     forces: np.ndarray
     rates: np.ndarray
 
-    def cut(self, times: np.ndarray) -> Sequence[Step]:
+    def cut(self, times: np.ndarray) -> Sequence[IntegratorStep]:
         """The parts of a step between the times (n,) that lie inside, by the polynomials through its samples."""
         low, high = float(self.t[0]), float(self.t[-1])
         least = SHORTEST * max(abs(low), abs(high))
@@ -58,7 +58,9 @@ class IntegratorStep:
         for left, right in pairwise([low, *inner.tolist(), high]):
             t = left + (right - left) * NODES
             basis = lagrange_basis(NODES, (t - low) / (high - low))
-            parts.append(Step(t=t, **{name: basis @ getattr(self, name) for name in ("x", "forces", "rates")}))
+            parts.append(
+                IntegratorStep(t=t, **{name: basis @ getattr(self, name) for name in ("x", "forces", "rates")})
+            )
         return parts
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
-from nosnoc_py.simulation.common import Task, check_control, not_unique_note, steps_given
+from nosnoc_py.simulation.common import SimulationTask, check_control, not_unique_note, steps_given
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven

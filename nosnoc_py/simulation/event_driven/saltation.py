@@ -35,7 +35,7 @@ SAME = 1e-7
 
 def sensitivity_of(system: CLS, history: History, control: Control, grid: Array) -> Sensitivity:
     """Derivatives of states and of times of events by x0, p and the values of a control on the intervals of a grid."""
-    return _Walk(Variations(system), system.n_u, history, control, grid).run()
+    return _ContactWalk(ContactVariations(system), system.n_u, history, control, grid).run()
 
 
 class _ContactWalk(VariationWalk):
@@ -43,7 +43,9 @@ class _ContactWalk(VariationWalk):
 
     passage = ContactPassage
 
-    def __init__(self, variations: Variations, n_u: int, history: History, control: Control, grid: Array) -> None:
+    def __init__(
+        self, variations: ContactVariations, n_u: int, history: History, control: Control, grid: Array
+    ) -> None:
         super().__init__(variations.n_x, variations.n_w, n_u, history, control, grid)
         self.variations = variations
 

@@ -125,7 +125,7 @@ class Passage(ABC):
         return len(self._names)
 
 
-class Walk(ABC):
+class VariationWalk(ABC):
     """Carries the derivatives of z = (x, p, u) by x0, p and the controls of intervals from node to node.
 
     At events by `motion.variations.saltation`, in between by dz' = F_z dz; NaN from the first node on that is not
@@ -301,7 +301,7 @@ class Walk(ABC):
         made[: self.n_w, : self.n_w], made[: self.n_w, self.n_w :] = motion.rate_w, motion.rate_u[:, : self.n_u]
         return made
 
-    def _slope(self, phase: Phase, flow: Any, step: Step) -> Callable[[float], Array]:
+    def _slope(self, phase: Phase, flow: Any, step: IntegratorStep) -> Callable[[float], Array]:
         """d(dz/dt) / dz (n_z, n_z) as a function of time in a step."""
         return lambda t: self._by_z(self._motion(phase.start, flow, t, self._w(between(step, t))))
 

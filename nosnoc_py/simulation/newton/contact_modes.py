@@ -17,7 +17,7 @@ from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, imp
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.newton.contact_equations import force_function, has_constant_mass, stage_equations
-from nosnoc_py.simulation.newton.modes import Mode, Node, Trouble, remembered
+from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble, remembered
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.tolerances import REST_VELOCITY, RESTING, TOUCHING

@@ -174,7 +174,7 @@ class EventWalk:
         good = found is not None and self._first_crossing(found) is None
         return WalkOutcome(run=found, node=self.node) if good else None
 
-    def _turned(self, run: Run) -> Run | None:
+    def _turned(self, run: ElementRun) -> ElementRun | None:
         """The rest of the step when something turns sharply but does not stop."""
         if self._guess_along(run) is None:
             return None
@@ -238,7 +238,7 @@ class EventWalk:
                 break
         return best if abs(end) <= 1e-8 * largest else None
 
-    def _solve(self, guess: Run, guard: int | None) -> Run | None:
+    def _solve(self, guess: ElementRun, guard: int | None) -> ElementRun | None:
         return self.collocation.solve(guess, self.u, self.p, self.model.masks(guess.modes), guard)
 
     def _first_crossing(self, run: ElementRun, blind: Sequence[int] = ()) -> Crossing | None:

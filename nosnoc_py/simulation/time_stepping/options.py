@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from nosnoc_py.options import Method
-from nosnoc_py.simulation.common import SimulationMethod, Task
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.scales import ProblemScales

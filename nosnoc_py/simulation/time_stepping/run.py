@@ -69,7 +69,7 @@ def stepped(
     deadline: float,
 ) -> TimeSteppingState:
     """The state after some steps, with the status of all of them."""
-    loop = _Loop(system, method, limits, control, p)
+    loop = _TimeSteppingLoop(system, method, limits, control, p)
     status = loop.run(x, seconds, count, None, deadline).status
     return replace(loop.last, status=status)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.functions import numbers
-from nosnoc_py.simulation.common import SteppedRun, Task, equal_steps
+from nosnoc_py.simulation.common import SimulationTask, SteppedRun, equal_steps
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, run, stepped
 from nosnoc_py.solution import Trajectory
@@ -79,7 +79,7 @@ class TimeStepper:
     def run(self, x0: Any, asked: SteppedRun) -> Trajectory:
         """All steps as one simulation."""
         seconds = asked.steps * self.length
-        task = Task(
+        task = SimulationTask(
             x0=x0,
             duration=seconds,
             steps=None,

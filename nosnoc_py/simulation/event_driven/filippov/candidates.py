@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
-from nosnoc_py.simulation.event_driven.filippov.regime import Flow, Look, Regime, regime_of
+from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, Look, regime_of
 from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.tableaus import explicit
 from nosnoc_py.tolerances import PULL

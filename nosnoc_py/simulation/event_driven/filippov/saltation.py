@@ -34,7 +34,7 @@ MARGIN = 1e-8
 def sensitivity_of(system: Described, history: History, control: Control, grid: Array) -> Sensitivity:
     """Derivatives of states and of times of events by x0, p and the values of a control on the intervals of a grid."""
     n_x = len(system.state_names)
-    return _Walk(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
+    return _FilippovWalk(n_x, n_x + system.n_p, system.n_u, history, control, grid).run()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ def motion_of(flow: FilippovFlow, regime: FilippovRegime, t: float, w: Array) ->
     full[:n_x], moved[:n_x] = rate_w + rate_s @ s_w, rate[:, 0]
     driven = np.zeros((w.size, u.size))
     driven[:n_x] = rate_u + rate_s @ s_u
-    return Motion(rate=moved, rate_w=full, rate_u=driven, rate_s=rate_s, s_w=s_w, s_u=s_u)
+    return FilippovMotion(rate=moved, rate_w=full, rate_u=driven, rate_s=rate_s, s_w=s_w, s_u=s_u)
 
 
 class _Passage(Passage):
