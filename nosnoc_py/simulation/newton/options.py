@@ -12,7 +12,7 @@ from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
 
 
 class ActiveSetNewton(Options):
-    """Solve steps of a simulation by Newton's method in guessed modes; the default of `simulate` and `Simulator`.
+    """Solve steps of a simulation by Newton's method in guessed modes; the default solver of steps by finite elements.
 
     In known modes (which region is active, which contact sticks) the equations of the finite elements are smooth and
     square. Where one of their inequalities is violated an event is located at a boundary of elements, and the next mode
