@@ -74,6 +74,11 @@ def _product(
     return pytest.mark.parametrize(tuple(values), [_param(row(one), one in chosen) for one in numbers])
 
 
+def slow_row(*values: Any) -> Any:
+    """A row for `parametrize` that is slow."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def slow_but(kept: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
     """`cases` for `parametrize`: those in `kept` run by default, which says what each of them stands for, others slow.
 
