@@ -121,6 +121,7 @@ def test_the_clock_stands_still_while_the_turbo_changes() -> None:
     assert solution.t[k + 1] - solution.t[k] > 0.05
 
 
+@pytest.mark.slow
 def test_the_hysteresis_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(hysteresis_car.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert results["reference"]["final_error"] < 1e-6
@@ -180,6 +181,7 @@ def test_a_fixed_grid_swings_up_in_its_own_world() -> None:
     assert found["final_error"] > 1e-3
 
 
+@pytest.mark.slow
 def test_the_cart_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(cart_pole_friction.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert results["reference"]["final_error"] < 0.01

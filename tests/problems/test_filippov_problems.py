@@ -25,6 +25,7 @@ from problems.benchmarks import oscillator_order
 from problems.benchmarks.oscillator_order import converge
 from problems.runner import Program, main
 from problems.switching_cases import simulate
+from tests.pairwise import every_pair, every_value, slow_but
 from tests.problems.command_line import KEYS, PNG
 from tests.references.relay import reference
 from tests.references.switching import boundary_errors, compare
@@ -49,9 +50,11 @@ def check_events(trajectory: ns.Trajectory, events: list[tuple[str, float]], tol
 # --- the ways to meet a surface ---
 
 
-@pytest.mark.parametrize("representation", ["stewart", "step"])
-@pytest.mark.parametrize("name", ["crossing", "sliding", "sliding on a curve", "released", "leaving"])
-@pytest.mark.parametrize("steps", [2, 5])
+@every_pair(
+    name=["crossing", "sliding", "sliding on a curve", "released", "leaving"],
+    representation=["stewart", "step"],
+    steps=[2, 5],
+)
 def test_switches_are_landed_on(name: str, representation: str, steps: int) -> None:
     case = BY_NAME[name]
     trajectory = simulate(name, steps, method=cases_problem.METHOD.replace(dcs_mode=representation))
@@ -108,8 +111,7 @@ def test_fixed_steps_miss_the_switch(name: str) -> None:
 # --- orders ---
 
 
-@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
-@pytest.mark.parametrize("rk_stages", [2, 3])
+@every_value(scheme=["radau_iia", "gauss_legendre"], rk_stages=[2, 3])
 def test_orders(scheme: str, rk_stages: int) -> None:
     curve = converge(scheme, rk_stages, (16, 27, 38, 49))
     assert curve.failures == 0
@@ -124,7 +126,7 @@ def test_stewart_and_step_functions_are_the_same(scheme: str) -> None:
     assert states[0] == pytest.approx(states[1], abs=1e-8)
 
 
-@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
+@pytest.mark.parametrize("scheme", slow_but(["gauss_legendre"], ["radau_iia", "gauss_legendre"]))
 def test_fixed_steps_fall_to_order_one(scheme: str) -> None:
     curve = converge(scheme, 2, (16, 27, 38, 49), switch_detection=False)
     assert curve.failures == 0
@@ -245,7 +247,11 @@ def test_pushed_point(coupling: float) -> None:
 # --- the command line ---
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
+@pytest.mark.parametrize(
+    "program",
+    slow_but([program.name for program in PROGRAMS if program is not oscillator_order.PROGRAM], PROGRAMS),
+    ids=[program.name for program in PROGRAMS],
+)
 def test_programs(program: Program, tmp_path: Path) -> None:
     """What `--quick` runs: JSON, the summary, the figures."""
     report = program.run(program.settings.changed(program.quick), Progress(console=Console(quiet=True)))
