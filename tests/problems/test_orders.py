@@ -38,6 +38,7 @@ def test_radau_with_one_stage_on_a_soft_spring() -> None:
     assert curve.order == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.slow
 def test_fixed_steps_do_not_converge() -> None:
     curve = converge("radau_iia", 2, (100, 200, 400), switch_detection=False)
     assert np.nanmin(curve.errors) > CEILING

@@ -19,6 +19,7 @@ from models import particle as model
 from nosnoc_py.reformulation.time_freezing import Frozen
 from problems.particle import GOAL, METHOD, PROGRAM, build, controlled, resimulated, simulate, solve_by_jumps, speeds
 from problems.runner import main
+from tests.pairwise import slow_but
 from tests.references import particle as references
 
 LANDING = model.FRICTIONAL.landing
@@ -152,6 +153,7 @@ def test_simulation_needs_one_alpha_1_per_element(monkeypatch: pytest.MonkeyPatc
     assert wrong.final_state[0] - 3.0 > 1e-3  # how much depends on the start: a family of solutions
 
 
+@pytest.mark.slow
 def test_optimiser_beats_the_true_optimum_without_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap B in optimal control: a false optimum below the true one, which residuals do not show."""
     ocp = build()
@@ -165,7 +167,7 @@ def test_optimiser_beats_the_true_optimum_without_sharing(monkeypatch: pytest.Mo
     assert ns.certify(ocp, false).verdict is not ns.Verdict.CONFIRMED
 
 
-@pytest.mark.parametrize("elements", [3, 4])
+@pytest.mark.parametrize("elements", slow_but([3], [3, 4]))
 def test_shared_alpha_1_belongs_to_the_library(elements: int) -> None:
     """Of the variables of an element, alpha_1 and only alpha_1 appears once, not once per stage."""
     method = METHOD.replace(fesd=METHOD.fesd.replace(finite_elements=elements))

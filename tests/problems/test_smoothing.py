@@ -19,6 +19,7 @@ KEYS = {"status", "objective", "complementarity", "infeasibility", "iterations",
 PARTICLE = smoothing.TASKS["particle"]
 
 
+@pytest.mark.slow
 def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code = main(smoothing.PROGRAM, ["--quick", "--json", "--figures", str(tmp_path)])
     results: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -15,6 +15,7 @@ import nosnoc_py as ns
 from nosnoc_py.reformulation.time_freezing import Frozen
 from nosnoc_py.solution import RungeKuttaInterpolant
 from problems.particle import METHOD, build
+from tests.pairwise import slow_but
 from tests.references import particle as references
 from tests.references.friction_closed_forms import BY_NAME
 
@@ -62,7 +63,7 @@ def test_the_optimum_is_confirmed(particle: tuple[ns.OCP, ns.Solution]) -> None:
     assert all(abs(pair.delay) < 1e-8 for pair in found.events)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(["slip_to_stick_2d", "reversal_2d", "landing_stop_2d"], CASES))
 def test_closed_forms_are_confirmed(name: str) -> None:
     """Every law of friction at the stages: simulations that stand in for optimised solutions."""
     case = BY_NAME[name]
