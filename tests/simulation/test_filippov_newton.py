@@ -17,6 +17,7 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
 from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, Part, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from tests.pairwise import every_pair, every_value
 
 ALONE = ns.ActiveSetNewton(fallback=False)
 METHOD = ns.FESD(finite_elements=2, rk_stages=2)
@@ -26,10 +27,13 @@ UNIQUE = [case for case in switching_cases.CASES if case.unique]
 # --- closed forms ---
 
 
-@pytest.mark.parametrize(("scheme", "stages"), [("radau_iia", 2), ("radau_iia", 3), ("gauss_legendre", 2)])
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
-@pytest.mark.parametrize("case", UNIQUE, ids=lambda case: case.name)
-def test_every_way_to_meet_a_surface_is_exact(case: Any, dcs_mode: str, scheme: str, stages: int) -> None:
+@every_pair(
+    name=[case.name for case in UNIQUE],
+    dcs_mode=["stewart", "step"],
+    tableau=[("radau_iia", 2), ("radau_iia", 3), ("gauss_legendre", 2)],
+)
+def test_every_way_to_meet_a_surface_is_exact(name: str, dcs_mode: str, tableau: tuple[str, int]) -> None:
+    case, (scheme, stages) = switching_cases.BY_NAME[name], tableau
     if case.name == "leaving" and scheme == "gauss_legendre":
         pytest.skip(
             "the multiplier is extrapolated to the end of an element: the time of a tangential exit is not exact"
@@ -264,8 +268,9 @@ def edge() -> ns.PSS:
     return ns.PSS(x=x, modes=ns.Modes("m", flows=flows, functions=x[:2], signs=[[1, 1], [1, -1], [-1, 1], [-1, -1]]))
 
 
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
-@pytest.mark.parametrize("start", [[0.1, 0.9, 0.0], [-0.3, -0.2, 0.0], [0.3, -0.2, 0.0], [0.0, 0.0, 0.0]])
+@every_value(
+    start=[[0.1, 0.9, 0.0], [-0.3, -0.2, 0.0], [0.3, -0.2, 0.0], [0.0, 0.0, 0.0]], dcs_mode=["stewart", "step"]
+)
 def test_on_two_surfaces_regions_weigh_as_products(start: list[float], dcs_mode: str) -> None:
     """The weights 1/4 each: z' = -1/4; whatever the steps, and as the event-driven simulation has it."""
     truth = ns.simulate(edge(), x0=start, duration=2.0, method=ns.EventDriven(grazing="continue"))
