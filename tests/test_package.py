@@ -75,6 +75,7 @@ def own_doc(value: object) -> str | None:
     return None if doc and doc.startswith(f"{value.__name__}(") else doc  # what @dataclass writes
 
 
+@pytest.mark.slow
 def test_readme_examples_run(tmp_path):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     checks = (
@@ -91,6 +92,7 @@ def test_readme_examples_run(tmp_path):
     run("\n".join(line for pair in zip(examples, checks, strict=True) for line in pair), folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_readme_changes_of_the_first_example(tmp_path):
     """Every change that the table proposes fits the example; the throw to 3 m is made, and has its picture."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import nosnoc_py as ns
 from models import bouncing_ball
 from nosnoc_py.errors import NosnocError
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from tests.pairwise import slow_but
 
 STEPS = 20
 CONTACT: dict[str, dict[str, Any]] = {
@@ -47,7 +48,11 @@ def setting(kind: str, name: str) -> tuple[Any, list[float], dict[str, Any]]:
     )
 
 
-@pytest.mark.parametrize(("kind", "name"), CASES)
+# Seconds each; the closed loop below has them, too, or the same solver on another kind of system.
+LONG = {("contact", "mpcc"), ("contact", "time_freezing")}
+
+
+@pytest.mark.parametrize(("kind", "name"), slow_but([case for case in CASES if case not in LONG], CASES))
 def test_the_same_control_in_every_form_is_the_same_motion(kind: str, name: str) -> None:
     """1 N for .5 s and 3 N for .5 s: as rows, on a grid, as a function of t or of t and x, as a trajectory."""
     system, x0, options = setting(kind, name)
@@ -69,7 +74,10 @@ def test_the_same_control_in_every_form_is_the_same_motion(kind: str, name: str)
     assert found[0].control(0.75) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(("kind", "name"), [case for case in CASES if case[1] != "event_driven"])
+HELD = [case for case in CASES if case[1] != "event_driven"]
+
+
+@pytest.mark.parametrize(("kind", "name"), slow_but([case for case in HELD if case != ("contact", "mpcc")], HELD))
 def test_a_closed_loop_holds_its_control_on_every_step(kind: str, name: str) -> None:
     """u = -4 x - 3 v with the state at the beginning of a step; its record replayed is the same motion."""
     system, x0, options = setting(kind, name)

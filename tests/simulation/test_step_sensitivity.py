@@ -15,6 +15,7 @@ from nosnoc_py.simulation.fesd import Simulator, SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.solution import Sensitivity
 from problems.benchmarks import oscillator_order, step_sensitivities
+from tests.pairwise import slow_but
 from tests.references.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
@@ -172,7 +173,10 @@ def difference(simulator: Simulator, data: list[np.ndarray], which: int, d: np.n
     return np.array([1.0, -8.0, 8.0, -1.0]) / (12.0 * h) @ np.array(ends)
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+LONG = {"stop in space, of elements of unequal lengths", "time-freezing, stop"}
+
+
+@pytest.mark.parametrize("name", slow_but(SMOOTH.keys() - LONG, SMOOTH))
 def test_equals_differences(name: str) -> None:
     case = SMOOTH[name]
     simulator, made = case.simulator(), case.derivative()
@@ -394,6 +398,7 @@ def test_smoothing_with_steps_in_proportion_does_not_see_it_either() -> None:
     assert error(20000, 1e-2) < 0.1  # the same equations, with steps much shorter than eps
 
 
+@pytest.mark.slow
 def test_the_problem_shows_all_three() -> None:
     """The benchmark `step_sensitivities` at three numbers of steps; its exact derivative is that of the closed form."""
     h, by_difference = 1e-6, []
