@@ -101,7 +101,7 @@ def slow_but(kept: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
 
 def _is(case: Any, name: Any) -> bool:
     first = case[0] if isinstance(case, tuple) else case
-    known = (case, first, getattr(first, "name", None), getattr(first, "__name__", None))
+    known = [case, first, *(getattr(first, word) for word in ("name", "__name__") if hasattr(first, word))]
     return any(type(one) is type(name) and one == name for one in known)
 
 

@@ -55,5 +55,7 @@ def test_slow_but() -> None:
     cases = [("one", 1), ("two", 2), ("three", 3)]
     assert [bool(one.marks) for one in slow_but(["two", ("three", 3)], cases)] == [True, False, False]
     assert [bool(one.marks) for one in slow_but([1], [True, 1, 1.0])] == [True, False, True]
+    assert [bool(one.marks) for one in slow_but([None], [None, 7])] == [False, True]
+    assert [bool(one.marks) for one in slow_but(["test_slow_but"], [test_slow_but, print])] == [False, True]
     with pytest.raises(ValueError, match=r"no such cases: \['four'\]"):
         slow_but(["four"], cases)

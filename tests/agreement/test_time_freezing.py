@@ -180,6 +180,7 @@ def hill() -> ns.CLS:
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0.0, -9.81]), contacts=[ground])
 
 
+@pytest.mark.slow
 def test_sliding_on_a_hill_needs_the_drift() -> None:
     """q' = v + n tau keeps a curved contact closed at the stages; without it the landing becomes two."""
     arguments: dict[str, Any] = {"x0": (0.0, 0.5, 3.0, 0.0), "duration": 0.6}

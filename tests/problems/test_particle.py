@@ -21,6 +21,7 @@ from problems.particle import GOAL, METHOD, PROGRAM, build, controlled, resimula
 from problems.runner import main
 from tests.pairwise import slow_but
 from tests.references import particle as references
+from tests.shared import once
 
 LANDING = model.FRICTIONAL.landing
 OPTIMUM = references.piecewise_constant_optimum(20)
@@ -29,10 +30,11 @@ transcribe = importlib.import_module("nosnoc_py.transcription.transcribe")
 
 
 @pytest.fixture(scope="module")
-def solution() -> ns.Solution:
+def solution(tmp_path_factory: pytest.TempPathFactory) -> ns.Solution:
     """Example 5 from the exact motion under the best piecewise constant control, so that the pattern is known."""
     motion = references.exact_motion(OPTIMUM.control).motion
-    return ns.solve(build(), METHOD, guess={"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]})
+    guess = {"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]}
+    return once(tmp_path_factory, "example_5", lambda: ns.solve(build(), METHOD, guess=guess))
 
 
 def unshared(freeze: Callable[..., Frozen]) -> Callable[..., Frozen]:

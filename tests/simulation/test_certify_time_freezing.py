@@ -18,6 +18,7 @@ from problems.particle import METHOD, build
 from tests.pairwise import slow_but
 from tests.references import particle as references
 from tests.references.friction_closed_forms import BY_NAME
+from tests.shared import once
 
 CASES = ("slip_2d", "slip_to_stick_2d", "reversal_2d", "slope_slide_2d", "landing_stick_2d", "landing_stop_2d")
 OPTIMUM = references.piecewise_constant_optimum(20)
@@ -26,10 +27,11 @@ transcribe = importlib.import_module("nosnoc_py.transcription.transcribe")
 
 
 @pytest.fixture(scope="module")
-def particle() -> tuple[ns.OCP, ns.Solution]:
+def particle(tmp_path_factory: pytest.TempPathFactory) -> tuple[ns.OCP, ns.Solution]:
     """Example 5 from the exact motion under the best piecewise constant control."""
     ocp, motion = build(), references.exact_motion(OPTIMUM.control).motion
-    return ocp, ns.solve(ocp, METHOD, guess={"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]})
+    guess = {"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]}
+    return ocp, once(tmp_path_factory, "example_5", lambda: ns.solve(ocp, METHOD, guess=guess))
 
 
 def unshared(freeze: Callable[..., Frozen]) -> Callable[..., Frozen]:
@@ -83,6 +85,7 @@ def test_closed_forms_are_confirmed(name: str) -> None:
 # --- what is wrong ---
 
 
+@pytest.mark.slow
 def test_trap_b_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the true optimum with residuals of rounding: the clock runs while an element jumps."""
     ocp = build()

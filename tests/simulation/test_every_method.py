@@ -20,8 +20,8 @@ CONTACT: dict[str, dict[str, Any]] = {
     "newton": {"method": ns.FESDJ(), "steps": STEPS},
     "mpcc": {"method": ns.FESDJ(), "steps": STEPS, "solver": SIMULATION_SOLVER},
     "event_driven": {"method": ns.EventDriven()},
-    "moreau_jean": {"method": ns.TimeStepping(), "steps": 1000},
-    "stewart_trinkle": {"method": ns.TimeStepping(scheme="stewart_trinkle"), "steps": 1000},
+    "moreau_jean": {"method": ns.TimeStepping(), "steps": 200},
+    "stewart_trinkle": {"method": ns.TimeStepping(scheme="stewart_trinkle"), "steps": 200},
     "time_freezing": {"method": ns.TimeFreezing(fesd=ns.FESD(finite_elements=4)), "steps": STEPS},
 }
 SWITCHED: dict[str, dict[str, Any]] = {

@@ -219,9 +219,9 @@ def test_forgetting_the_jump_of_the_running_cost_converges_to_a_wrong_control() 
     problem = problem_of("concentric")
     free = hybrid_problem(two_discs.build("concentric"), "Test")
     object.__setattr__(free, "running_cost", ca.SX(0))
-    grid = UniformGrid(problem, 480, 0.05)
+    grid = UniformGrid(problem, 240, 0.05)
     grid.__dict__["_jumps"] = costate_jumps(free)
-    wrong, right = last(grid, "concentric"), last(UniformGrid(problem, 480, 0.05), "concentric")
+    wrong, right = last(grid, "concentric"), last(UniformGrid(problem, 240, 0.05), "concentric")
     assert wrong.slope < 1e-9
     assert control_error("concentric", wrong.control) > 10 * control_error("concentric", right.control)
 
