@@ -197,6 +197,7 @@ def test_negative_controls() -> None:
     assert other.objective - exact("general").objective == pytest.approx(4.64e-2, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_length_with_a_smoothed_cost() -> None:
     """19 s_opt = 9.03: nine stages of full thrust, then none. (N = 20 with 20 s_opt = 9.50 is off by 2.2e-3.)
 

@@ -11,7 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.tableaus import Tableau, tableau
-from tests.pairwise import Row, every_pair
+from tests.pairwise import Row, every_pair, slow_row
 
 OMEGA = 2 * pi
 DURATION = pi / 2
@@ -87,10 +87,14 @@ def test_a_crossed_switch_keeps_the_order(scheme: str, stages: int, representati
 
 @pytest.mark.parametrize(
     ("scheme", "representation"),
-    [("radau_i", "lifted_differential"), ("lobatto_iiic", "integral"), ("explicit", "differential")],
+    [
+        ("radau_i", "lifted_differential"),
+        slow_row("lobatto_iiic", "integral"),
+        slow_row("explicit", "differential"),
+    ],
 )
 def test_a_crossed_switch_keeps_the_order_of_what_is_solved(scheme: str, representation: str) -> None:
-    """Every family and every representation once."""
+    """Every family once; the others of those keep their order on a smooth problem (`test_tableaus`) and slide below."""
     ((stages, steps),) = [(stages, steps) for name, stages, steps in SOLVED if name == scheme]
     check_order(scheme, stages, representation, steps, both=1)
 

@@ -76,7 +76,7 @@ def test_an_infeasible_program_is_not_solved(solver, start):
         result.raise_for_status()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", slow_but(range(12), range(30)))
 def test_random_scales_and_starts_do_not_fool_anyone(seed):
     """G and H times 10^[-2, 2]: other names for the same pairs. Solved means solved, whatever else happens."""
     random = np.random.default_rng(seed)

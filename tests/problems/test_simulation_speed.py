@@ -25,6 +25,7 @@ def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: s
     return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_steps_and_work(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_speed.PROGRAM, capsys, "--set", "speed_steps=3")
     assert found["status"] == "solved"
@@ -52,6 +53,7 @@ def test_orders(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(curve["failures"] + curve.get("fallbacks", 0) for curve in curves) == 0
 
 
+@pytest.mark.slow
 def test_fixed_steps_lose_the_order() -> None:
     example = simulation_orders.circle()
     detected = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49))

@@ -73,6 +73,7 @@ def test_what_a_method_refuses_is_a_row_that_says_so() -> None:
     assert np.isnan(row.objective)
 
 
+@pytest.mark.slow
 def test_the_true_objective_is_not_that_of_the_discretisation() -> None:
     exact, found = optimum("wall"), rows.CONTENDERS["HMP N=60"].solve("wall")
     true = true_objective(build("wall"), found)

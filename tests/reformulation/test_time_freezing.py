@@ -369,6 +369,7 @@ def test_systems_of_other_kinds() -> None:
         ns.simulate(particle.build(), x0=particle.START, duration=1.0, method=ns.FESD())
 
 
+@pytest.mark.slow
 def test_speed_of_time_that_is_too_slow_for_the_jump_is_told() -> None:
     """The jump takes .45 of numerical time within a step of .25: with s <= 1.5 the clock does not arrive."""
     found = ns.simulate(

@@ -338,7 +338,17 @@ SMOOTH = {
 
 
 # Seconds each, and what others have in part.
-LONG = {"two balls", "redundant contacts and a wall", "slip to stick, pushed, in space", "transverse force in space"}
+LONG = {
+    "two balls",
+    "redundant contacts and a wall",
+    "slip to stick, pushed, in space",
+    "transverse force in space",
+    "cart with a pole, stick",
+    "cart with a pole, slip",
+    "landing with slip",
+    "rod that pivots",
+    "a ball on a sliding block",
+}
 
 
 @pytest.mark.parametrize("name", slow_but(SMOOTH.keys() - LONG, SMOOTH))

@@ -173,7 +173,14 @@ def difference(simulator: Simulator, data: list[np.ndarray], which: int, d: np.n
     return np.array([1.0, -8.0, 8.0, -1.0]) / (12.0 * h) @ np.array(ends)
 
 
-LONG = {"stop in space, of elements of unequal lengths", "time-freezing, stop"}
+# Seconds each, and what others have in part.
+LONG = {
+    "stop in space, of elements of unequal lengths",
+    "time-freezing, landing with slip",
+    "bounce and slip",
+    "impact and slip",
+    "bounce in space without slip",
+}
 
 
 @pytest.mark.parametrize("name", slow_but(SMOOTH.keys() - LONG, SMOOTH))

@@ -23,6 +23,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.tableaus import gauss_legendre
 from problems import two_discs
+from tests.pairwise import every_value, slow_but
 from tests.references.two_discs import optimum, stationary_points
 
 DIFFERENT = ((1.0, 1.5), 0.7)  # masses, restitution
@@ -113,7 +114,7 @@ def test_arcs_follow_the_regimes_of_the_length():
     assert [(arc.phase, arc.regime) for arc in found.arcs] == [(0, (1,)), (1, (0,))]
 
 
-@pytest.mark.parametrize("experiment", ["general", "length"])
+@pytest.mark.parametrize("experiment", slow_but(["general"], ["general", "length"]))
 def test_means_of_the_control_are_of_second_order_and_its_dense_output_is_exact(experiment):
     problem = discs(experiment)
     start, errors, lengths = approximation(problem, (0.0, 3.0)), [], []
@@ -355,8 +356,7 @@ def excess_of_the_hamiltonian(problem, motion):
     return worst
 
 
-@pytest.mark.parametrize("guess", [1.6, 3.0, 4.6])
-@pytest.mark.parametrize("grid", ["uniform", "moving"])
+@every_value(grid=["moving", "uniform"], guess=[3.0, 4.6, 1.6])
 def test_a_local_minimum_of_the_hamiltonian_is_no_optimum(guess, grid):
     problem = hybrid_problem(push(), "test")
     assert problem.minimiser.kind == "numeric"
