@@ -63,6 +63,7 @@ def test_figures_and_film(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert film.stat().st_size < 1.5e6
 
 
+@pytest.mark.slow
 def test_ensemble_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(bouncing_bodies_ensemble.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert len(results["figures"]) == 5

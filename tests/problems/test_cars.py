@@ -173,6 +173,7 @@ def test_friction_makes_the_swing_up_dearer(swing_up: ns.Solution) -> None:
     assert easy.objective < 0.8 * swing_up.objective
 
 
+@pytest.mark.slow
 def test_a_fixed_grid_swings_up_in_its_own_world() -> None:
     """The negative control: without switch detection the control found does not end upright."""
     method = cart_pole_friction.METHOD.replace(switch_detection=False)

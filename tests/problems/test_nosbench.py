@@ -270,6 +270,7 @@ def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert results["figures"] == []
 
 
+@pytest.mark.slow
 def test_random_starts_and_scalings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corner(tmp_path)
     assert nosbench.main([str(tmp_path), "--solver", "homotopy", "--random", "2", "--seed", "5", "--json"]) == 0

@@ -87,6 +87,7 @@ def check_discs(results: Any) -> None:
     assert any(event["kind"] == "impact" for event in results["events"])
 
 
+@pytest.mark.slow
 def test_smooth_drag_leaves_the_symmetric_saddle(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(disc_manipulation.PROGRAM, capsys, "--quick", "--set", "drag=smooth")
     check_discs(results)

@@ -22,7 +22,7 @@ CONTACT: dict[str, dict[str, Any]] = {
     "event_driven": {"method": ns.EventDriven()},
     "moreau_jean": {"method": ns.TimeStepping(), "steps": 200},
     "stewart_trinkle": {"method": ns.TimeStepping(scheme="stewart_trinkle"), "steps": 200},
-    "time_freezing": {"method": ns.TimeFreezing(fesd=ns.FESD(finite_elements=4)), "steps": STEPS},
+    "time_freezing": {"method": ns.TimeFreezing(fesd=ns.FESD(finite_elements=4)), "steps": 10},
 }
 SWITCHED: dict[str, dict[str, Any]] = {
     "newton": {"method": ns.FESD(), "steps": STEPS},

@@ -19,7 +19,6 @@ from nosnoc_py.simulation.time_stepping.dynamics import Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import run
 from nosnoc_py.solution import load
-from tests.pairwise import slow_but
 
 SCHEMES = ("moreau_jean", "stewart_trinkle")
 GRAVITY = 9.81
@@ -53,7 +52,8 @@ def tower(masses: list[float], restitution: float = 0.0, gravity: float = GRAVIT
     return ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.DM(masses)), force=weight, contacts=contacts)
 
 
-@pytest.mark.parametrize("scheme", slow_but(["moreau_jean"], SCHEMES))
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_order_one_of_the_bouncing_ball(scheme: Any) -> None:
     """After the impacts at .451523640986 and 1.264266194760."""
     system, exact = bouncing_ball.build(0.9), bouncing_ball.exact([1.6])[0]

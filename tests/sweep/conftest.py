@@ -76,7 +76,7 @@ def _killed_and_started_again(folder):
     parent = subprocess.Popen(command, cwd=folder, env=environment)
     wait(lambda: _ends(folder) >= 4)
     workers = wait(lambda: _started_by(parent.pid))
-    os.kill(workers[0], signal.SIGKILL)
+    os.kill(workers[-1], signal.SIGKILL)  # the youngest: the oldest may have answered already
     wait(lambda: _ends(folder) >= 8)
     workers = wait(lambda: _started_by(parent.pid))
     parent.kill()

@@ -62,7 +62,7 @@ def test_other_masses_and_restitution_agree_with_a_program_in_phases(experiment:
     np.testing.assert_allclose([event.time for event in found.events], independent.times, atol=1e-9)
 
 
-@pytest.mark.parametrize("experiment", slow_but(["wall"], ALL))
+@pytest.mark.parametrize("experiment", slow_but(["concentric"], ALL))
 def test_the_referee_confirms_a_refined_solution(experiment: str) -> None:
     """The control goes to the simulator with its dense output: nothing is lost between the two."""
     ocp, found = two_discs.build(experiment), solved(experiment)
@@ -230,6 +230,7 @@ def test_accelerated_iterates_on_equal_steps_stay_within_bounds() -> None:
     assert max(largest) == 3.0
 
 
+@pytest.mark.slow
 def test_a_limit_of_iterations_says_that_they_oscillate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without search (Eqs. 23-24) |H_u| never falls below some 0.01; with it, more iterations help."""
     with monkeypatch.context() as patch:
