@@ -136,9 +136,7 @@ WITH_EXAMPLES = [page for page in PAGES if EXAMPLE.search(page.read_text())]
 
 
 # `.ci/run` runs all of them.
-@pytest.mark.parametrize(
-    "page", slow_but([DOCS / "how_to_add.md", DOCS / "impact_law.md"], WITH_EXAMPLES), ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", slow_but([DOCS / "impact_law.md"], WITH_EXAMPLES), ids=lambda page: page.stem)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     """All examples of a page that are marked, one after the other, in a process of their own."""
     code = "\n".join(EXAMPLE.findall(page.read_text()))

@@ -166,6 +166,7 @@ def test_another_friction_ends_elsewhere(swing_up: ns.Solution) -> None:
     assert cart_pole_friction.held_against(swing_up, {"friction": 4.9})["final_error"] > 0.01
 
 
+@pytest.mark.slow
 def test_friction_makes_the_swing_up_dearer(swing_up: ns.Solution) -> None:
     method = cart_pole_friction.METHOD.replace(rk_stages=3)
     easy = ns.solve(cart_pole_friction.build(friction=0.1), method, guess=cart_pole_friction.guess)

@@ -147,6 +147,7 @@ def test_orders_over_the_whole_range() -> None:
             assert curve.order == pytest.approx(1.0, abs=0.4), curve.label
 
 
+@pytest.mark.slow
 def test_the_switch_converges_with_the_motion() -> None:
     curve = converge("gauss_legendre", 3, (27, 49))
     assert curve.more["switch_errors"][0] < 1e-7
@@ -180,6 +181,7 @@ def test_relay_cycle_with_sliding() -> None:
     assert np.abs(trajectory(middles)[:, 0]).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_stick_slip_cycles() -> None:
     trajectory = stick_slip_problem.simulate(duration=5.0, steps=75)
     assert trajectory.success, trajectory.message

@@ -33,6 +33,7 @@ def test_nominal_order_in_spite_of_impacts(scheme: str, rk_stages: int, steps: t
     assert curve.order == pytest.approx(curve.nominal, abs=0.4)
 
 
+@pytest.mark.slow
 def test_radau_with_one_stage_on_a_soft_spring() -> None:
     curve = converge("radau_iia", 1, (283, 400, 566), stiffness=100.0)
     assert curve.good.all(), curve.errors

@@ -148,6 +148,7 @@ def test_a_wrong_value_is_one_clear_error(program: Program, change: str, capsys:
     assert captured.err.startswith(f"problems.{program.name}: ")
 
 
+@pytest.mark.slow
 def test_as_a_module_with_a_summary_and_a_figure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "problems.bouncing_ball", "--quick"]
     root = Path(__file__).parents[2]

@@ -204,6 +204,7 @@ def test_results_of_nothing_are_right_and_of_a_failure_wrong() -> None:
     assert referee.results(referee.Findings(agreements=(bad,)))["status"] != "solved"
 
 
+@pytest.mark.slow
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chosen = ["cases=bounce_slip_2d,three_boxes", "repeats=1"]
     found = run_json(referee.PROGRAM, capsys, "--quick", "--set", *chosen, "--figures", str(tmp_path))

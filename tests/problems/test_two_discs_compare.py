@@ -52,6 +52,7 @@ def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert all(Path(path).read_bytes()[:8] == PNG for path in found["figures"])
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_paper_on_the_concentric_collision(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("part=compare", "problems=concentric", "methods=HMP N=60,FESD-J free stages,FESD-J control only")
     found = run_json(capsys, "--set", *arguments)["rows"]
@@ -89,6 +90,7 @@ def test_rate() -> None:
     assert found.fit[0] == pytest.approx(0.9911, abs=3e-4)  # the paper
 
 
+@pytest.mark.slow
 def test_relaxations_that_are_too_large() -> None:
     stalled = history.successive_approximation("general", relaxation=0.015, iterations=900)
     assert stalled.error[-1] > 0.1  # with 0.01 it is 0.02 by then

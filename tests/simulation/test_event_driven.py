@@ -602,7 +602,7 @@ def table(friction: float = 0.4, unit: float = 1.0) -> ns.CLS:
 @pytest.mark.parametrize(
     ("direction", "resistance", "inertia", "coordinate"),
     [
-        ((1.0, 0.0), 0.4 * 10 * GRAVITY, 10.0, 0),
+        slow_row((1.0, 0.0), 0.4 * 10 * GRAVITY, 10.0, 0),
         slow_row((0.0, 1.0), 0.4 * 10 * GRAVITY * np.hypot(0.5, 0.3), 1.5, 5),
     ],
     ids=["pushed", "turned"],

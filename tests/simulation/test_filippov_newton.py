@@ -17,7 +17,7 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
 from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, Part, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from tests.pairwise import every_pair, every_value, slow_but
+from tests.pairwise import every_pair, every_value, slow_but, slow_row
 
 ALONE = ns.ActiveSetNewton(fallback=False)
 METHOD = ns.FESD(finite_elements=2, rk_stages=2)
@@ -283,7 +283,7 @@ def test_on_two_surfaces_regions_weigh_as_products(start: list[float], dcs_mode:
         np.testing.assert_allclose(found.final_state, truth.final_state, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
+@pytest.mark.parametrize("dcs_mode", ["stewart", slow_row("step")])
 def test_many_surfaces_are_slid_on_at_once(dcs_mode: str) -> None:
     """Ten relays that reach their surfaces one after the other."""
     n = 10

@@ -135,7 +135,7 @@ def test_only_what_the_control_reaches_is_prescribed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "changes"), [("concentric", {}), ("general", {}), ("wall", {}), ("general", UNEQUAL)]
+    ("experiment", "changes"), [slow_row("concentric", {}), slow_row("general", {}), ("wall", {}), ("general", UNEQUAL)]
 )
 def test_right_sequence_ends_at_the_optimum(experiment: str, changes: Any) -> None:
     ocp, best = build(experiment, **changes), optimum(experiment, **changes)

@@ -61,8 +61,7 @@ def motion_at(point, problem, nodes=60, objective=0.0):
 # Two discs: exact optima ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [((1.0, 1.0), 1.0), DIFFERENT])
-@pytest.mark.parametrize("experiment", list(two_discs.EXPERIMENTS))
+@every_value(experiment=two_discs.EXPERIMENTS, setting=[((1.0, 1.0), 1.0), DIFFERENT])
 def test_polish_reaches_the_exact_optimum_in_a_few_steps(experiment, setting):
     problem, exact = discs(experiment, *setting), optimum(experiment, *setting)
     start = approximation(problem, two_discs.data(experiment).control)
