@@ -7,7 +7,6 @@ import pytest
 
 import nosnoc_py as ns
 from models import two_balls_spring as two_balls
-from tests.pairwise import slow_but
 from tests.references.two_balls_spring import exact as exact_balls
 
 START = (1.0, 2.0, 0.0, 0.0)
@@ -48,7 +47,8 @@ def test_order_of_the_implicit_euler_method_on_a_softer_spring() -> None:
     assert -np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(1.0, abs=0.2)
 
 
-@pytest.mark.parametrize("steps", slow_but([100], [100, 200]))
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [100, 200])
 def test_fixed_steps_do_not_converge(steps: int) -> None:
     assert error(steps, rk_stages=3) < 1e-3
     trajectory = run(steps, rk_stages=3, switch_detection=False)

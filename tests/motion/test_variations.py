@@ -189,7 +189,13 @@ BY_EQUATIONS = {
 
 
 # What the other rows have, too.
-TWICE = {"event-driven: landing, slip, stick", "finite elements: impact with slip", "finite elements: slip to stick"}
+TWICE = {
+    "event-driven: landing, slip, stick",
+    "event-driven: impacts",
+    "finite elements: impact",
+    "finite elements: impact with slip",
+    "finite elements: slip to stick",
+}
 # Of every simulator and method one.
 ONE_OF_EACH = (
     "event-driven: impact with slip",

@@ -23,7 +23,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.tableaus import gauss_legendre
 from problems import two_discs
-from tests.pairwise import every_value, slow_but
+from tests.pairwise import every_value
 from tests.references.two_discs import optimum, stationary_points
 
 DIFFERENT = ((1.0, 1.5), 0.7)  # masses, restitution
@@ -113,7 +113,8 @@ def test_arcs_follow_the_regimes_of_the_length():
     assert [(arc.phase, arc.regime) for arc in found.arcs] == [(0, (1,)), (1, (0,))]
 
 
-@pytest.mark.parametrize("experiment", slow_but(["general"], ["general", "length"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["general", "length"])
 def test_means_of_the_control_are_of_second_order_and_its_dense_output_is_exact(experiment):
     problem = discs(experiment)
     start, errors, lengths = approximation(problem, (0.0, 3.0)), [], []

@@ -48,6 +48,7 @@ def test_a_solution_that_breaks_the_problem_is_refuted(changes: dict[str, Any], 
     assert what in str(certificate)
 
 
+@pytest.mark.slow
 def test_a_peak_of_the_control_between_its_means_is_seen() -> None:
     """The means of the control keep a bound that the control itself breaks."""
     ocp, solution = found()

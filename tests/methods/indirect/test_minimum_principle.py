@@ -62,7 +62,8 @@ def test_other_masses_and_restitution_agree_with_a_program_in_phases(experiment:
     np.testing.assert_allclose([event.time for event in found.events], independent.times, atol=1e-9)
 
 
-@pytest.mark.parametrize("experiment", slow_but(["concentric"], ALL))
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ALL)
 def test_the_referee_confirms_a_refined_solution(experiment: str) -> None:
     """The control goes to the simulator with its dense output: nothing is lost between the two."""
     ocp, found = two_discs.build(experiment), solved(experiment)
