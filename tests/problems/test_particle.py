@@ -74,6 +74,7 @@ def test_control_law_is_exact() -> None:
         )
 
 
+@pytest.mark.slow
 def test_example_5_has_the_optimum_of_the_reference(solution: ns.Solution) -> None:
     assert solution.success
     assert max(solution.complementarity, solution.infeasibility) < 1e-9
@@ -83,6 +84,7 @@ def test_example_5_has_the_optimum_of_the_reference(solution: ns.Solution) -> No
     assert solution.objective == pytest.approx(2.0 / 20 * float(np.sum(solution.u**2)), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_example_5_speed_of_time(solution: ns.Solution) -> None:
     """s is 1 in flight, 2 in contact (the clock runs with a_n / (a_n + m g) = 1/2) and 6 where the impact is.
 
@@ -93,6 +95,7 @@ def test_example_5_speed_of_time(solution: ns.Solution) -> None:
     assert speeds(solution) == pytest.approx([1.0] * 4 + [impact] + [2.0] * 15, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_example_5_is_what_it_says(solution: ns.Solution) -> None:
     ocp = build()
     found = resimulated(ocp, solution)
@@ -102,6 +105,7 @@ def test_example_5_is_what_it_says(solution: ns.Solution) -> None:
     assert certificate.verdict is ns.Verdict.CONFIRMED
 
 
+@pytest.mark.slow
 def test_example_5_recovers_forces_and_impulses(solution: ns.Solution) -> None:
     weight, grip = 9.81, 0.6 * 9.81
     (impact,) = solution.impacts
