@@ -49,7 +49,7 @@ def setting(kind: str, name: str) -> tuple[Any, list[float], dict[str, Any]]:
 
 
 # Seconds each; the closed loop below has them, too, or the same solver on another kind of system.
-LONG = {("contact", "mpcc"), ("contact", "time_freezing")}
+LONG = {("contact", "mpcc"), ("contact", "time_freezing"), ("switched", "mpcc")}
 
 
 @pytest.mark.parametrize(("kind", "name"), slow_but([case for case in CASES if case not in LONG], CASES))

@@ -17,7 +17,7 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
 from nosnoc_py.simulation.newton.filippov_modes import EdgeValues, FilippovModes, Part, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from tests.pairwise import every_pair, every_value, slow_but, slow_row
+from tests.pairwise import every_value, slow_but, slow_row
 
 ALONE = ns.ActiveSetNewton(fallback=False)
 METHOD = ns.FESD(finite_elements=2, rk_stages=2)
@@ -27,7 +27,7 @@ UNIQUE = [case for case in switching_cases.CASES if case.unique]
 # --- closed forms ---
 
 
-@every_pair(
+@every_value(
     name=[case.name for case in UNIQUE],
     dcs_mode=["stewart", "step"],
     tableau=[("radau_iia", 2), ("radau_iia", 3), ("gauss_legendre", 2)],

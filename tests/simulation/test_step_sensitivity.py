@@ -288,6 +288,7 @@ def test_motions_of_second_degree_have_the_sensitivities_of_the_referee(name: st
     np.testing.assert_allclose(chain.x0 @ directions, referee.x0 @ directions, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_chain_by_every_control() -> None:
     """Falls, bounces and slips under another control in every step: differences by each of them."""
     case = Case(system=slider(0.3, 0.5), method=JUMPS, x0=[0.0, 0.5, 1.5, -2.0])

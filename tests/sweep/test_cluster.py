@@ -21,6 +21,7 @@ from tests.sweep.conftest import BALLS, HERE, wait
 ONE = 'problem: {build: "small_copy:task"}\nrun: {output: out}\n'
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_table(balls, tmp_path, monkeypatch):
     pytest.importorskip("distributed")
     from nosnoc_py.sweep.cluster import DaskExecutor
