@@ -96,7 +96,7 @@ def test_a_closed_loop_holds_its_control_on_every_step(kind: str, name: str) -> 
     np.testing.assert_allclose(again.final_state, closed.final_state, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["contact", "switched"])
+@pytest.mark.parametrize("kind", slow_but(["switched"], ["contact", "switched"]))
 def test_a_continuous_feedback_is_the_limit_of_held_ones(kind: str) -> None:
     """The event-driven simulation applies a law of t and x as it is; held on steps it is of first order."""
     system, x0, options = setting(kind, "newton")

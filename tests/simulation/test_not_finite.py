@@ -47,7 +47,7 @@ def test_a_contact_before_the_gap_ceases_to_be_a_number_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [None, slow_row(ns.EventDriven()), ns.TimeStepping()], ids=["elements", "events", "steps"]
+    "method", [slow_row(None), slow_row(ns.EventDriven()), ns.TimeStepping()], ids=["elements", "events", "steps"]
 )
 def test_no_simulator_flies_on_without_a_gap(method: Any) -> None:
     found = ns.simulate(bowl(), x0=[0.0, 1.0, 2.0, 0.0], duration=2.0, method=method, time_limit=60)

@@ -177,6 +177,7 @@ def difference(simulator: Simulator, data: list[np.ndarray], which: int, d: np.n
 LONG = {
     "stop in space, of elements of unequal lengths",
     "time-freezing, landing with slip",
+    "time-freezing, stop",
     "bounce and slip",
     "impact and slip",
     "bounce in space without slip",
