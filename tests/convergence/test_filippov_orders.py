@@ -85,6 +85,7 @@ def test_a_crossed_switch_keeps_the_order(scheme: str, stages: int, representati
     check_order(scheme, stages, representation, steps, both=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "representation"),
     [

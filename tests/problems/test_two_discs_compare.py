@@ -137,6 +137,7 @@ def test_gradient_descent_stalls_farther_away() -> None:
     assert Findings(histories=(near,), descents=(far,)).stalls["general"] > 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [history.STARTS[0], *map(slow_row, history.STARTS[1:])])
 def test_the_minimum_principle_sheds_a_collision_and_hmp_mas_does_not(start: tuple[float, float]) -> None:
     found = history.excursion(start, steps=120, iterations=700)

@@ -262,6 +262,7 @@ def test_what_is_not_smooth_is_flagged() -> None:
     assert _sensitivity(leaves, [0.0, 0.2], 0.5).smooth
 
 
+@pytest.mark.slow
 def test_an_escape_is_flagged() -> None:
     x = ca.SX.sym("x")
     system = ns.PSS(x=x, modes=ns.Modes("m", flows=[ca.SX(1.0), 1.0 + x**2], functions=x, signs=SIDES))

@@ -24,6 +24,7 @@ run: {workers: 2, output: out, table: parquet}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_a_killed_sweep_goes_on_where_it_was(balls):
     results, finished, before, after = balls
@@ -44,6 +45,7 @@ def test_a_killed_sweep_goes_on_where_it_was(balls):
     assert sum(starts.values()) <= 18 + 1 + 2  # those that were at work when the parent was killed were begun again
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_runs(balls):
     for row in balls[0].rows:
         n = 2 * 2  # steps of implicit Euler, which is what one stage gives: 9 - g (1 + ... + n) / n^2
@@ -62,6 +64,7 @@ def test_the_numbers_are_those_of_the_runs(balls):
     assert trajectory.final_state[0] == balls[0].rows[-1]["height"]
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_is_what(balls):
     text = balls[0].summary()
     assert "18 of 18 runs finished, 18 succeeded" in text
