@@ -19,6 +19,7 @@ import pytest
 import nosnoc_py as ns
 from nosnoc_py.options import Options
 from nosnoc_py.sweep import config
+from tests.pairwise import slow_but
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -131,7 +132,11 @@ def test_every_field_of_a_configuration_is_explained() -> None:
     assert [name for name in names if not re.search(rf"`{name}[`:]", text)] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if EXAMPLE.search(page.read_text())], ids=lambda p: p.stem)
+WITH_EXAMPLES = [page for page in PAGES if EXAMPLE.search(page.read_text())]
+
+
+# `.ci/run` runs all of them.
+@pytest.mark.parametrize("page", slow_but([DOCS / "impact_law.md"], WITH_EXAMPLES), ids=lambda page: page.stem)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     """All examples of a page that are marked, one after the other, in a process of their own."""
     code = "\n".join(EXAMPLE.findall(page.read_text()))

@@ -65,6 +65,7 @@ def test_a_small_problem_that_is_solved_in_small_numbers_only_is_not_called_solv
     assert "no impulse of a closed contact explains the jump of v_ball" in ns.explain(solution)
 
 
+@pytest.mark.slow
 def test_small_products_of_impulses_and_distances_are_no_contact() -> None:
     ocp = paddle(SIZE, 1e-3)
     solution = ns.solve(ocp, METHOD, ns.Auto(restarts=0))

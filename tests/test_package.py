@@ -75,6 +75,7 @@ def own_doc(value: object) -> str | None:
     return None if doc and doc.startswith(f"{value.__name__}(") else doc  # what @dataclass writes
 
 
+@pytest.mark.slow
 def test_readme_examples_run(tmp_path):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     checks = (
@@ -91,6 +92,7 @@ def test_readme_examples_run(tmp_path):
     run("\n".join(line for pair in zip(examples, checks, strict=True) for line in pair), folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_readme_changes_of_the_first_example(tmp_path):
     """Every change that the table proposes fits the example; the throw to 3 m is made, and has its picture."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -172,4 +174,5 @@ def test_the_quick_tier_looks_into_every_room():
     assert folders - quick == set()
     # `-m quick` replaces the default `-m "not slow"`.
     marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\npytestmark" in path.read_text("utf-8")]
-    assert not [path.name for path in marked if "mark.slow" in path.read_text("utf-8")]
+    slow = re.compile(r"mark\.slow|import .*\b(slow_row|slow_but|every_pair|every_value)\b")
+    assert not [path.name for path in marked if slow.search(path.read_text("utf-8"))]

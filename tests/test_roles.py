@@ -23,6 +23,7 @@ from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity
 from nosnoc_py.solution import Series
 from nosnoc_py.transcription import Transcription, transcribe, transcribe_step
+from tests.pairwise import slow_row
 
 STAGES = {"control_stages": 2, "finite_elements": 3, "rk_stages": 2}
 FILIPPOV, JUMPS = ns.FESD(**STAGES), ns.FESDJ(**STAGES)
@@ -246,7 +247,7 @@ def test_without_the_role_there_is_no_pole() -> None:
     assert StepSensitivity(problem)._implicit._poles.shape == (0, 2)
 
 
-@pytest.mark.parametrize("name", ["time-freezing", "time-freezing, stabilised", "time-freezing, bounces"])
+@pytest.mark.parametrize("name", ["time-freezing", slow_row("time-freezing, stabilised"), "time-freezing, bounces"])
 def test_guesses_in_numerical_time_read_no_names(name: str, renaming: Any) -> None:
     one, two = PROBLEMS[name](), renaming(PROBLEMS[name])
     system = one.ocp.system

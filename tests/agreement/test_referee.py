@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from tests.pairwise import slow_but
 
 REST = 1e-3
 METHOD = ns.EventDriven(grazing="continue", rest_velocity=REST)
@@ -151,7 +152,7 @@ def check_laws(seed: int) -> None:
     assert ("kinetic energy" in trajectory.message) == (max(gains, default=0.0) > 1e-9), seed
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", slow_but(range(8), range(40)))
 def test_the_laws_of_contact_hold(seed: int) -> None:
     check_laws(seed)
 
@@ -163,8 +164,8 @@ def test_the_laws_of_contact_hold(seed: int) -> None:
 # which two finite elements cannot hold; these get smaller steps of six finite elements.
 SMOOTH_ENOUGH = (2, 3, 4, 5, 6, 8, 9, 14, 15, 19, 20, 21, 22, 23)
 MANY_EVENTS = tuple(seed for seed in range(24) if seed not in SMOOTH_ENOUGH)
-# Seconds of computation.
-LONG = (0, 7, 13, 17)
+# By default one scene of each of the four kinds: particles or any masses, planar or in space.
+QUICKEST = (4, 14, 21, 23)
 
 
 def last_bounce(given: Scene) -> float:
@@ -187,7 +188,7 @@ def differences(
     return made
 
 
-@pytest.mark.parametrize("seed", SMOOTH_ENOUGH)
+@pytest.mark.parametrize("seed", slow_but(QUICKEST, SMOOTH_ENOUGH))
 def test_fesd_j_agrees(seed: int) -> None:
     """To the order of the discretisation: 5, and less where a slip in space stops while it turns."""
     coarse, fine = differences(scene(seed), (20, 80))
@@ -195,7 +196,7 @@ def test_fesd_j_agrees(seed: int) -> None:
     assert fine < max(FINE, coarse / 8)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow] * (s in LONG)) for s in MANY_EVENTS])
+@pytest.mark.parametrize("seed", slow_but((1, 11), MANY_EVENTS))
 def test_fesd_j_agrees_where_many_events_follow_closely(seed: int) -> None:
     given = scene(seed)
     coarse, fine = differences(given, (100, 200), finite_elements=6)

@@ -25,6 +25,7 @@ def check(solution: ns.Solution) -> float:
     return solution.objective
 
 
+@pytest.mark.slow
 def test_the_known_optimum_is_one_of_the_discretised_problem() -> None:
     """From the optimum of the exact motion (301.83) the branch leads to a solution beside it."""
     solver = ns.MultiStart(starts=1, kicks=0, iterations=0)

@@ -11,6 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from models import particle, two_discs_inelastic
+from tests.pairwise import slow_but
 from tests.references.friction_closed_forms import BY_NAME
 
 LANDING = particle.FRICTIONAL.landing
@@ -44,7 +45,9 @@ def fall() -> ns.Trajectory:
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", slow_but(("slip_to_stick_2d", "reversal_2d", "slope_up_stick_2d", "landing_stop_2d"), CASES)
+)
 def test_both_formulations_agree(name: str) -> None:
     """Motions of degree 2: no error of the discretisation, the same states between the nodes, the same events."""
     case = BY_NAME[name]
@@ -177,6 +180,7 @@ def hill() -> ns.CLS:
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(2), force=ca.DM([0.0, -9.81]), contacts=[ground])
 
 
+@pytest.mark.slow
 def test_sliding_on_a_hill_needs_the_drift() -> None:
     """q' = v + n tau keeps a curved contact closed at the stages; without it the landing becomes two."""
     arguments: dict[str, Any] = {"x0": (0.0, 0.5, 3.0, 0.0), "duration": 0.6}

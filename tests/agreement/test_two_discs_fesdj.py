@@ -29,6 +29,7 @@ from scipy.optimize import minimize_scalar
 
 import nosnoc_py as ns
 from problems.two_discs import EXPERIMENTS, HORIZON, RADII, build
+from tests.pairwise import slow_row
 from tests.references.multi_phase import multi_phase
 from tests.references.two_discs import Optimum, optimum
 
@@ -147,13 +148,13 @@ def fineness(experiment: str) -> float:
     ("experiment", "stages", "meeting", "error"),
     [
         ("concentric", 10, 6.3, 6.137e-3),
-        ("concentric", 19, None, 4.609e-4),
-        ("concentric", 20, 13.3, 4.561e-3),
         ("general", 13, 5.5, 1.378e-3),
-        ("general", 20, None, 1.281e-3),
-        ("general", 26, None, 3.451e-4),
         ("wall", 10, 5.5, 1.723e-4),
-        ("wall", 16, None, 1.273e-4),
+        slow_row("concentric", 19, None, 4.609e-4),
+        slow_row("concentric", 20, 13.3, 4.561e-3),
+        slow_row("general", 20, None, 1.281e-3),
+        slow_row("general", 26, None, 3.451e-4),
+        slow_row("wall", 16, None, 1.273e-4),
     ],
 )
 def test_the_best_of_all_piecewise_constant_controls(
@@ -196,6 +197,7 @@ def test_negative_controls() -> None:
     assert other.objective - exact("general").objective == pytest.approx(4.64e-2, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_length_with_a_smoothed_cost() -> None:
     """19 s_opt = 9.03: nine stages of full thrust, then none. (N = 20 with 20 s_opt = 9.50 is off by 2.2e-3.)
 

@@ -17,6 +17,7 @@ import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.solution import costate_name
 from problems.two_discs import EXPERIMENTS, build
+from tests.pairwise import slow_but
 from tests.references.two_discs import optimum
 
 METHOD = ns.FESDJ(finite_elements=1, rk_stages=3, equidistant_control_grid=False)
@@ -44,7 +45,7 @@ def error(experiment: str, stages: int) -> float:
     return float(found.final_state[2:4] @ found.final_state[2:4] + 0.01 * effort) - optimum(experiment).objective
 
 
-@pytest.mark.parametrize("experiment", ALL)
+@pytest.mark.parametrize("experiment", slow_but(["concentric", "general"], ALL))
 def test_twenty_stages_are_within_a_thousandth_and_halving_divides_by_four(experiment: str) -> None:
     fine, exact = solved(experiment, 20), optimum(experiment)
     assert fine.success

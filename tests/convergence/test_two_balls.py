@@ -7,6 +7,7 @@ import pytest
 
 import nosnoc_py as ns
 from models import two_balls_spring as two_balls
+from tests.pairwise import slow_row
 from tests.references.two_balls_spring import exact as exact_balls
 
 START = (1.0, 2.0, 0.0, 0.0)
@@ -29,9 +30,9 @@ def error(steps: int, stiffness: float = 1e4, **method: object) -> float:
     ("scheme", "stages", "steps", "order"),
     [
         ("radau_iia", 2, (200, 283, 400), 3),
-        ("radau_iia", 3, (100, 140, 200, 280, 400), 5),
+        slow_row("radau_iia", 3, (100, 140, 200, 280, 400), 5),
         ("gauss_legendre", 1, (400, 566), 2),
-        ("gauss_legendre", 2, (100, 141, 200), 4),
+        slow_row("gauss_legendre", 2, (100, 141, 200), 4),
         ("gauss_legendre", 3, (60, 85, 120, 170), 6),
     ],
 )
@@ -47,6 +48,7 @@ def test_order_of_the_implicit_euler_method_on_a_softer_spring() -> None:
     assert -np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [100, 200])
 def test_fixed_steps_do_not_converge(steps: int) -> None:
     assert error(steps, rk_stages=3) < 1e-3

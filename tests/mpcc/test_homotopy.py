@@ -16,6 +16,7 @@ from nosnoc_py.mpcc.program import ProgramBuilder
 from nosnoc_py.mpcc.relaxations import RELAXATIONS
 from nosnoc_py.status import Status
 from tests.mpcc import literature
+from tests.pairwise import every_value
 
 VARIANTS = [
     (name, steering)
@@ -117,10 +118,9 @@ def patched(monkeypatch, at):
 CAUGHT = {("bard1", "kanzow_schwartz", "l_inf")}
 
 
-@pytest.mark.parametrize(("relaxation", "steering"), VARIANTS)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_known_solutions(program, name, relaxation, steering):
-    names, options, solutions = PROBLEMS[name]
+@every_value(name=PROBLEMS, variant=VARIANTS)
+def test_known_solutions(program, name, variant):
+    (names, options, solutions), (relaxation, steering) = PROBLEMS[name], variant
     state = Homotopy(relaxation=relaxation, steering=steering).run(program(names, **options))
     if (name, relaxation, steering) in CAUGHT:
         assert state.status is Status.NOT_COMPLEMENTARY

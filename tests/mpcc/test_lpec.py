@@ -16,6 +16,7 @@ from nosnoc_py.mpcc.lpec import Groups, LPECResult, choose, held_rows, local_lpe
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.stationarity import certify
 from tests.mpcc import literature
+from tests.pairwise import slow_but
 
 
 @dataclass
@@ -143,7 +144,7 @@ def brute_force(mpcc, A, cost, scale):
     return min(0.0, *values)
 
 
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", slow_but(range(3), range(6)))
 def test_agrees_with_brute_force_over_all_branches(batch):
     for seed in range(15 * batch, 15 * batch + 15):
         mpcc, A, cost = random_lpec(seed)

@@ -18,6 +18,7 @@ from nosnoc_py.errors import ModelError
 from nosnoc_py.mpcc import nosbench
 from nosnoc_py.mpcc.program import MPCC, Group
 from nosnoc_py.mpcc.residuals import Evaluator
+from tests.pairwise import every_value
 
 FOLDER = os.environ.get("NOSBENCH_DIR")
 FILES = sorted(Path(FOLDER).glob("*.json")) if FOLDER else []
@@ -343,8 +344,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("field", ["w", "p", "g_fun", "augmented_objective_fun"])
+@every_value(field=["w", "p", "g_fun", "augmented_objective_fun"], damage=DAMAGES)
 def test_a_damaged_text_is_named(file, field, damage):
     text = json.loads(file().read_text())[field]
     with pytest.raises(ModelError, match=rf"changed\.json: {field}: .*damaged"):

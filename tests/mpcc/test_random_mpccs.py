@@ -12,7 +12,7 @@ from problems.benchmarks import random_mpccs
 from tests.problems.command_line import run_json
 from tests.references.mpcc_branches import KINDS, SLOPE, false_claim, made, residuals, slopes, truth
 
-SEEDS = range(63)
+SEEDS = range(35)  # the classes take turns
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def test_what_is_infeasible_or_unbounded_is_named_so(rows):
     for row in rows:
         assert row.feasible is not False or row.status == "infeasible", row
         assert not row.unbounded or row.status == "unbounded", row
-    assert sum(row.feasible is False for row in rows) >= 9
-    assert sum(row.unbounded for row in rows) >= 9
+    assert sum(row.feasible is False for row in rows) >= len(SEEDS) // len(KINDS)
+    assert sum(row.unbounded for row in rows) >= len(SEEDS) // len(KINDS)
 
 
 def test_most_of_the_others_are_solved(rows):
     others = [row for row in rows if row.feasible and not row.unbounded]
-    assert len(others) >= 40
+    assert len(others) >= 20
     assert sum(row.status == "solved" for row in others) >= len(others) - 2
 
 

@@ -14,6 +14,7 @@ from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.status import Stationarity, Status
 from tests.mpcc import literature
 from tests.mpcc.judge import residuals
+from tests.pairwise import every_value, slow_but
 
 SOLVERS = {"auto": ns.Auto(), "active_set": ns.ActiveSet(), "homotopy": ns.Homotopy()}
 FEASIBLE = [case for case in literature.CASES if case.feasible]
@@ -38,9 +39,9 @@ DISTANCE = 4e-5
 OBJECTIVE = {True: 1e-8, False: 1e-5}
 
 
-@every_solver
-@pytest.mark.parametrize("case", FEASIBLE, ids=repr)
+@every_value(case=[case.name for case in FEASIBLE], solver=SOLVERS)
 def test_literature_from_bad_starts(case, solver):
+    case, solver = literature.case(case), SOLVERS[solver]
     for start in case.starts:
         result = judged(ns.solve_mpcc(case.mpcc, solver, w0=start))
         assert result.success
@@ -75,7 +76,7 @@ def test_an_infeasible_program_is_not_solved(solver, start):
         result.raise_for_status()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", slow_but(range(12), range(30)))
 def test_random_scales_and_starts_do_not_fool_anyone(seed):
     """G and H times 10^[-2, 2]: other names for the same pairs. Solved means solved, whatever else happens."""
     random = np.random.default_rng(seed)
@@ -136,10 +137,10 @@ def test_the_time_limit_holds(solver, as_option):
     assert min(abs(record.objective - result.objective) for record in result.log) == 0.0
 
 
-@every_solver
+@pytest.mark.parametrize("solver", slow_but(["homotopy"], SOLVERS))
 def test_the_time_limit_holds_within_an_nlp(large, solver):
     """Whatever the strategy is doing, it ends; a limit that is not looked at inside IPOPT would take minutes."""
-    short, long = (ns.solve_mpcc(large, solver, time_limit=seconds) for seconds in (0.5, 3.0))
+    short, long = (ns.solve_mpcc(large, SOLVERS[solver], time_limit=seconds) for seconds in (0.5, 3.0))
     assert long.status is not Status.TIME_LIMIT or long.iterations > 1.5 * short.iterations
     assert short.status is not Status.SOLVED
 

@@ -52,6 +52,7 @@ def test_an_unknown_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert "one of I, II, III, IV" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_figures_and_film(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     changes = ("case=III", "film=true", "duration=2.5")
     results = run_json(bouncing_bodies.PROGRAM, capsys, "--quick", "--figures", str(tmp_path), "--set", *changes)
@@ -62,6 +63,7 @@ def test_figures_and_film(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert film.stat().st_size < 1.5e6
 
 
+@pytest.mark.slow
 def test_ensemble_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(bouncing_bodies_ensemble.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert len(results["figures"]) == 5
@@ -70,6 +72,7 @@ def test_ensemble_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert all(found["energy_error"] < 3e-12 for found in results["kept"].values())
 
 
+@pytest.mark.slow
 def test_collisions_over_a_hundred_thousand_steps() -> None:
     """Means over 24 seeded starts are within three standard errors of 795 (III) and 647 (IV)."""
     found = bouncing_bodies_ensemble.statistics(bouncing_bodies_ensemble.counts(), 1000.0)

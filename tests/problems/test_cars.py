@@ -121,6 +121,7 @@ def test_the_clock_stands_still_while_the_turbo_changes() -> None:
     assert solution.t[k + 1] - solution.t[k] > 0.05
 
 
+@pytest.mark.slow
 def test_the_hysteresis_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(hysteresis_car.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert results["reference"]["final_error"] < 1e-6
@@ -165,6 +166,7 @@ def test_another_friction_ends_elsewhere(swing_up: ns.Solution) -> None:
     assert cart_pole_friction.held_against(swing_up, {"friction": 4.9})["final_error"] > 0.01
 
 
+@pytest.mark.slow
 def test_friction_makes_the_swing_up_dearer(swing_up: ns.Solution) -> None:
     method = cart_pole_friction.METHOD.replace(rk_stages=3)
     easy = ns.solve(cart_pole_friction.build(friction=0.1), method, guess=cart_pole_friction.guess)
@@ -172,6 +174,7 @@ def test_friction_makes_the_swing_up_dearer(swing_up: ns.Solution) -> None:
     assert easy.objective < 0.8 * swing_up.objective
 
 
+@pytest.mark.slow
 def test_a_fixed_grid_swings_up_in_its_own_world() -> None:
     """The negative control: without switch detection the control found does not end upright."""
     method = cart_pole_friction.METHOD.replace(switch_detection=False)
@@ -180,6 +183,7 @@ def test_a_fixed_grid_swings_up_in_its_own_world() -> None:
     assert found["final_error"] > 1e-3
 
 
+@pytest.mark.slow
 def test_the_cart_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     results = run_json(cart_pole_friction.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
     assert results["reference"]["final_error"] < 0.01

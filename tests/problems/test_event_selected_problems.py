@@ -94,6 +94,7 @@ def test_bisection() -> None:
     assert bisect(lambda eps: eps, 10.0) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_plates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     changes = ("contacts=3", "starts=2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from problems.benchmarks import oscillator_order
 from problems.benchmarks.oscillator_order import converge
 from problems.runner import Program, main
 from problems.switching_cases import simulate
+from tests.pairwise import every_pair, slow_but, slow_row
 from tests.problems.command_line import KEYS, PNG
 from tests.references.relay import reference
 from tests.references.switching import boundary_errors, compare
@@ -49,9 +51,11 @@ def check_events(trajectory: ns.Trajectory, events: list[tuple[str, float]], tol
 # --- the ways to meet a surface ---
 
 
-@pytest.mark.parametrize("representation", ["stewart", "step"])
-@pytest.mark.parametrize("name", ["crossing", "sliding", "sliding on a curve", "released", "leaving"])
-@pytest.mark.parametrize("steps", [2, 5])
+@every_pair(
+    name=["crossing", "sliding", "sliding on a curve", "released", "leaving"],
+    representation=["stewart", "step"],
+    steps=[2, 5],
+)
 def test_switches_are_landed_on(name: str, representation: str, steps: int) -> None:
     case = BY_NAME[name]
     trajectory = simulate(name, steps, method=cases_problem.METHOD.replace(dcs_mode=representation))
@@ -108,8 +112,9 @@ def test_fixed_steps_miss_the_switch(name: str) -> None:
 # --- orders ---
 
 
-@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
-@pytest.mark.parametrize("rk_stages", [2, 3])
+@pytest.mark.parametrize(
+    ("scheme", "rk_stages"), slow_but([("gauss_legendre", 2)], product(["gauss_legendre", "radau_iia"], [2, 3]))
+)
 def test_orders(scheme: str, rk_stages: int) -> None:
     curve = converge(scheme, rk_stages, (16, 27, 38, 49))
     assert curve.failures == 0
@@ -124,7 +129,7 @@ def test_stewart_and_step_functions_are_the_same(scheme: str) -> None:
     assert states[0] == pytest.approx(states[1], abs=1e-8)
 
 
-@pytest.mark.parametrize("scheme", ["radau_iia", "gauss_legendre"])
+@pytest.mark.parametrize("scheme", slow_but(["gauss_legendre"], ["radau_iia", "gauss_legendre"]))
 def test_fixed_steps_fall_to_order_one(scheme: str) -> None:
     curve = converge(scheme, 2, (16, 27, 38, 49), switch_detection=False)
     assert curve.failures == 0
@@ -142,6 +147,7 @@ def test_orders_over_the_whole_range() -> None:
             assert curve.order == pytest.approx(1.0, abs=0.4), curve.label
 
 
+@pytest.mark.slow
 def test_the_switch_converges_with_the_motion() -> None:
     curve = converge("gauss_legendre", 3, (27, 49))
     assert curve.more["switch_errors"][0] < 1e-7
@@ -152,7 +158,7 @@ def test_the_switch_converges_with_the_motion() -> None:
 # --- limit cycles ---
 
 
-@pytest.mark.parametrize(("example", "state", "events"), [("lag", 1e-9, 1e-8), ("hysteresis", 1e-6, 1e-8)])
+@pytest.mark.parametrize(("example", "state", "events"), [("lag", 1e-9, 1e-8), slow_row("hysteresis", 1e-6, 1e-8)])
 def test_relay_cycles(example: str, state: float, events: float) -> None:
     known = reference(example)
     trajectory = relay_problem.simulate(example, periods=1.0, steps=40)
@@ -175,6 +181,7 @@ def test_relay_cycle_with_sliding() -> None:
     assert np.abs(trajectory(middles)[:, 0]).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_stick_slip_cycles() -> None:
     trajectory = stick_slip_problem.simulate(duration=5.0, steps=75)
     assert trajectory.success, trajectory.message
@@ -245,7 +252,11 @@ def test_pushed_point(coupling: float) -> None:
 # --- the command line ---
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
+@pytest.mark.parametrize(
+    "program",
+    slow_but(["switching_cases", "sliding_mode_control", "pushed_point"], PROGRAMS),
+    ids=[program.name for program in PROGRAMS],
+)
 def test_programs(program: Program, tmp_path: Path) -> None:
     """What `--quick` runs: JSON, the summary, the figures."""
     report = program.run(program.settings.changed(program.quick), Progress(console=Console(quiet=True)))

@@ -15,6 +15,7 @@ from problems import falling_rod
 from problems.benchmarks import friction_cases
 from problems.benchmarks.friction_cases import experiment
 from problems.runner import main
+from tests.pairwise import slow_but
 from tests.problems.command_line import PNG, run_json
 from tests.references.friction_closed_forms import BY_NAME, CASES
 from tests.references.friction_motion import compared_events
@@ -46,15 +47,15 @@ def test_wrong_events_are_named(found: Any, missing: tuple[str, ...], extra: tup
     assert (compared["missing"], compared["extra"]) == (missing, extra)
 
 
-def test_every_case_comes_out() -> None:
-    """With one step for every event, and with seven, to rounding."""
+@pytest.mark.parametrize("steps", slow_but([None], [None, 7]), ids=["one step for every event", "seven steps"])
+def test_every_case_comes_out(steps: int | None) -> None:
+    """To rounding."""
     for case in (case for case in CASES if case.polynomial):
-        for steps in (max(1, 2 * case.event_times), 7):
-            row = simulate(case, METHOD, steps=steps)
-            assert row.status == "solved", (row.label, row.message)
-            assert row.error < 1e-12, row.label
-            assert row.success, (row.label, row.missing)
-            assert not row.event_error > 1e-12, row.label
+        row = simulate(case, METHOD, steps=steps or max(1, 2 * case.event_times))
+        assert row.status == "solved", (row.label, row.message)
+        assert row.error < 1e-12, row.label
+        assert row.success, (row.label, row.missing)
+        assert not row.event_error > 1e-12, row.label
 
 
 def test_the_curve_comes_out_with_the_order_of_the_method() -> None:

@@ -239,6 +239,7 @@ def test_a_row_survives_its_process(tmp_path: Path) -> None:
     assert nosbench_task.row_of(task, kept) == full
 
 
+@pytest.mark.slow
 def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three problems, one of them damaged; a second run repeats nothing; figures and JSON."""
     folder, output = tmp_path / "problems", tmp_path / "rows"
@@ -269,6 +270,7 @@ def test_the_whole_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert results["figures"] == []
 
 
+@pytest.mark.slow
 def test_random_starts_and_scalings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corner(tmp_path)
     assert nosbench.main([str(tmp_path), "--solver", "homotopy", "--random", "2", "--seed", "5", "--json"]) == 0

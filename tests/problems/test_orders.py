@@ -9,6 +9,7 @@ import pytest
 
 from problems.benchmarks.orders import Convergence
 from problems.benchmarks.two_balls_order import CEILING, converge
+from tests.pairwise import slow_row
 
 COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
 
@@ -16,12 +17,12 @@ COARSE, MIDDLE, FINE = (100, 141, 200), (200, 283, 400), (400, 566, 800)
 @pytest.mark.parametrize(
     ("scheme", "rk_stages", "steps"),
     [
-        ("radau_iia", 2, MIDDLE),
-        ("radau_iia", 3, COARSE),
+        slow_row("radau_iia", 2, MIDDLE),
+        slow_row("radau_iia", 3, COARSE),
         ("radau_iia", 4, COARSE),
-        ("gauss_legendre", 1, FINE),
-        ("gauss_legendre", 2, COARSE),
-        ("gauss_legendre", 3, COARSE),
+        slow_row("gauss_legendre", 1, FINE),
+        slow_row("gauss_legendre", 2, COARSE),
+        slow_row("gauss_legendre", 3, COARSE),
         ("gauss_legendre", 4, COARSE),
     ],
 )
@@ -32,12 +33,14 @@ def test_nominal_order_in_spite_of_impacts(scheme: str, rk_stages: int, steps: t
     assert curve.order == pytest.approx(curve.nominal, abs=0.4)
 
 
+@pytest.mark.slow
 def test_radau_with_one_stage_on_a_soft_spring() -> None:
     curve = converge("radau_iia", 1, (283, 400, 566), stiffness=100.0)
     assert curve.good.all(), curve.errors
     assert curve.order == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.slow
 def test_fixed_steps_do_not_converge() -> None:
     curve = converge("radau_iia", 2, (100, 200, 400), switch_detection=False)
     assert np.nanmin(curve.errors) > CEILING

@@ -19,7 +19,9 @@ from models import particle as model
 from nosnoc_py.reformulation.time_freezing import Frozen
 from problems.particle import GOAL, METHOD, PROGRAM, build, controlled, resimulated, simulate, solve_by_jumps, speeds
 from problems.runner import main
+from tests.pairwise import slow_but
 from tests.references import particle as references
+from tests.shared import once
 
 LANDING = model.FRICTIONAL.landing
 OPTIMUM = references.piecewise_constant_optimum(20)
@@ -28,10 +30,11 @@ transcribe = importlib.import_module("nosnoc_py.transcription.transcribe")
 
 
 @pytest.fixture(scope="module")
-def solution() -> ns.Solution:
+def solution(tmp_path_factory: pytest.TempPathFactory) -> ns.Solution:
     """Example 5 from the exact motion under the best piecewise constant control, so that the pattern is known."""
     motion = references.exact_motion(OPTIMUM.control).motion
-    return ns.solve(build(), METHOD, guess={"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]})
+    guess = {"x": lambda t: motion(t), "u": OPTIMUM.control[:, None]}
+    return once(tmp_path_factory, "example_5", lambda: ns.solve(build(), METHOD, guess=guess))
 
 
 def unshared(freeze: Callable[..., Frozen]) -> Callable[..., Frozen]:
@@ -71,6 +74,7 @@ def test_control_law_is_exact() -> None:
         )
 
 
+@pytest.mark.slow
 def test_example_5_has_the_optimum_of_the_reference(solution: ns.Solution) -> None:
     assert solution.success
     assert max(solution.complementarity, solution.infeasibility) < 1e-9
@@ -80,6 +84,7 @@ def test_example_5_has_the_optimum_of_the_reference(solution: ns.Solution) -> No
     assert solution.objective == pytest.approx(2.0 / 20 * float(np.sum(solution.u**2)), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_example_5_speed_of_time(solution: ns.Solution) -> None:
     """s is 1 in flight, 2 in contact (the clock runs with a_n / (a_n + m g) = 1/2) and 6 where the impact is.
 
@@ -90,6 +95,7 @@ def test_example_5_speed_of_time(solution: ns.Solution) -> None:
     assert speeds(solution) == pytest.approx([1.0] * 4 + [impact] + [2.0] * 15, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_example_5_is_what_it_says(solution: ns.Solution) -> None:
     ocp = build()
     found = resimulated(ocp, solution)
@@ -99,6 +105,7 @@ def test_example_5_is_what_it_says(solution: ns.Solution) -> None:
     assert certificate.verdict is ns.Verdict.CONFIRMED
 
 
+@pytest.mark.slow
 def test_example_5_recovers_forces_and_impulses(solution: ns.Solution) -> None:
     weight, grip = 9.81, 0.6 * 9.81
     (impact,) = solution.impacts
@@ -152,6 +159,7 @@ def test_simulation_needs_one_alpha_1_per_element(monkeypatch: pytest.MonkeyPatc
     assert wrong.final_state[0] - 3.0 > 1e-3  # how much depends on the start: a family of solutions
 
 
+@pytest.mark.slow
 def test_optimiser_beats_the_true_optimum_without_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap B in optimal control: a false optimum below the true one, which residuals do not show."""
     ocp = build()
@@ -165,7 +173,7 @@ def test_optimiser_beats_the_true_optimum_without_sharing(monkeypatch: pytest.Mo
     assert ns.certify(ocp, false).verdict is not ns.Verdict.CONFIRMED
 
 
-@pytest.mark.parametrize("elements", [3, 4])
+@pytest.mark.parametrize("elements", slow_but([3], [3, 4]))
 def test_shared_alpha_1_belongs_to_the_library(elements: int) -> None:
     """Of the variables of an element, alpha_1 and only alpha_1 appears once, not once per stage."""
     method = METHOD.replace(fesd=METHOD.fesd.replace(finite_elements=elements))

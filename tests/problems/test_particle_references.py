@@ -13,6 +13,7 @@ from scipy.optimize import minimize, root
 import nosnoc_py as ns
 from models import particle
 from nosnoc_py.errors import ModelError
+from tests.pairwise import every_value
 from tests.references.particle import (
     BOUND,
     DURATION,
@@ -51,8 +52,7 @@ def demands(stop: float) -> Array:
 # Simulation
 
 
-@pytest.mark.parametrize("friction", [0.0, 0.3, 0.6])
-@pytest.mark.parametrize("seed", range(8))
+@every_value(seed=range(8), friction=[0.0, 0.3, 0.6])
 def test_exact_motion_agrees_with_the_referee(seed: int, friction: float) -> None:
     control = np.random.default_rng(seed).uniform(-10.0, 10.0, 8)
     system = particle.build(friction, controls=1)

@@ -68,6 +68,7 @@ def test_discs_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert all(Path(path).read_bytes()[:8] == PNG for path in results["figures"])
 
 
+@pytest.mark.slow
 def test_discs_in_full() -> None:
     """The acceptance limits of the manipulation task, from the shipped cold start."""
     solution = disc_manipulation.run(disc_manipulation.PROGRAM.settings, Progress()).results
@@ -86,6 +87,7 @@ def check_discs(results: Any) -> None:
     assert any(event["kind"] == "impact" for event in results["events"])
 
 
+@pytest.mark.slow
 def test_smooth_drag_leaves_the_symmetric_saddle(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(disc_manipulation.PROGRAM, capsys, "--quick", "--set", "drag=smooth")
     check_discs(results)
@@ -99,6 +101,7 @@ def test_a_failure_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert results["status"] != "solved"
 
 
+@pytest.mark.slow
 def test_order_experiment_quick(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(two_balls_order.PROGRAM, capsys, "--quick", "--set", "stages=3", "steps=100,141,200")
     assert results["orders"]["Radau 3"] == pytest.approx(5, abs=0.4)
@@ -109,6 +112,7 @@ def test_order_experiment_quick(capsys: pytest.CaptureFixture[str]) -> None:
     assert times == pytest.approx([0.403855021876922, 0.423316968814707], abs=1e-8)
 
 
+@pytest.mark.slow
 def test_many_balls_quick(capsys: pytest.CaptureFixture[str]) -> None:
     results = run_json(many_balls.PROGRAM, capsys, "--quick")
     assert results["penetration"] < 0.02
@@ -144,6 +148,7 @@ def test_a_wrong_value_is_one_clear_error(program: Program, change: str, capsys:
     assert captured.err.startswith(f"problems.{program.name}: ")
 
 
+@pytest.mark.slow
 def test_as_a_module_with_a_summary_and_a_figure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "problems.bouncing_ball", "--quick"]
     root = Path(__file__).parents[2]

@@ -204,6 +204,7 @@ def test_results_of_nothing_are_right_and_of_a_failure_wrong() -> None:
     assert referee.results(referee.Findings(agreements=(bad,)))["status"] != "solved"
 
 
+@pytest.mark.slow
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chosen = ["cases=bounce_slip_2d,three_boxes", "repeats=1"]
     found = run_json(referee.PROGRAM, capsys, "--quick", "--set", *chosen, "--figures", str(tmp_path))
@@ -215,6 +216,7 @@ def test_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert (tmp_path / "referee_windows.png").read_bytes()[:8] == PNG
 
 
+@pytest.mark.slow
 def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     changes = ["parts=closed_forms,certificates", "tasks=slide", "cases=slip_2d", "tolerance=1e-300", "repeats=1"]
     assert main(referee.PROGRAM, ["--set", *changes, "--figures", str(tmp_path)]) == 1
@@ -230,6 +232,7 @@ def test_a_wrong_value_is_one_clear_error(change: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("problems.benchmarks.referee: ")
 
 
+@pytest.mark.slow
 def test_figures_of_the_discs(tmp_path: Path) -> None:
     """Solutions that were given up at once are drawn as well as they are."""
     rows = tuple(discs((4, 6), time_limit=1e-3))

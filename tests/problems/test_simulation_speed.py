@@ -12,6 +12,7 @@ import pytest
 from problems.benchmarks import simulation_orders, simulation_speed, simulation_work
 from problems.benchmarks.simulation_work import DOP853, ROUNDING, Run, front, ratios
 from problems.runner import Program, main
+from tests.pairwise import slow_but
 from tests.references.simulation_agreement import AGREED, DIFFER, Agreement, compare
 from tests.references.simulation_steps import NEWTON, chain, error_of, simulator_of
 from tests.references.simulations import AGREEMENT, SPEED
@@ -24,6 +25,7 @@ def run_json(program: Program, capsys: pytest.CaptureFixture[str], *arguments: s
     return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_steps_and_work(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_speed.PROGRAM, capsys, "--set", "speed_steps=3")
     assert found["status"] == "solved"
@@ -38,6 +40,7 @@ def test_steps_and_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["ratios_to_dop853"].keys() == {"oscillator", "bouncing ball"}
 
 
+@pytest.mark.slow
 def test_orders(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(simulation_orders.PROGRAM, capsys)
     contact, switch = found["orders"].values()
@@ -50,6 +53,7 @@ def test_orders(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(curve["failures"] + curve.get("fallbacks", 0) for curve in curves) == 0
 
 
+@pytest.mark.slow
 def test_fixed_steps_lose_the_order() -> None:
     example = simulation_orders.circle()
     detected = simulation_orders.curve_of(example, "radau_iia", 2, (27, 49))
@@ -58,7 +62,11 @@ def test_fixed_steps_lose_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["relay, hysteresis", "sliding on a curve, step", "leaving, stewart", "turbo car", "landing_slip_2d"]
+    "name",
+    slow_but(
+        ["sliding on a curve, step", "leaving, stewart", "landing_slip_2d"],
+        ["relay, hysteresis", "sliding on a curve, step", "leaving, stewart", "turbo car", "landing_slip_2d"],
+    ),
 )
 def test_newton_and_mpcc_agree(name: str) -> None:
     case = AGREEMENT[name]()

@@ -19,6 +19,7 @@ KEYS = {"status", "objective", "complementarity", "infeasibility", "iterations",
 PARTICLE = smoothing.TASKS["particle"]
 
 
+@pytest.mark.slow
 def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code = main(smoothing.PROGRAM, ["--quick", "--json", "--figures", str(tmp_path)])
     results: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -43,6 +44,7 @@ def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (tmp_path / "smoothing.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.slow
 def test_a_smoothed_control_leads_close_to_where_it_claims() -> None:
     """The end state errs by the smoothing and by the steps; with too much smoothing the goal is missed widely."""
     method = SmoothedShooting(sigma_0=1.0)

@@ -18,6 +18,7 @@ def found() -> list[spoiled.Case]:
     return spoiled.cases(count=36, true=12, seed=5)
 
 
+@pytest.mark.slow
 def test_no_spoiled_solution_is_confirmed_and_no_true_one_refuted(found: list[spoiled.Case]) -> None:
     assert len(found) == 48
     confirmed = [case for case in found if case.spoil and case.verdict == ns.Verdict.CONFIRMED.value]
@@ -26,6 +27,7 @@ def test_no_spoiled_solution_is_confirmed_and_no_true_one_refuted(found: list[sp
     assert refuted == []
 
 
+@pytest.mark.slow
 def test_nearly_all_are_told_for_what_they_are(found: list[spoiled.Case]) -> None:
     """Of 36 and 12 cases one may be odd: 95 % of the 500 and 200 of a whole run are asked for."""
     assert sum(case.spoil != "" and case.verdict != ns.Verdict.REFUTED.value for case in found) <= 2

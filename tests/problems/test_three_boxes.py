@@ -103,6 +103,7 @@ def test_another_restitution_moves_elsewhere() -> None:
     assert reduced_objective(other) - reduced_simulation(KNOWN_CONTROL)[1] > 1.0
 
 
+@pytest.mark.slow
 def test_the_program_certifies(capsys: pytest.CaptureFixture[str]) -> None:
     """Two independent simulations of one control: the reduced motion on the line, and the referee's of the full model.
 

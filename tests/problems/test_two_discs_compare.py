@@ -16,6 +16,7 @@ from problems.benchmarks.two_discs_compare import PROGRAM, Findings
 from problems.benchmarks.two_discs_history import CONVERGED, GridError, fit, over_grids
 from problems.runner import main
 from problems.two_discs import build
+from tests.pairwise import slow_row
 from tests.references import two_discs_costates as costates
 from tests.references.two_discs import optimum
 from tests.references.two_discs_control import true_objective
@@ -29,6 +30,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = run_json(capsys, "--figures", str(tmp_path))
     assert found["status"] == "solved"
@@ -50,6 +52,7 @@ def test_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert all(Path(path).read_bytes()[:8] == PNG for path in found["figures"])
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_paper_on_the_concentric_collision(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("part=compare", "problems=concentric", "methods=HMP N=60,FESD-J free stages,FESD-J control only")
     found = run_json(capsys, "--set", *arguments)["rows"]
@@ -71,6 +74,7 @@ def test_what_a_method_refuses_is_a_row_that_says_so() -> None:
     assert np.isnan(row.objective)
 
 
+@pytest.mark.slow
 def test_the_true_objective_is_not_that_of_the_discretisation() -> None:
     exact, found = optimum("wall"), rows.CONTENDERS["HMP N=60"].solve("wall")
     true = true_objective(build("wall"), found)
@@ -86,6 +90,7 @@ def test_rate() -> None:
     assert found.fit[0] == pytest.approx(0.9911, abs=3e-4)  # the paper
 
 
+@pytest.mark.slow
 def test_relaxations_that_are_too_large() -> None:
     stalled = history.successive_approximation("general", relaxation=0.015, iterations=900)
     assert stalled.error[-1] > 0.1  # with 0.01 it is 0.02 by then
@@ -94,6 +99,7 @@ def test_relaxations_that_are_too_large() -> None:
     assert lost.error.size < 10
 
 
+@pytest.mark.slow
 def test_first_order_by_fit() -> None:
     errors = over_grids(CONVERGED, "concentric", (60, 120, 480), 3000)
     assert {error.status for error in errors} == {"solved"}
@@ -118,6 +124,7 @@ def test_a_fit_knows_another_order() -> None:
     assert half.spread > 1.0
 
 
+@pytest.mark.slow
 def test_gradient_descent_stalls_farther_away() -> None:
     """Both after 1500 iterations; what is left moves up and down from 800 on (the program makes 3000)."""
     near = history.successive_approximation("general", iterations=1500)
@@ -130,7 +137,8 @@ def test_gradient_descent_stalls_farther_away() -> None:
     assert Findings(histories=(near,), descents=(far,)).stalls["general"] > 10.0
 
 
-@pytest.mark.parametrize("start", history.STARTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [history.STARTS[0], *map(slow_row, history.STARTS[1:])])
 def test_the_minimum_principle_sheds_a_collision_and_hmp_mas_does_not(start: tuple[float, float]) -> None:
     found = history.excursion(start, steps=120, iterations=700)
     assert len(found.motion.impacts) == 3

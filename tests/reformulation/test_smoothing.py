@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 import nosnoc_py as ns
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.smoothing import Smoothed, damping_ratio, positive_part, smooth, smooth_step
+from tests.pairwise import every_value
 
 GRAVITY = 10.0
 SPEED = 2.0
@@ -143,8 +144,7 @@ def test_force_and_gap_are_a_relaxed_complementarity() -> None:
         assert product == pytest.approx(delta * GRAVITY, rel=1e-6)
 
 
-@pytest.mark.parametrize("restitution", [0.3, 0.8, 1.0])
-@pytest.mark.parametrize("mass", [1.0, 7.0])
+@every_value(restitution=[0.3, 0.8, 1.0], mass=[1.0, 7.0])
 def test_restitution_without_gravity_is_of_first_order(restitution: float, mass: float) -> None:
     """What is left of the smoothing is the tail of the force, of order sigma log(1 / sigma)."""
     errors = np.array([abs(rebound(restitution, sigma, mass) - restitution) for sigma in (1e-4, 1e-5, 1e-6)])

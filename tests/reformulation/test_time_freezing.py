@@ -15,6 +15,7 @@ import nosnoc_py as ns
 from models import ball_in_corner, bouncing_ball, bowl, particle, point_mass
 from nosnoc_py.errors import OptionError
 from nosnoc_py.reformulation.time_freezing import Frozen
+from tests.pairwise import slow_row
 from tests.references.friction_closed_forms import BY_NAME
 
 Array = NDArray[np.float64]
@@ -94,14 +95,14 @@ def test_a_state_may_be_called_clock() -> None:
 
 
 def test_size_is_linear_in_the_number_of_contacts() -> None:
-    """Every ball on the ground adds the same number of variables and of complementarities, 2 to 8 of them."""
+    """Every ball on the ground adds the same number of variables and of complementarities, 2 to 4 of them."""
     sizes = []
-    for n in (2, 4, 8):
+    for n in (2, 3, 4):
         system = point_mass.build_particles([point_mass.Constants()] * n)
         mpcc = ns.transcribe(ns.OCP(system, horizon=1.0, x0=[0.0, 1.0] * n + [0.0, 0.0] * n), method(3)).mpcc
         sizes.append((mpcc.w0.size, mpcc.G.numel()))
-    two, four, eight = np.array(sizes)
-    np.testing.assert_array_equal(eight - four, 2 * (four - two))
+    two, three, four = np.array(sizes)
+    np.testing.assert_array_equal(four - three, three - two)
 
 
 # Inelastic: forces, impulses, friction -------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def test_slip_in_space_is_exact() -> None:
     np.testing.assert_allclose(found.final_state, case.exact(case.duration), rtol=0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [("stick_3d", 1e-3), ("slip_to_stick_pushed_3d", 1e-2)])
+@pytest.mark.parametrize(("name", "epsilon"), [slow_row("stick_3d", 1e-3), ("slip_to_stick_pushed_3d", 1e-2)])
 def test_stick_in_space_creeps_with_epsilon_t(name: str, epsilon: float) -> None:
     """By design (Eq. 26) the slip of a sticking contact is epsilon_t: its upper bound, and it is reached."""
     case = BY_NAME[name]
@@ -368,6 +369,7 @@ def test_systems_of_other_kinds() -> None:
         ns.simulate(particle.build(), x0=particle.START, duration=1.0, method=ns.FESD())
 
 
+@pytest.mark.slow
 def test_speed_of_time_that_is_too_slow_for_the_jump_is_told() -> None:
     """The jump takes .45 of numerical time within a step of .25: with s <= 1.5 the clock does not arrive."""
     found = ns.simulate(
@@ -388,7 +390,7 @@ def test_a_sliding_body_in_space_comes_to_creep() -> None:
     assert stop == pytest.approx((0.5 - epsilon) / (0.5 * GRAVITY), abs=1e-6)
 
 
-@pytest.mark.parametrize(("elements", "stages", "steps"), [(4, 2, 6), (4, 2, 3), (6, 2, 6)])
+@pytest.mark.parametrize(("elements", "stages", "steps"), [(4, 2, 6), slow_row(4, 2, 3), slow_row(6, 2, 6)])
 def test_a_ball_that_the_auxiliary_motion_catches_is_no_solution(elements: int, stages: int, steps: int) -> None:
     """Three bounces, the last one in a step that the frozen equations also solve with the ball at rest."""
     fesd = ns.FESD(finite_elements=elements, rk_stages=stages)

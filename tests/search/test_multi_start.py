@@ -178,7 +178,7 @@ def test_what_it_does_not_take() -> None:
 
 
 def test_the_same_seed_gives_the_same_solution() -> None:
-    solver = ns.MultiStart(starts=2, iterations=5, candidates=2, seed=3)
+    solver = ns.MultiStart(starts=2, iterations=2, candidates=2, seed=3)
     first, second = (ns.solve(slider(friction=0.1), METHOD, solver) for _ in range(2))
     np.testing.assert_allclose(first.u, second.u, rtol=0, atol=1e-9)
 

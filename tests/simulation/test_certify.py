@@ -138,6 +138,7 @@ def spring() -> tuple[ns.OCP, ns.Solution]:
     return ocp, ns.solve(ocp, ns.FESDJ(control_stages=5, finite_elements=4, rk_stages=2), guess=[1.0])
 
 
+@pytest.mark.slow
 def test_a_coarse_grid_is_inaccurate_and_finer_ones_less_so() -> None:
     ocp, errors = hopper(drag=0.1), []
     guess: Any = [10.0]

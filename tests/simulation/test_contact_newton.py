@@ -15,6 +15,7 @@ import nosnoc_py as ns
 from nosnoc_py.simulation.newton import event_walk
 from nosnoc_py.simulation.newton.contact_newton import ContactNewton, ContactStep
 from nosnoc_py.tableaus import tableau
+from tests.pairwise import every_pair, every_value
 
 GRAVITY = 9.81
 COUNTS = tuple(range(1, 21))
@@ -129,9 +130,7 @@ def test_a_force_outside_the_cone_slips_from_rest(direction: Sequence[float], el
     np.testing.assert_allclose(motion.x, along(direction, 0.125 * a, 0.5 * a), rtol=0, atol=1e-13)
 
 
-@DIRECTIONS
-@ELEMENTS
-@pytest.mark.parametrize("steps", [*COUNTS, 40])
+@every_value(direction=[PLANAR, SPATIAL], elements=[2, 3], steps=[*COUNTS, 40])
 def test_slip_comes_to_rest(direction: Sequence[float], elements: int, steps: int) -> None:
     motion = move(pushed(direction), along(direction, 0.0, 2.0), 0.6, steps, elements=elements)
     stop = 2.0 / BRAKE
@@ -146,9 +145,7 @@ def test_without_events_the_stop_is_missed(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.abs(frozen.x - along(PLANAR, 2.0 / BRAKE, 0.0)).max() > 1e-3
 
 
-@DIRECTIONS
-@ELEMENTS
-@pytest.mark.parametrize("steps", COUNTS)
+@every_value(direction=[PLANAR, SPATIAL], elements=[2, 3], steps=COUNTS)
 def test_a_reversal(direction: Sequence[float], elements: int, steps: int) -> None:
     motion = move(pushed(direction, 8.0), along(direction, 0.0, -2.0), 0.6, steps, elements=elements)
     turn = 2.0 / (8.0 + BRAKE)
@@ -168,9 +165,7 @@ def growing(direction: Sequence[float], slope: float) -> ns.CLS:
     return ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(n_t + 2), force=force, contacts=[ground])
 
 
-@DIRECTIONS
-@ELEMENTS
-@pytest.mark.parametrize("steps", COUNTS)
+@every_value(direction=[PLANAR, SPATIAL], elements=[2, 3], steps=COUNTS)
 def test_a_growing_force_begins_to_slip(direction: Sequence[float], elements: int, steps: int) -> None:
     zeros = np.zeros(len(direction) + 1)
     motion = move(growing(direction, 10.0), [*zeros, 0.0, *zeros, 1.0], 0.8, steps, elements=elements)
@@ -182,10 +177,7 @@ def test_a_growing_force_begins_to_slip(direction: Sequence[float], elements: in
     np.testing.assert_allclose(motion.switches, [begin], rtol=0, atol=1e-11)
 
 
-@DIRECTIONS
-@pytest.mark.parametrize("restitution", [0.0, 0.5])
-@pytest.mark.parametrize("speed", [1.0, -6.0])
-@pytest.mark.parametrize("steps", [1, 2, 5, 13, 20])
+@every_pair(direction=[PLANAR, SPATIAL], restitution=[0.0, 0.5], speed=[1.0, -6.0], steps=[1, 2, 5, 13, 20])
 def test_an_impact_sticks_or_slips(direction: Sequence[float], restitution: float, speed: float, steps: int) -> None:
     """At v_n = 4.43 friction can take a tangential velocity of .5 (1 + e) v_n = 2.2 or 3.3."""
     start = along(direction, 0.0, speed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from typing import Any
 
 import casadi as ca
@@ -19,6 +20,7 @@ from nosnoc_py.simulation.event_driven.redundancy import most_interior
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.systems.controls import control_of
 from problems import three_boxes as boxes_problem
+from tests.pairwise import every_value, slow_but, slow_row
 from tests.references.friction_closed_forms import CASES
 from tests.references.friction_motion import Case
 from tests.references.three_boxes import reduced_simulation
@@ -125,10 +127,15 @@ def worst_force(trajectory: ns.Trajectory, system: ns.CLS) -> tuple[float, float
 # --- closed forms -----------------------------------------------------------------------------------------------------
 
 
+@cache
+def motion_of(case: Case) -> ns.Trajectory:
+    return simulate(case.system, case.x0, case.duration, u=case.u)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_friction_in_closed_form(case: Case) -> None:
     """States to 1e-9 on a grid, event times to 1e-10, no event missing; extra ones only where something is hit."""
-    trajectory = simulate(case.system, case.x0, case.duration, u=case.u)
+    trajectory = motion_of(case)
     times = apart(np.linspace(0.0, case.duration, 41), [time for _, _, time in case.events])
     assert np.abs(trajectory(times) - case.exact(times)).max() < 1e-9
     assert np.abs(trajectory.final_state - case.exact(case.duration)).max() < 1e-9
@@ -143,7 +150,7 @@ def test_friction_in_closed_form(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_laws_hold_in_the_closed_forms(case: Case) -> None:
-    trajectory = simulate(case.system, case.x0, case.duration, u=case.u)
+    trajectory = motion_of(case)
     law, momentum, _ = worst_impact(trajectory, case.system)
     assert law < 1e-9
     assert momentum < 1e-9
@@ -275,6 +282,7 @@ def test_slip_in_space_under_a_transverse_force(friction: tuple[float, float]) -
     assert (law, slip) < (1e-10, 1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["auto", "Radau"])
 def test_a_turning_force_that_grows_breaks_a_mass_loose(integrator: Any) -> None:
     """Slip from rest begins without acceleration and in a direction that turns: stiff as long as it is slow."""
@@ -376,9 +384,7 @@ def wall_and_force(mass: float = 1.0) -> ns.CLS:
     return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM(mass), force=mass * u, contacts=[wall])
 
 
-@pytest.mark.parametrize("mass", [1.0, 1e3])
-@pytest.mark.parametrize("speed", [0.0, 1e-13, -1e-13, 3e-11, -3e-11])
-@pytest.mark.parametrize("gap", [0.0, 1e-13, -1e-13, 1e-10, -1e-10])
+@every_value(gap=[0.0, 1e-13, -1e-13, 1e-10, -1e-10], speed=[0.0, 1e-13, -1e-13, 3e-11, -3e-11], mass=[1.0, 1e3])
 def test_a_contact_that_closes_softly_makes_no_impact(gap: float, speed: float, mass: float) -> None:
     """gap = (1 - t)^3 up to t = 1, where its rate and acceleration vanish; the force then holds it closed.
 
@@ -596,7 +602,10 @@ def table(friction: float = 0.4, unit: float = 1.0) -> ns.CLS:
 
 @pytest.mark.parametrize(
     ("direction", "resistance", "inertia", "coordinate"),
-    [((1.0, 0.0), 0.4 * 10 * GRAVITY, 10.0, 0), ((0.0, 1.0), 0.4 * 10 * GRAVITY * np.hypot(0.5, 0.3), 1.5, 5)],
+    [
+        slow_row((1.0, 0.0), 0.4 * 10 * GRAVITY, 10.0, 0),
+        slow_row((0.0, 1.0), 0.4 * 10 * GRAVITY * np.hypot(0.5, 0.3), 1.5, 5),
+    ],
     ids=["pushed", "turned"],
 )
 def test_a_table_on_four_legs_slips_when_all_legs_are_at_their_limit(
@@ -669,8 +678,13 @@ def sliding(unit: float, count: int = 1) -> ns.CLS:
     return ns.CLS(q=q, v=v, u=u, mass_matrix=unit * ca.DM.eye(2), force=force, contacts=contacts)
 
 
-@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
-@pytest.mark.parametrize("run", [landing, ramp, shared, pushed_table])
+@pytest.mark.parametrize(
+    ("run", "unit"),
+    slow_but(
+        [(landing, 1e-12), (ramp, 1e-6), (shared, 1e6)],
+        product([landing, ramp, shared, pushed_table], [1e-12, 1e-6, 1e6]),
+    ),
+)
 def test_the_unit_of_mass_does_not_matter(run: Callable[[float], ns.Trajectory], unit: float) -> None:
     one, other = run(1.0), run(unit)
     assert {event.kind for event in one.events} >= {"slip"} or run is landing

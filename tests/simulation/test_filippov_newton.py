@@ -17,6 +17,7 @@ from nosnoc_py.simulation import fesd
 from nosnoc_py.simulation.newton import event_walk, stepper
 from nosnoc_py.simulation.newton.filippov_modes import ComponentGroup, EdgeValues, FilippovModes, parts_of
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
+from tests.pairwise import every_value, slow_but, slow_row
 
 ALONE = ns.ActiveSetNewton(fallback=False)
 METHOD = ns.FESD(finite_elements=2, rk_stages=2)
@@ -26,10 +27,13 @@ UNIQUE = [case for case in switching_cases.CASES if case.unique]
 # --- closed forms ---
 
 
-@pytest.mark.parametrize(("scheme", "stages"), [("radau_iia", 2), ("radau_iia", 3), ("gauss_legendre", 2)])
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
-@pytest.mark.parametrize("case", UNIQUE, ids=lambda case: case.name)
-def test_every_way_to_meet_a_surface_is_exact(case: Any, dcs_mode: str, scheme: str, stages: int) -> None:
+@every_value(
+    name=[case.name for case in UNIQUE],
+    dcs_mode=["stewart", "step"],
+    tableau=[("radau_iia", 2), ("radau_iia", 3), ("gauss_legendre", 2)],
+)
+def test_every_way_to_meet_a_surface_is_exact(name: str, dcs_mode: str, tableau: tuple[str, int]) -> None:
+    case, (scheme, stages) = switching_cases.BY_NAME[name], tableau
     if case.name == "leaving" and scheme == "gauss_legendre":
         pytest.skip(
             "the multiplier is extrapolated to the end of an element: the time of a tangential exit is not exact"
@@ -118,7 +122,7 @@ def turbo() -> tuple[Any, list[float], Any]:
 MAKERS = [disc, corner, two_surfaces, four_regions, heaviside, algebraic, hysteresis, turbo]
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", slow_but(["disc", "heaviside", "algebraic"], MAKERS), ids=lambda make: make.__name__)
 def test_newton_and_the_mpcc_find_the_same(make: Callable[[], tuple[Any, list[float], Any]]) -> None:
     system, x0, u = make()
     u = None if u is None else u * system.n_u
@@ -197,7 +201,7 @@ def test_a_chattering_law_ends_with_zeno() -> None:
     assert end - 0.2 < found.t[-1] <= end
 
 
-@pytest.mark.parametrize("restitution", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("restitution", slow_but([0.5, 0.8], [0.5, 0.8, 0.95]))
 def test_any_restitution_accumulates(restitution: float) -> None:
     """Dropped from 1 mm; the impacts end after sqrt(2 z / g) (1 + e) / (1 - e)."""
     found = ns.simulate(
@@ -264,8 +268,9 @@ def edge() -> ns.PSS:
     return ns.PSS(x=x, modes=ns.Modes("m", flows=flows, functions=x[:2], signs=[[1, 1], [1, -1], [-1, 1], [-1, -1]]))
 
 
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
-@pytest.mark.parametrize("start", [[0.1, 0.9, 0.0], [-0.3, -0.2, 0.0], [0.3, -0.2, 0.0], [0.0, 0.0, 0.0]])
+@every_value(
+    start=[[0.1, 0.9, 0.0], [-0.3, -0.2, 0.0], [0.3, -0.2, 0.0], [0.0, 0.0, 0.0]], dcs_mode=["stewart", "step"]
+)
 def test_on_two_surfaces_regions_weigh_as_products(start: list[float], dcs_mode: str) -> None:
     """The weights 1/4 each: z' = -1/4; whatever the steps, and as the event-driven simulation has it."""
     truth = ns.simulate(edge(), x0=start, duration=2.0, method=ns.EventDriven(grazing="continue"))
@@ -276,7 +281,7 @@ def test_on_two_surfaces_regions_weigh_as_products(start: list[float], dcs_mode:
         np.testing.assert_allclose(found.final_state, truth.final_state, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("dcs_mode", ["stewart", "step"])
+@pytest.mark.parametrize("dcs_mode", ["stewart", slow_row("step")])
 def test_many_surfaces_are_slid_on_at_once(dcs_mode: str) -> None:
     """Ten relays that reach their surfaces one after the other."""
     n = 10

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from tests.pairwise import slow_row
 
 GRAVITY = 9.81
 
@@ -45,7 +46,9 @@ def test_a_contact_before_the_gap_ceases_to_be_a_number_is_found() -> None:
     assert hit == pytest.approx(0.4916, abs=1e-3)
 
 
-@pytest.mark.parametrize("method", [None, ns.EventDriven(), ns.TimeStepping()], ids=["elements", "events", "steps"])
+@pytest.mark.parametrize(
+    "method", [slow_row(None), slow_row(ns.EventDriven()), ns.TimeStepping()], ids=["elements", "events", "steps"]
+)
 def test_no_simulator_flies_on_without_a_gap(method: Any) -> None:
     found = ns.simulate(bowl(), x0=[0.0, 1.0, 2.0, 0.0], duration=2.0, method=method, time_limit=60)
     assert not found.success

@@ -22,6 +22,7 @@ from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
 from nosnoc_py.simulation.event_driven.variations import ContactVariations
 from nosnoc_py.simulation.event_driven.walk import Passage
 from nosnoc_py.systems.scales import UNIT
+from tests.pairwise import slow_but
 from tests.references.bouncing_ball import ball_by_hand
 from tests.references.friction_closed_forms import BY_NAME
 
@@ -338,11 +339,26 @@ SMOOTH = {
 }
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+# Seconds each, and what others have in part.
+LONG = {
+    "two balls",
+    "redundant contacts and a wall",
+    "slip to stick, pushed, in space",
+    "transverse force in space",
+    "cart with a pole, stick",
+    "cart with a pole, slip",
+    "landing with slip",
+    "rod that pivots",
+    "a ball on a sliding block",
+}
+
+
+@pytest.mark.parametrize("name", slow_but(SMOOTH.keys() - LONG, SMOOTH))
 def test_equals_differences(name: str) -> None:
     check(SMOOTH[name])
 
 
+@pytest.mark.slow
 def test_a_slip_in_space_that_turns_to_its_very_end() -> None:
     """The end is that of differences to 1e-6; the time of the stop, found from the last direction, to 1e-4 only."""
     scene = Scene(system=inertias(), x0=[0.4, 0.0, 0.0, 0.9, 0.8, 0.0], duration=1.5, kinds="stick")

@@ -16,6 +16,7 @@ from nosnoc_py.simulation.fesd import SimulatorState
 from nosnoc_py.simulation.step_sensitivity import StepDerivative, StepSensitivity
 from nosnoc_py.solution import Sensitivity
 from problems.benchmarks import oscillator_order, step_sensitivities
+from tests.pairwise import slow_but
 from tests.references.friction_closed_forms import BY_NAME
 
 GRAVITY = 9.81
@@ -173,7 +174,18 @@ def difference(simulator: Simulator, data: list[np.ndarray], which: int, d: np.n
     return np.array([1.0, -8.0, 8.0, -1.0]) / (12.0 * h) @ np.array(ends)
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+# Seconds each, and what others have in part.
+LONG = {
+    "stop in space, of elements of unequal lengths",
+    "time-freezing, landing with slip",
+    "time-freezing, stop",
+    "bounce and slip",
+    "impact and slip",
+    "bounce in space without slip",
+}
+
+
+@pytest.mark.parametrize("name", slow_but(SMOOTH.keys() - LONG, SMOOTH))
 def test_equals_differences(name: str) -> None:
     case = SMOOTH[name]
     simulator, made = case.simulator(), case.derivative()
@@ -278,6 +290,7 @@ def test_motions_of_second_degree_have_the_sensitivities_of_the_referee(name: st
     np.testing.assert_allclose(chain.x0 @ directions, referee.x0 @ directions, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_chain_by_every_control() -> None:
     """Falls, bounces and slips under another control in every step: differences by each of them."""
     case = Case(system=slider(0.3, 0.5), method=JUMPS, x0=[0.0, 0.5, 1.5, -2.0])
@@ -395,6 +408,7 @@ def test_smoothing_with_steps_in_proportion_does_not_see_it_either() -> None:
     assert error(20000, 1e-2) < 0.1  # the same equations, with steps much shorter than eps
 
 
+@pytest.mark.slow
 def test_the_problem_shows_all_three() -> None:
     """The benchmark `step_sensitivities` at three numbers of steps; its exact derivative is that of the closed form."""
     h, by_difference = 1e-6, []

@@ -19,6 +19,7 @@ from nosnoc_py.simulation.time_stepping.dynamics import Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.simulation.time_stepping.run import run
 from nosnoc_py.solution import load
+from tests.pairwise import slow_row
 
 SCHEMES = ("moreau_jean", "stewart_trinkle")
 GRAVITY = 9.81
@@ -52,6 +53,7 @@ def tower(masses: list[float], restitution: float = 0.0, gravity: float = GRAVIT
     return ns.CLS(q=q, v=v, mass_matrix=ca.diag(ca.DM(masses)), force=weight, contacts=contacts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_order_one_of_the_bouncing_ball(scheme: Any) -> None:
     """After the impacts at .451523640986 and 1.264266194760."""
@@ -215,7 +217,7 @@ def test_elastic_balls_keep_their_energy(scheme: Any) -> None:
     assert np.abs(energies / energies[0] - 1.0).max() < 1e-8
 
 
-@pytest.mark.parametrize("restitution", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("restitution", [slow_row(0.0), 0.5, slow_row(0.9)])
 def test_energy_does_not_grow_without_friction(restitution: float) -> None:
     constants = many_balls.Constants(balls=12, radius=0.15, gravity=0.0, friction=0.0, restitution=restitution)
     x0 = many_balls.start(constants, speed=5.0, seed=4)
@@ -239,7 +241,7 @@ def test_momentum_is_conserved() -> None:
     assert np.abs(trajectory.final_state[n + 2 :: 3]).max() > 0.1  # friction did turn them
 
 
-@pytest.mark.parametrize(("scheme", "seed"), [("moreau_jean", 0), ("moreau_jean", 1), ("stewart_trinkle", 0)])
+@pytest.mark.parametrize(("scheme", "seed"), [("moreau_jean", 0), slow_row("moreau_jean", 1), ("stewart_trinkle", 0)])
 def test_ten_fast_balls_penetrate_by_less_than_two_percent(scheme: Any, seed: int) -> None:
     """They move by up to a quarter of their radius in a step."""
     constants = many_balls.Constants(balls=10, radius=0.1)
@@ -249,6 +251,7 @@ def test_ten_fast_balls_penetrate_by_less_than_two_percent(scheme: Any, seed: in
     assert max(many_balls.penetration(x, constants) for x in trajectory.x) / constants.radius < 2e-3
 
 
+@pytest.mark.slow
 def test_moreau_jean_drifts_on_a_curve_and_stewart_trinkle_does_not() -> None:
     """In a bowl of radius 1 m for 2 s: 4.6e-3 m at h = 1e-3 and of order one, against 4.5e-6 m of order two."""
     system, x0 = bowl.build(), [np.sin(1.0), -np.cos(1.0), 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Whole sweeps: 36 runs that are killed and go on, on this machine and on a cluster; results and tables."""
+"""Whole sweeps: 18 runs that are killed and go on, on this machine and on a cluster; results and tables."""
 
 import csv
 import json
@@ -24,13 +24,14 @@ run: {workers: 2, output: out, table: parquet}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_a_killed_sweep_goes_on_where_it_was(balls):
     results, finished, before, after = balls
-    assert len(results) == results.total == 36
+    assert len(results) == results.total == 18
     assert results.success
-    assert len({row["key"] for row in results.rows}) == 36
-    assert 6 <= len(finished) < 36
+    assert len({row["key"] for row in results.rows}) == 18
+    assert 6 <= len(finished) < 18
     for row in results.rows:
         name = f"start {row['problem.arguments.height']} {row['problem.arguments.number']}"
         done = row["key"] in finished
@@ -38,12 +39,13 @@ def test_a_killed_sweep_goes_on_where_it_was(balls):
         if all(same):  # the log does not tell the two numbers of stages apart
             assert name not in after
         assert done or name in after
-    assert sum("end" in line for line in after) == 36 - len(finished)  # every missing run once, no other
+    assert sum("end" in line for line in after) == 18 - len(finished)  # every missing run once, no other
     starts = Counter(line for line in before + after if line.startswith("start"))
-    assert sorted(results.column("attempts")) == [1] * 35 + [2]  # one worker was killed; with its parent none died
-    assert sum(starts.values()) <= 36 + 1 + 2  # those that were at work when the parent was killed were begun again
+    assert sorted(results.column("attempts")) == [1] * 17 + [2]  # one worker was killed; with its parent none died
+    assert sum(starts.values()) <= 18 + 1 + 2  # those that were at work when the parent was killed were begun again
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_runs(balls):
     for row in balls[0].rows:
         n = 2 * 2  # steps of implicit Euler, which is what one stage gives: 9 - g (1 + ... + n) / n^2
@@ -62,11 +64,12 @@ def test_the_numbers_are_those_of_the_runs(balls):
     assert trajectory.final_state[0] == balls[0].rows[-1]["height"]
 
 
+@pytest.mark.slow
 def test_the_summary_says_what_is_what(balls):
     text = balls[0].summary()
-    assert "36 of 36 runs finished, 36 succeeded" in text
+    assert "18 of 18 runs finished, 18 succeeded" in text
     assert "median height" in text
-    assert "18 of 18" in text
+    assert "9 of 9" in text
     assert list(balls[0].to_dataframe().columns)[:4] == ["key", *balls[0].axes]
     with pytest.raises(ns.UnknownNameError, match="Did you mean 'height'"):
         balls[0].column("heigt")

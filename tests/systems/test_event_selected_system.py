@@ -78,6 +78,7 @@ def test_own_back_functions():
     np.testing.assert_array_equal(fields.gradients(x, p)[1], -np.eye(2))
 
 
+@pytest.mark.slow
 def test_compiled_fields():
     numba = pytest.importorskip("numba")
     system = numeric(back="negative")

@@ -19,6 +19,7 @@ from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.tableaus import dopri5, radau_iia
+from tests.pairwise import slow_but
 
 # --- the affine order test of ESS, Table 1 -------------------------------------------------------------------------
 
@@ -321,7 +322,7 @@ def test_the_root_of_a_cubic_by_its_values_and_slopes():
     assert root_of(1.0, -1.0, 5.0, 6.0, 6.0) == -5.0 / 6.0  # too far off: Newton's
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("fast", slow_but([False], [False, True]))
 def test_one_row_of_guards_stands_for_two(fast):
     """Bits that are cleared by the negative functions, said in two ways."""
     if fast:

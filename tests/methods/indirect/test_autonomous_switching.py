@@ -24,6 +24,7 @@ from nosnoc_py.methods.shooting.phases import PhaseShooting
 from nosnoc_py.status import Status, Stop, Verdict
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
+from tests.pairwise import slow_row
 from tests.references.two_discs import Optimum, optimum, stationary_points
 
 UNEQUAL: dict[str, Any] = {"masses": (1.0, 1.5), "restitution": 0.7}
@@ -134,7 +135,7 @@ def test_only_what_the_control_reaches_is_prescribed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "changes"), [("concentric", {}), ("general", {}), ("wall", {}), ("general", UNEQUAL)]
+    ("experiment", "changes"), [slow_row("concentric", {}), slow_row("general", {}), ("wall", {}), ("general", UNEQUAL)]
 )
 def test_right_sequence_ends_at_the_optimum(experiment: str, changes: Any) -> None:
     ocp, best = build(experiment, **changes), optimum(experiment, **changes)
@@ -167,6 +168,7 @@ def _hamiltonian(ocp: ns.OCP, found: ns.Solution) -> np.ndarray:
     return np.array(energy.map(len(found.t))(found.x.T, costate.T))[0]
 
 
+@pytest.mark.slow
 def test_three_discs_are_certified() -> None:
     """The first pushes the second, which pushes the third."""
     q, v, u = ca.SX.sym("q", 6), ca.SX.sym("v", 6), ca.SX.sym("u", 2)
@@ -294,7 +296,7 @@ def test_direct_shooting_leaves_the_spurious_stationary_point(intervals: int, ob
     )
 
 
-@pytest.mark.parametrize("guess", [(0.0, 3.0), (0.1, 4.0), (0.0, 3.8)])
+@pytest.mark.parametrize("guess", [slow_row((0.0, 3.0)), (0.1, 4.0), slow_row((0.0, 3.8))])
 def test_a_saturated_control_is_told(guess: tuple[float, float]) -> None:
     """Nothing can be prescribed where there is nothing to choose; what a guess leads to is shown all the same."""
     found = AutonomousSwitching().solve(in_a_ball(3.0), guess=guess)

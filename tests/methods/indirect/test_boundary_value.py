@@ -23,6 +23,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from nosnoc_py.tableaus import gauss_legendre
 from problems import two_discs
+from tests.pairwise import every_value
 from tests.references.two_discs import optimum, stationary_points
 
 DIFFERENT = ((1.0, 1.5), 0.7)  # masses, restitution
@@ -60,8 +61,7 @@ def motion_at(point, problem, nodes=60, objective=0.0):
 # Two discs: exact optima ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [((1.0, 1.0), 1.0), DIFFERENT])
-@pytest.mark.parametrize("experiment", list(two_discs.EXPERIMENTS))
+@every_value(experiment=two_discs.EXPERIMENTS, setting=[((1.0, 1.0), 1.0), DIFFERENT])
 def test_polish_reaches_the_exact_optimum_in_a_few_steps(experiment, setting):
     problem, exact = discs(experiment, *setting), optimum(experiment, *setting)
     start = approximation(problem, two_discs.data(experiment).control)
@@ -113,6 +113,7 @@ def test_arcs_follow_the_regimes_of_the_length():
     assert [(arc.phase, arc.regime) for arc in found.arcs] == [(0, (1,)), (1, (0,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["general", "length"])
 def test_means_of_the_control_are_of_second_order_and_its_dense_output_is_exact(experiment):
     problem = discs(experiment)
@@ -355,8 +356,7 @@ def excess_of_the_hamiltonian(problem, motion):
     return worst
 
 
-@pytest.mark.parametrize("guess", [1.6, 3.0, 4.6])
-@pytest.mark.parametrize("grid", ["uniform", "moving"])
+@every_value(grid=["moving", "uniform"], guess=[3.0, 4.6, 1.6])
 def test_a_local_minimum_of_the_hamiltonian_is_no_optimum(guess, grid):
     problem = hybrid_problem(push(), "test")
     assert problem.minimiser.kind == "numeric"

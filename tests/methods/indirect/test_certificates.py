@@ -12,6 +12,7 @@ import pytest
 
 import nosnoc_py as ns
 from problems import two_discs
+from tests.pairwise import slow_row
 
 
 @cache
@@ -29,9 +30,11 @@ def test_a_true_solution_is_confirmed() -> None:
     ("changes", "what"),
     [
         ({"bounds": ns.Bounds(u=(-5, 5))}, "the bound of u_y is violated"),  # u_y begins at 5.22
-        ({"bounds": ns.Bounds(x=([-9] * 4 + [-9] * 4, [9] * 4 + [9, 9, 0.5, 9]))}, "the bound of v_x_2 is violated"),
-        ({"path": True}, "the path constraint thrust is violated"),
-        ({"terminal": True}, "the terminal constraint there is violated"),
+        slow_row(
+            {"bounds": ns.Bounds(x=([-9] * 4 + [-9] * 4, [9] * 4 + [9, 9, 0.5, 9]))}, "the bound of v_x_2 is violated"
+        ),
+        slow_row({"path": True}, "the path constraint thrust is violated"),
+        slow_row({"terminal": True}, "the terminal constraint there is violated"),
     ],
 )
 def test_a_solution_that_breaks_the_problem_is_refuted(changes: dict[str, Any], what: str) -> None:
@@ -45,6 +48,7 @@ def test_a_solution_that_breaks_the_problem_is_refuted(changes: dict[str, Any], 
     assert what in str(certificate)
 
 
+@pytest.mark.slow
 def test_a_peak_of_the_control_between_its_means_is_seen() -> None:
     """The means of the control keep a bound that the control itself breaks."""
     ocp, solution = found()

@@ -20,6 +20,7 @@ from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
+from tests.pairwise import slow_but
 from tests.references.multi_phase import multi_phase
 from tests.references.two_discs import optimum
 
@@ -61,6 +62,7 @@ def test_other_masses_and_restitution_agree_with_a_program_in_phases(experiment:
     np.testing.assert_allclose([event.time for event in found.events], independent.times, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ALL)
 def test_the_referee_confirms_a_refined_solution(experiment: str) -> None:
     """The control goes to the simulator with its dense output: nothing is lost between the two."""
@@ -229,6 +231,7 @@ def test_accelerated_iterates_on_equal_steps_stay_within_bounds() -> None:
     assert max(largest) == 3.0
 
 
+@pytest.mark.slow
 def test_a_limit_of_iterations_says_that_they_oscillate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without search (Eqs. 23-24) |H_u| never falls below some 0.01; with it, more iterations help."""
     with monkeypatch.context() as patch:
@@ -242,7 +245,9 @@ def test_a_limit_of_iterations_says_that_they_oscillate(monkeypatch: pytest.Monk
     assert found.message == ""
 
 
-@pytest.mark.parametrize("status", [Status.NOT_AN_OPTIMUM, Status.NO_DESCENT, Status.ITERATION_LIMIT])
+@pytest.mark.parametrize(
+    "status", slow_but([Status.NO_DESCENT], [Status.NOT_AN_OPTIMUM, Status.NO_DESCENT, Status.ITERATION_LIMIT])
+)
 def test_a_refinement_that_fails_is_no_success(status: Status, monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(problem: Any, motion: Any) -> boundary_value.Polish:
         return boundary_value.Polish(

@@ -16,6 +16,7 @@ from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_problem
 from nosnoc_py.methods.indirect.successive_approximation import UniformGrid, costate_jumps
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems import two_discs
+from tests.pairwise import slow_row
 from tests.references.multi_phase import multi_phase
 from tests.references.two_discs import optimum, semi_norm
 
@@ -93,6 +94,7 @@ def test_the_costate_is_the_gradient_through_several_collisions_of_one_step(step
         assert sides[0] == pytest.approx(sides[1], abs=1e-13)
 
 
+@pytest.mark.slow
 def test_a_cost_of_the_state_across_a_collision_is_of_first_order() -> None:
     """Against a program in phases; where in its step the collision lies makes the errors waver."""
     ocp = with_cost_of_the_state()
@@ -150,9 +152,9 @@ def control_error(experiment: str, control: Array) -> float:
     ("experiment", "steps", "objective", "error", "times"),
     [
         ("concentric", 60, 1.421551970, None, 1),
-        ("concentric", 480, 1.399599681, 3.187e-3, 1),
-        ("general", 480, 0.312109233, 2.031e-2, 1),
-        ("wall", 60, None, None, 2),
+        slow_row("general", 480, 0.312109233, 2.031e-2, 1),
+        slow_row("concentric", 480, 1.399599681, 3.187e-3, 1),
+        slow_row("wall", 60, None, None, 2),
     ],
 )
 def test_the_iteration_ends_at_the_numbers_of_the_paper(
@@ -167,7 +169,7 @@ def test_the_iteration_ends_at_the_numbers_of_the_paper(
         assert control_error(experiment, sweep.control) == pytest.approx(error, rel=5e-4)
 
 
-@pytest.mark.parametrize(("alpha", "rate"), [(0.01, 0.99085), (0.005, 0.99570), (0.001, 0.99912)])
+@pytest.mark.parametrize(("alpha", "rate"), [(0.01, 0.99085), (0.005, 0.99570), slow_row(0.001, 0.99912)])
 def test_the_linear_rate_is_that_of_the_relaxation(alpha: float, rate: float) -> None:
     """Fitted from the start to 5 / alpha, before the plateau of the discretisation."""
     count = math.ceil(5 / alpha)
@@ -177,6 +179,7 @@ def test_the_linear_rate_is_that_of_the_relaxation(alpha: float, rate: float) ->
     assert math.exp(slope) == pytest.approx(rate, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_the_length_cost_converges_to_full_thrust_and_then_none() -> None:
     sweep = last(UniformGrid(problem_of("length"), 240, 0.05), "length", 2600)
     assert sweep.slope < 1e-8
@@ -188,6 +191,7 @@ def test_the_length_cost_converges_to_full_thrust_and_then_none() -> None:
     assert sweep.objective == pytest.approx(optimum("length").objective, rel=2e-2)
 
 
+@pytest.mark.slow
 def test_the_wall_takes_three_collisions_down_to_two() -> None:
     grid = UniformGrid(problem_of("wall"), 120, 0.05)
     control = np.tile([4.0, 4.5], (120, 1))
@@ -215,9 +219,9 @@ def test_forgetting_the_jump_of_the_running_cost_converges_to_a_wrong_control() 
     problem = problem_of("concentric")
     free = hybrid_problem(two_discs.build("concentric"), "Test")
     object.__setattr__(free, "running_cost", ca.SX(0))
-    grid = UniformGrid(problem, 480, 0.05)
+    grid = UniformGrid(problem, 240, 0.05)
     grid.__dict__["_jumps"] = costate_jumps(free)
-    wrong, right = last(grid, "concentric"), last(UniformGrid(problem, 480, 0.05), "concentric")
+    wrong, right = last(grid, "concentric"), last(UniformGrid(problem, 240, 0.05), "concentric")
     assert wrong.slope < 1e-9
     assert control_error("concentric", wrong.control) > 10 * control_error("concentric", right.control)
 

@@ -16,6 +16,7 @@ from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
 from nosnoc_py.status import Status
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 from problems.two_discs import build, data
+from tests.pairwise import slow_row
 from tests.references.two_discs import optimum
 
 WALL = ("discs", "wall_2")
@@ -29,7 +30,7 @@ def spiking(**fields: Any) -> ns.OCP:
     return ns.OCP(system, **{"horizon": 1.0, "x0": [0.0], "stage_cost": u**2, "terminal_constraints": end, **fields})
 
 
-@pytest.mark.parametrize("experiment", ["concentric", "general", "wall"])
+@pytest.mark.parametrize("experiment", [slow_row("concentric"), "general", "wall"])
 def test_second_order_in_few_iterations(experiment: str) -> None:
     best, errors = optimum(experiment), []
     for intervals in (8, 16, 32):
@@ -73,7 +74,9 @@ def test_sequence_from_names_from_a_control_and_from_a_solution() -> None:
     assert "sequence" in without.message
 
 
-@pytest.mark.parametrize(("start", "says"), [((4.0, 4.5), "shrunk"), ((4.0, 6.0), "shrunk"), ((4.0, 3.0), "")])
+@pytest.mark.parametrize(
+    ("start", "says"), [((4.0, 4.5), "shrunk"), slow_row((4.0, 6.0), "shrunk"), slow_row((4.0, 3.0), "")]
+)
 def test_three_collisions_are_kept(start: tuple[float, float], says: str) -> None:
     """The program cannot leave its sequence; with the right one it finds the optimum from the same controls."""
     ocp, best = build("wall"), optimum("wall").objective

@@ -20,6 +20,7 @@ from tests.methods.variational.rigid_bodies import (
     simulate,
     start,
 )
+from tests.pairwise import slow_row
 
 FIRST_TURN = {
     (0, 0): 0.999831508170423485,
@@ -87,7 +88,7 @@ def test_invariants_over_a_hundred_thousand_steps(name: str, allowed: float) -> 
         assert np.abs(trajectory["gamma_0"] - 2.0).max() > 100.0
 
 
-@pytest.mark.parametrize(("name", "mean", "deviation"), [("III", 795, 25), ("IV", 647, 11)])
+@pytest.mark.parametrize(("name", "mean", "deviation"), [slow_row("III", 795, 25), ("IV", 647, 11)])
 def test_collision_counts_of_ensembles(name: str, mean: float, deviation: float) -> None:
     """Single counts are chaotic, their mean over perturbed starts is not."""
     body, random, count = case(name), np.random.default_rng(9), 24
