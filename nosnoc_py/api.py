@@ -36,6 +36,7 @@ __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
+STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)
 # Event by event, with dense matrices: the time for every event grows with the cube of the contacts.
 MOST_CONTACTS = 100
 METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SIMULATING)))
@@ -225,15 +226,15 @@ class Simulator:
     def __init__(
         self,
         system: Described,
-        method: FiniteElementMethod | SimulationMethod | None = None,
+        method: FiniteElementMethod | EventDriven | TimeStepping | None = None,
         *,
         step: float,
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
         if isinstance(step, bool) or not isinstance(step, Real) or not 0.0 < float(step) < inf:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
-        makers = SIMULATING if solver is None else FINITE_ELEMENTS
-        chosen = fitting(system, method, makers, (FiniteElementMethod, SimulationMethod))
+        makers = STEPPING if solver is None else FINITE_ELEMENTS
+        chosen = fitting(system, method, makers, (FiniteElementMethod, EventDriven, TimeStepping))
         self.system, self.length, self.method = system, float(step), chosen
         self.engine: Any
         if isinstance(chosen, FiniteElementMethod):

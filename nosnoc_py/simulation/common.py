@@ -148,13 +148,6 @@ class SimulationMethod(Method):
     def simulate(self, system: Any, task: SimulationTask) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
 
-    def stepper(self, system: Any, length: float) -> Any:
-        """What takes steps of equal length [s] one by one: `init(x0, p)`, `step(state, u)` and `run(x0, run)`."""
-        raise OptionError(
-            f"method: {type(self).__name__} takes no single steps; give ns.EventDriven(...), ns.TimeStepping(...) or "
-            "finite elements to ns.Simulator."
-        )
-
 
 def steps_given(steps: Any) -> int:
     """A number of steps; `OptionError` unless it is a positive whole one."""

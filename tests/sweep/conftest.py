@@ -71,17 +71,24 @@ def balls(tmp_path_factory):
 def _killed_and_started_again(folder):
     shutil.copy(HERE / "small.py", folder / "small.py")
     (folder / "balls.yaml").write_text(BALLS)
-    environment = {**os.environ, "SMALL_LOG": str(folder / "log")}
+    gate = folder / "closed"
+    environment = {**os.environ, "SMALL_LOG": str(folder / "log"), "SMALL_GATE": str(gate)}
     command = [sys.executable, "-c", "from nosnoc_py import sweep; sweep.run('balls.yaml')"]
     parent = subprocess.Popen(command, cwd=folder, env=environment)
-    wait(lambda: _count(folder, "end") >= 4 and _count(folder, "start") == _count(folder, "end") + 2)  # both at work
-    workers = wait(lambda: _started_by(parent.pid))
-    os.kill(workers[0], signal.SIGKILL)
+    wait(lambda: _count(folder, "end") >= 4)
+    gate.touch()
+    wait(lambda: _count(folder, "held") == 2)
+    os.kill(_started_by(parent.pid)[0], signal.SIGKILL)
+    wait(lambda: _count(folder, "held") == 3)  # the run that was killed has begun again, or another one
+    gate.unlink()
     wait(lambda: _count(folder, "end") >= 8)
-    workers = wait(lambda: _started_by(parent.pid))
+    gate.touch()
+    wait(lambda: _count(folder, "held") == 5)
+    workers = _started_by(parent.pid)
     parent.kill()
     parent.wait()
     wait(lambda: not any(map(alive, workers)))
+    gate.unlink()
     finished = [path.stem for path in (folder / "out" / "runs").glob("*.json")]
     before = (folder / "log").read_text().splitlines()
     subprocess.run(command, cwd=folder, env=environment, check=True, timeout=120)
