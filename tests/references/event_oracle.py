@@ -2,7 +2,8 @@
 CasADi functions of them itself, steps by SciPy's DOP853, samples guards on every step, and finds modes by enumeration.
 
 Contacts in the plane (`Contacts`): modes of accelerations and impacts by `contact_oracle`, at most three contacts
-closed at once. Filippov systems (`Filippov`): every partition one switching function; all combinations of sides and sliding.
+closed at once. Filippov systems (`Filippov`): every partition one switching function; all combinations of sides and
+of sliding.
 Where the answer is not unique `NoOracle` is raised; where rounding decides it, two tolerances or neighbours tell.
 """
 
@@ -22,7 +23,7 @@ from scipy.optimize import brentq
 import nosnoc_py as ns
 from tests.references.contact_oracle import Problem, Solutions, impact, solutions
 
-MOST_EVENTS = 400
+MOST_EVENTS = 250
 MOST_CLOSED = 3
 SAMPLES = np.linspace(0.0, 1.0, 17)[1:]
 CLOSED = 1e-9  # gaps, relative to the lengths of a scene, and switching functions
