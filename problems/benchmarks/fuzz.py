@@ -19,7 +19,7 @@ from nosnoc_py.solution.trajectory import jsonable
 from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
-from tests.references.fuzzing import BAD, KINDS, judge
+from tests.references.fuzzing import BAD, KINDS, RESTS, judge
 
 
 def experiment(
@@ -57,7 +57,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]
     }
-    told = [row for row in rows if row["verdict"] in BAD or settings.arguments["only"]]
+    told = [row for row in rows if row["verdict"] in (*BAD, RESTS) or settings.arguments["only"]]
     tables = {kind: [{"kind": kind, **{v: counted[v] for v in KINDS[kind]}}] for kind, counted in counts.items()}
     said = [
         f"{row['verdict']}: --set seed={row['seed']} kinds={row['kind']} only={row['index']}: {row['said']} "

@@ -105,7 +105,7 @@ def _compared(kind: str, scene: Scene, rng: np.random.Generator, x: np.ndarray) 
     if kind == "bodies" and any(c.restitution for c in scene.system.contacts):
         # Slow impacts do not bounce: below a thousandth of the speed at work, some power of ten.
         ten = np.floor(np.log10(scene.length / scene.time))
-        for rest in 10.0 ** (ten + np.array([-3.0, -4.0, -2.0, -5.0])):
+        for rest in 10.0 ** (ten + np.array([-3.0, -2.0, -1.0, -4.0])):
             with contextlib.suppress(NoOracle):
                 other = motion(modes_of(kind, scene, rest), scene.x0, scene.duration, FINE)[0]
                 if np.abs((x - other) / size).max() <= allowed:
