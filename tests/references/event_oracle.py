@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, product
 from typing import Any, Protocol
 
@@ -111,12 +112,20 @@ def _smooth(
         if count == FLIGHT:
             stepper.max_step = end / 20.0
         between, begin = stepper.dense_output(), stepper.t_old
-        found = _first(lambda s, b=between: piece.guards(b(s)), begin + (stepper.t - begin) * SAMPLES, begin)
+        found = _first(partial(_after, piece.guards, between), begin + (stepper.t - begin) * SAMPLES, begin)
         if found is not None:
             return found, np.array(between(found)), False
         if stepper.status == "finished":
             return end, np.array(stepper.y), True
     raise NoOracle("too many steps")
+
+
+def _after(guards: Callable[[np.ndarray], np.ndarray], states: Callable[[float], np.ndarray], t: float) -> np.ndarray:
+    return guards(states(t))
+
+
+def _component(guards: Callable[[float], np.ndarray], j: int, t: float) -> float:
+    return float(guards(t)[j])
 
 
 def _first(guards: Callable[[float], np.ndarray], samples: np.ndarray, begin: float) -> float | None:
@@ -127,13 +136,14 @@ def _first(guards: Callable[[float], np.ndarray], samples: np.ndarray, begin: fl
     for j in range(values.shape[1]):
         below = np.flatnonzero(values[1:, j] < 0.0)
         last = int(below[0]) + 1 if below.size else len(times)
-        dip = _dip(lambda s, j=j: float(guards(s)[j]), times, values[:last, j])
+        one = partial(_component, guards, j)
+        dip = _dip(one, times, values[:last, j])
         if dip is not None:
             found.append(dip)
         elif below.size:
             a, b = times[last - 1], times[last]
             low = float(values[last - 1, j])
-            found.append(b if low <= 0.0 else brentq(lambda s, j=j: float(guards(s)[j]), a, b, xtol=1e-300, rtol=1e-15))
+            found.append(b if low <= 0.0 else brentq(one, a, b, xtol=1e-300, rtol=1e-15))
     return min(found, default=None)
 
 
@@ -216,7 +226,7 @@ class Contacts:
             if not len(closed) or (rows[closed] @ v).min() >= -slow[closed].min():
                 break
             v, self.touched = self._struck(mass, v, rows, closed), self.touched + 1
-        resting = [i for i in closed if abs(rows[i] @ v) <= slow[i]]
+        resting = [int(i) for i in closed if abs(rows[i] @ v) <= slow[i]]
         modes = [OPEN] * count
         if resting:
             self.touched += 1
