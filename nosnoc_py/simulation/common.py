@@ -104,7 +104,10 @@ class SimulationTask:
         """Where the trajectory has nodes (n,); `OptionError` unless they lie within the duration."""
         if self.times is None:
             return np.zeros(0)
-        times = np.atleast_1d(np.asarray(self.times, dtype=float))
+        try:
+            times = np.atleast_1d(np.asarray(self.times, dtype=float))
+        except (TypeError, ValueError, OverflowError):
+            raise OptionError(f"times: expected times [s], given {self.times!r}.") from None
         if times.ndim != 1 or not ((times >= 0.0) & (times <= self.seconds * (1.0 + SLACK))).all():
             raise OptionError(f"times: expected times from 0 to {self.seconds:g} s, given {self.times!r}.")
         return times

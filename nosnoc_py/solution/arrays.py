@@ -73,9 +73,12 @@ def inside(t: npt.ArrayLike, t_0: float, t_f: float) -> Array:
     Raises
     ------
     TranscriptionError
-        If a time is NaN or leaves the interval by more than 1e-9, relative to its larger end.
+        If a time is no number, is NaN, or leaves the interval by more than 1e-9, relative to its larger end.
     """
-    times = np.atleast_1d(np.asarray(t, dtype=float))
+    try:
+        times = np.atleast_1d(np.asarray(t, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        raise TranscriptionError(f"t: expected a time [s] or several of them, given {t!r}.") from None
     if times.ndim != 1:
         raise TranscriptionError(f"t: given an array of shape {times.shape}, expected a scalar or (times,).")
     slack = 1e-9 * max(abs(t_0), abs(t_f))

@@ -1,0 +1,304 @@
+"""Random systems for `problems.benchmarks.fuzz`: planar bodies with contacts, Filippov systems, and wrong inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+
+GRAVITY = 9.81
+APART = 0.02  # least gap at the beginning of contacts that are not closed then, in lengths of the scene
+TRIES = 200
+SHAPES = ("point", "disc", "box")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scene:
+    """A system, where it begins, and its magnitudes."""
+
+    system: Any
+    x0: np.ndarray
+    duration: float
+    length: float
+    time: float
+    size: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Body:
+    shape: str
+    radius: float  # of a disc; of a box half its width
+    height: float  # half that of a box
+    q: Any
+    mass: tuple[float, float]
+
+    def points(self) -> list[tuple[Any, float]]:
+        """Points that touch surfaces, and how far inside the surface of the body they are."""
+        if self.shape != "box":
+            return [(self.q[:2], self.radius if self.shape == "disc" else 0.0)]
+        turned = ca.vertcat(
+            ca.horzcat(ca.cos(self.q[2]), -ca.sin(self.q[2])), ca.horzcat(ca.sin(self.q[2]), ca.cos(self.q[2]))
+        )
+        corners = [ca.DM([a * self.radius, b * self.height]) for a in (-1, 1) for b in (-1, 1)]
+        return [(self.q[:2] + ca.mtimes(turned, corner), 0.0) for corner in corners]
+
+
+def bodies(rng: np.random.Generator) -> Scene:
+    """1 to 4 planar bodies on a floor or slope, with walls and springs; lengths and masses of any magnitude."""
+    length, mass = 10.0 ** rng.uniform(-4.0, 3.0), 10.0 ** rng.uniform(-3.0, 3.0)
+    unit = 10.0 ** rng.uniform(-4.0, 3.0) if rng.random() < 0.5 else 1.0
+    length, mass = (unit, mass) if unit != 1.0 else (1.0, mass if rng.random() < 0.3 else 1.0)
+    time, count = float(np.sqrt(length / GRAVITY)), int(rng.choice([1, 2, 3, 4], p=[0.45, 0.3, 0.15, 0.1]))
+    made, angles = (
+        [_body(rng, i, length, mass) for i in range(count)],
+        [float(rng.choice([0.0, rng.uniform(-0.6, 0.6)]))],
+    )
+    walls = [(angles[0], 0.0)] + ([(angles[0] - np.pi / 2, -3.0)] if rng.random() < 0.4 else [])
+    q = ca.vertcat(*[body.q for body in made])
+    v = ca.SX.sym("v", q.shape[0])
+    contacts = _with_surfaces(rng, made, walls, length, q) + _with_each_other(rng, made, q)
+    matrix = np.concatenate([[b.mass[0]] * 2 + [b.mass[1]] * (b.q.shape[0] - 2) for b in made])
+    pull = ca.vertcat(*[ca.vertcat(0, -b.mass[0] * GRAVITY, *[0] * (b.q.shape[0] - 2)) for b in made])
+    force = pull * float(rng.random() < 0.85) + _springs(rng, made, length, mass, q, v)
+    system = ns.CLS(q=q, v=v, mass_matrix=ca.DM(np.diag(matrix)), force=force, contacts=contacts)
+    gaps = ca.Function("gaps", [q], [ca.vertcat(*[c.gap for c in contacts])])
+    size = np.concatenate([[length] * 2 + [1.0] * (b.q.shape[0] - 2) for b in made])
+    q0, v0 = _start(rng, made, walls, length, gaps)
+    v0 = v0 * size / time
+    duration = float(rng.uniform(0.5, 3.0) * time)
+    return Scene(
+        system=system,
+        x0=np.append(q0, v0),
+        duration=duration,
+        length=length,
+        time=time,
+        size=np.append(size, size / time),
+    )
+
+
+def _body(rng: np.random.Generator, index: int, length: float, mass: float) -> _Body:
+    shape = SHAPES[rng.integers(3)]
+    own = mass * 10.0 ** (rng.uniform(-1.0, 1.0) if rng.random() < 0.8 else rng.uniform(-4.0, 4.0))
+    own = float(np.clip(own, 1e-4, 1e4))
+    radius, height = length * rng.uniform(0.1, 0.5), length * rng.uniform(0.1, 0.5)
+    inertia = own * (radius**2 / 2.0 if shape == "disc" else (radius**2 + height**2) / 3.0)
+    q = ca.SX.sym(f"q{index}", 2 if shape == "point" else 3)
+    return _Body(shape=shape, radius=radius, height=height, q=q, mass=(own, inertia))
+
+
+def _law(rng: np.random.Generator) -> tuple[float, float]:
+    """Friction and restitution."""
+    friction = 0.0 if rng.random() < 0.35 else rng.uniform(0.0, 1.5)
+    return float(friction), float(rng.choice([0.0, 0.0, 1.0, rng.uniform(), rng.uniform()]))
+
+
+def _with_surfaces(
+    rng: np.random.Generator, made: list[_Body], walls: list[tuple[float, float]], length: float, q: Any
+) -> list[ns.Contact]:
+    contacts = []
+    for i, body in enumerate(made):
+        for j, (angle, offset) in enumerate(walls):
+            friction, restitution = _law(rng)
+            normal, along = ca.DM([-np.sin(angle), np.cos(angle)]), ca.DM([np.cos(angle), np.sin(angle)])
+            for k, (point, inside) in enumerate(body.points()):
+                tangent = ca.gradient(ca.dot(along, point), q)
+                if inside:
+                    tangent = tangent + inside * ca.gradient(body.q[2], q)
+                contacts.append(
+                    ns.Contact(
+                        f"b{i}w{j}p{k}",
+                        gap=ca.dot(normal, point) - inside - offset * length,
+                        tangent=tangent if friction else None,
+                        friction=friction,
+                        restitution=restitution,
+                    )
+                )
+    return contacts
+
+
+def _with_each_other(rng: np.random.Generator, made: list[_Body], q: Any) -> list[ns.Contact]:
+    """Discs with discs and points."""
+    contacts = []
+    for i, one in enumerate(made):
+        for j, other in enumerate(made[:i]):
+            if "box" in (one.shape, other.shape) or "disc" not in (one.shape, other.shape):
+                continue
+            friction, restitution = _law(rng)
+            radii = [b.radius if b.shape == "disc" else 0.0 for b in (one, other)]
+            apart = one.q[:2] - other.q[:2]
+            distance = ca.norm_2(apart)
+            normal = apart / distance
+            along = ca.vertcat(-normal[1], normal[0])
+            tangent = ca.SX(q.shape[0], 1)
+            for body, sign, radius in ((one, 1.0, radii[0]), (other, -1.0, radii[1])):
+                tangent += sign * ca.mtimes(ca.jacobian(body.q[:2], q).T, along)
+                if radius:
+                    tangent -= radius * ca.gradient(body.q[2], q)
+            contacts.append(
+                ns.Contact(
+                    f"b{i}b{j}",
+                    gap=distance - sum(radii),
+                    tangent=tangent if friction else None,
+                    friction=friction,
+                    restitution=restitution,
+                )
+            )
+    return contacts
+
+
+def _springs(rng: np.random.Generator, made: list[_Body], length: float, mass: float, q: Any, v: Any) -> Any:
+    """Springs with dampers between bodies and to the world."""
+    force = ca.SX(q.shape[0], 1)
+    for i, body in enumerate(made):
+        if rng.random() < 0.55:
+            continue
+        others = [b.q[:2] for b in made[:i]]
+        end = others[rng.integers(len(others))] if others and rng.random() < 0.7 else length * ca.DM(rng.normal(size=2))
+        stiffness = body.mass[0] * GRAVITY / length * 10.0 ** rng.uniform(-0.5, 2.0)
+        apart = body.q[:2] - end
+        energy = 0.5 * stiffness * ca.sumsqr(apart)
+        if rng.random() < 0.4:
+            energy = (
+                0.5
+                * stiffness
+                * (ca.sqrt(ca.sumsqr(apart) + (0.05 * length) ** 2) - length * rng.uniform(0.3, 1.5)) ** 2
+            )
+        force -= ca.gradient(energy, q)
+        if rng.random() < 0.3:
+            jacobian = ca.jacobian(apart, q)
+            force -= rng.uniform(0.05, 0.5) * np.sqrt(stiffness * body.mass[0]) * ca.mtimes([jacobian.T, jacobian, v])
+    return force
+
+
+def _start(
+    rng: np.random.Generator, made: list[_Body], walls: list[tuple[float, float]], length: float, gaps: ca.Function
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions without penetration, some bodies lying on the floor, and velocities in lengths per unit of time."""
+    angle = walls[0][0]
+    along, normal = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
+    for _ in range(TRIES):
+        places, speeds = [], []
+        for body in made:
+            lies, slides = rng.random() < 0.35, rng.random() < 0.7
+            half = {"point": 0.0, "disc": body.radius, "box": body.height}[body.shape]
+            height = half if lies else half + length * rng.uniform(0.2, 1.5)
+            turned = [] if body.shape == "point" else [angle if lies else rng.uniform(-3.0, 3.0)]
+            speed = slides * rng.normal() * along if lies else rng.normal(size=2)
+            spin = [0.0 if body.shape == "box" and lies else rng.normal() for _ in turned]
+            places.append(np.concatenate([along * length * rng.uniform(-2.0, 2.0) + normal * height, turned]))
+            speeds.append(np.concatenate([speed, spin]))
+        q0 = np.concatenate(places)
+        values = np.array(gaps(q0))[:, 0] / length
+        touching = np.abs(values) <= 1e-12
+        if (values[~touching] >= APART).all():
+            return q0, np.concatenate(speeds)
+    raise RuntimeError("no place for the bodies")
+
+
+# ----------------------------------------------------------------------------------------------------- Filippov systems
+
+
+def filippov(rng: np.random.Generator) -> Scene:
+    """1 to 3 switching functions of 1 to 3 states, mostly attractive, some curved, in any units."""
+    n, count = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 2, 3]))
+    length = 10.0 ** rng.uniform(-4.0, 3.0) if rng.random() < 0.3 else 1.0
+    time = 10.0 ** rng.uniform(-3.0, 3.0) if rng.random() < 0.3 else 1.0
+    x = ca.SX.sym("x", n)
+    z, unit = x / length, length / time
+    modes, pulls = [], rng.random() < 0.65
+    for j in range(count):
+        normal = rng.normal(size=n)
+        normal /= np.linalg.norm(normal)
+        bend = rng.normal(size=n) * (0.2 if rng.random() < 0.3 else 0.0)
+        flows = []
+        for side in (1.0, -1.0):
+            constant = 1.2 * rng.normal(size=n) - side * normal * (rng.uniform(0.5, 3.0) if pulls else 0.0)
+            flows.append(
+                unit * (ca.DM(constant) + ca.mtimes(ca.DM(rng.normal(size=(n, n)) * rng.choice([0.0, 0.5])), z))
+            )
+        function = ca.dot(ca.DM(normal), z) + ca.dot(ca.DM(bend), z * z) - 0.5 * rng.normal()
+        modes.append(ns.Modes(f"m{j}", flows=flows, functions=function, signs=[[1], [-1]]))
+    drift = unit * (ca.DM(rng.normal(size=n)) + ca.mtimes(ca.DM(rng.normal(size=(n, n)) * rng.choice([0.0, 0.5])), z))
+    return Scene(
+        system=ns.PSS(x=x, flow=drift, modes=modes),
+        x0=length * rng.normal(size=n),
+        duration=float(time * rng.uniform(0.5, 2.5)),
+        length=length,
+        time=time,
+        size=np.full(n, length),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- wrong inputs
+
+
+def wrong_things() -> dict[str, Any]:
+    """Things that hardly any argument takes."""
+    return {
+        "None": None,
+        "text": "x",
+        "empty text": "",
+        "-1": -1,
+        "nan": float("nan"),
+        "inf": float("inf"),
+        "1e308": 1e308,
+        "10**400": 10**400,
+        "True": True,
+        "1j": 1j,
+        "[]": [],
+        "{}": {},
+        "{1: 2}": {1: 2},
+        "object": object(),
+        "type": int,
+        "function": lambda *_: None,
+        "bytes": b"x",
+        "empty array": np.zeros(0),
+        "2x2 array": np.ones((2, 2)),
+        "text array": np.array(["a"]),
+        "long list": list(range(7)),
+        "MX": ca.MX.sym("m"),
+        "foreign SX": ca.SX.sym("foreign"),
+        "DM": ca.DM.ones(3, 3),
+        "system": _ball(),
+    }
+
+
+def _ball() -> ns.CLS:
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u", 1)
+    contact = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=0.3)
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM.eye(2), force=ca.vertcat(u, -9.81), contacts=[contact])
+
+
+def calls() -> dict[str, tuple[Callable[..., Any], Mapping[str, Any]]]:
+    """Verbs and constructors with arguments that are right."""
+    ball = _ball()
+    x = ca.SX.sym("x", 2)
+    partition = dict(name="m", flows=[x, -x], functions=x[0], signs=[[1], [-1]], function_names=["c"])
+    relay = ns.PSS(x=x, modes=ns.Modes(**partition))
+    flight = ns.simulate(ball, x0=[0, 1, 0, 0], duration=0.01)
+    ocp = dict(system=ball, horizon=0.1, x0=[0, 1, 0, 0], stage_cost=ball.u**2, terminal_cost=ball.q[0])
+    run = dict(duration=0.01, method=None, steps=None, times=None, u=0.0, p=None, solver=None, callback=None)
+    run.update(time_limit=5.0, sensitivities=False)
+    contact = dict(name="g", gap=ball.q[1], normal=None, tangent=ca.DM([1, 0]), friction=0.1, restitution=0.5)
+    parts = dict(q=ball.q, v=ball.v, u=ball.u, mass_matrix=ca.DM.eye(2), force=ball.force, contacts=ball.contacts)
+    parts.update(names=None, units=None, nominal=None, p_default=None, scene=None)
+    return {
+        "simulate(CLS)": (ns.simulate, dict(system=ball, x0=[0, 1, 0, 0], **run)),
+        "simulate(PSS)": (ns.simulate, dict(system=relay, x0=[1.0, 0.5], **run)),
+        "Contact": (ns.Contact, contact),
+        "CLS": (ns.CLS, parts),
+        "Modes": (ns.Modes, partition),
+        "PSS": (ns.PSS, dict(x=x, flow=x, modes=ns.Modes(**partition), names=None, units=None, nominal=None)),
+        "OCP": (ns.OCP, ocp),
+        "Simulator": (ns.Simulator, dict(system=ball, method=None, step=0.01, solver=None)),
+        "EventDriven": (ns.EventDriven, dict(rtol=1e-8, atol=1e-9, integrator="auto", max_step=0.1, rest_velocity=0.1)),
+        "FESDJ": (ns.FESDJ, dict(control_stages=2, finite_elements=2, rk_stages=2)),
+        "Homotopy": (ns.Homotopy, dict(sigma_min=1e-8, steering="direct")),
+        "Trajectory()": (flight, dict(t=0.005)),
+        "load": (ns.load, dict(path="nowhere.json")),
+    }

@@ -1,0 +1,180 @@
+"""Verdicts on random scenes: what `ns.simulate(system, x0=..., duration=...)` makes of them, against an oracle."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from tests.references.event_oracle import COARSE, FINE, Contacts, Filippov, Modes, NoOracle, motion
+from tests.references.fuzz_scenes import Scene, bodies, calls, filippov, wrong_things
+
+RIGHT, RESTS = "right", "right by rest_velocity"
+WRONG, HONEST, RAISED, HANG = "WRONG", "honest failure", "EXCEPTION", "HANG"
+NO_ORACLE, SENSITIVE, NOTHING = "no oracle", "sensitive", "nothing touches"
+CLEAR, SIGNATURE, RAW, ACCEPTED = "clear error", "signature error", "RAW EXCEPTION", "accepted"
+BAD = (WRONG, RAISED, HANG, RAW)
+SCENES = {"bodies": bodies, "filippov": filippov}
+KINDS = {
+    "bodies": (RIGHT, RESTS, WRONG, HONEST, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
+    "filippov": (RIGHT, WRONG, HONEST, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
+    "inputs": (CLEAR, SIGNATURE, RAW, ACCEPTED, HANG),
+}
+TOLERANCE = 1e-6  # of the state at the end, relative to the magnitudes of the motion
+FACTOR = 10.0
+NUDGE = 1e-9  # of x0, relative
+MOST_SENSITIVE = 1e6
+SECONDS = 20.0  # of a processor, for the simulation; as much again for each motion of the oracle
+
+Simulate = Callable[..., Any]
+
+
+class TimeUp(BaseException):
+    """Not an `Exception`, so that nothing on the way takes it for one."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TimeUp` after so much time of the processor, where the system has a signal for that."""
+    if not hasattr(signal, "SIGVTALRM") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def judge(kind: str, seed: int, index: int, simulate: Simulate = ns.simulate) -> dict[str, Any]:
+    """The verdict on a scene, or on a wrong input, and what led to it; "said" is the message or the oracle's reason."""
+    began, rng = time.process_time(), np.random.default_rng([seed, list(KINDS).index(kind), index])
+    found = _input(rng) if kind == "inputs" else _scene(kind, SCENES[kind](rng), rng, simulate)
+    return {"kind": kind, "seed": seed, "index": index, **found, "cpu_seconds": round(time.process_time() - began, 2)}
+
+
+def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate) -> dict[str, Any]:
+    try:
+        with limited(SECONDS):
+            found = simulate(scene.system, x0=scene.x0, duration=scene.duration)
+    except TimeUp:
+        return {"verdict": HANG, "said": ""}
+    except Exception as error:  # an exception is a finding like any other
+        return {"verdict": RAISED, "said": f"{type(error).__name__}: {error}"}
+    if not found.success:
+        return {"verdict": HONEST, "said": f"{found.status}: {found.message}"}
+    try:
+        with limited(4.0 * SECONDS):
+            return _compared(kind, scene, rng, np.asarray(found.final_state))
+    except NoOracle as reason:
+        return {"verdict": NO_ORACLE, "said": str(reason)}
+    except TimeUp:
+        return {"verdict": NO_ORACLE, "said": "slow"}
+
+
+def _compared(kind: str, scene: Scene, rng: np.random.Generator, x: np.ndarray) -> dict[str, Any]:
+    modes = modes_of(kind, scene)
+    right, events, most = motion(modes, scene.x0, scene.duration, FINE)
+    if not modes.touched:
+        return {"verdict": NOTHING, "said": ""}
+    size = magnitudes(kind, scene, most)
+    itself = float(np.abs((motion(modes, scene.x0, scene.duration, COARSE)[0] - right) / size).max())
+    nudged = modes.near(scene.x0, NUDGE * rng.uniform(-1.0, 1.0, size.size) * scene.size)
+    change = np.abs((motion(modes, nudged, scene.duration, FINE)[0] - right) / size).max()
+    kappa, error = max(1.0, float(change) / NUDGE), float(np.abs((x - right) / size).max())
+    found = {"events": events, "error": error, "kappa": kappa, "itself": itself, "said": ""}
+    if kappa > MOST_SENSITIVE or itself > TOLERANCE * kappa:
+        return {"verdict": SENSITIVE, **found}
+    allowed = FACTOR * TOLERANCE * kappa
+    if error <= allowed:
+        return {"verdict": RIGHT, **found}
+    if kind == "bodies" and any(c.restitution for c in scene.system.contacts):
+        # Slow impacts do not bounce: below a thousandth of the speed at work, some power of ten.
+        ten = np.floor(np.log10(scene.length / scene.time))
+        for rest in 10.0 ** (ten + np.array([-3.0, -2.0, -1.0, -4.0])):
+            with contextlib.suppress(NoOracle):
+                other = motion(modes_of(kind, scene, rest), scene.x0, scene.duration, FINE)[0]
+                if np.abs((x - other) / size).max() <= allowed:
+                    return {"verdict": RESTS, **found, "rest_velocity": float(rest)}
+    return {"verdict": WRONG, **found, "right": right.tolist(), "given": x.tolist()}
+
+
+def modes_of(kind: str, scene: Scene, rest: float = 0.0) -> Modes:
+    """What the oracle makes of a scene."""
+    if kind == "filippov":
+        return Filippov(scene.system, length=scene.length, time=scene.time)
+    speed = scene.length / scene.time
+    return Contacts(scene.system, length=scene.length, speed=speed, size=scene.size, rest=rest)
+
+
+def magnitudes(kind: str, scene: Scene, most: np.ndarray) -> np.ndarray:
+    """Magnitudes of the components of the state, with the largest of the motion."""
+    if kind == "filippov":
+        return np.maximum(scene.size, most.max())
+    n_q = scene.size.size // 2
+    same = [half + np.flatnonzero(scene.size[:n_q] == unit) for half in (0, n_q) for unit in set(scene.size[:n_q])]
+    size = scene.size.copy()
+    for group in same:  # lengths, angles, and the rates of each
+        size[group] = np.maximum(size[group], most[group].max())
+    return size
+
+
+def _input(rng: np.random.Generator) -> dict[str, Any]:
+    name, (call, right) = list(calls().items())[rng.integers(len(calls()))]
+    argument = list(right)[rng.integers(len(right))]
+    label, thing = list(wrong_things().items())[rng.integers(len(wrong_things()))]
+    given = {**right, argument: thing}
+    if rng.random() < 0.05:
+        label, given = "missing", {key: value for key, value in right.items() if key != argument}
+    elif rng.random() < 0.05:
+        label, given = "unknown name", {**right, f"{argument}_": thing}
+    said = f"{name}: {argument} = {label}"
+    try:
+        with limited(SECONDS):
+            result = call(**given)
+    except TimeUp:
+        return {"verdict": HANG, "said": said}
+    except ns.NosnocError as error:
+        return {"verdict": CLEAR, "said": f"{said}: {error}"[:300]}
+    except Exception as error:  # an exception is a finding like any other
+        verdict = SIGNATURE if isinstance(error, TypeError) and not _binds(call, given) else RAW
+        return {"verdict": verdict, "said": f"{said}: {type(error).__name__}: {error}"[:300]}
+    return {"verdict": ACCEPTED, "said": f"{said}: {getattr(result, 'status', type(result).__name__)}"}
+
+
+def _binds(call: Callable[..., Any], given: dict[str, Any]) -> bool:
+    """Whether the signature takes these arguments."""
+    try:
+        inspect.signature(call).bind(**given)
+    except TypeError:
+        return False
+    return True
+
+
+def spoiled(simulate: Simulate, share: float) -> Simulate:
+    """A simulation with an error, to see that it is found: the state at the end is off by a share of its magnitudes."""
+    return partial(_spoiled, simulate, share)
+
+
+def _spoiled(simulate: Simulate, share: float, *arguments: Any, **options: Any) -> Any:
+    found = simulate(*arguments, **options)
+
+    class Spoiled:
+        success, status, message = found.success, found.status, found.message
+        final_state = np.asarray(found.final_state) + share * np.abs(found.x).max()
+
+    return Spoiled()

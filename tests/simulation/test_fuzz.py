@@ -1,0 +1,111 @@
+"""Random scenes against the event-driven oracle: a small part of `problems.benchmarks.fuzz`, and what it would find."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from problems.benchmarks import fuzz
+from problems.runner import main
+from tests.references import fuzzing
+from tests.references.event_oracle import Contacts, Filippov, motion
+
+SMALL = 1e-8
+
+
+def contacts(system: ns.CLS, **options: float) -> Contacts:
+    return Contacts(system, length=1.0, speed=1.0, size=np.ones(2 * system.n_q), **options)
+
+
+def particle(friction: float, restitution: float) -> ns.CLS:
+    q, v = ca.SX.sym("q", 2), ca.SX.sym("v", 2)
+    ground = ns.Contact("ground", gap=q[1], tangent=ca.DM([1, 0]), friction=friction, restitution=restitution)
+    return ns.CLS(q=q, v=v, mass_matrix=2 * ca.DM.eye(2), force=ca.DM([0, -20]), contacts=[ground])
+
+
+def test_the_oracle_bounces_slides_and_stops() -> None:
+    """Falls 1.25 m in .5 s, rebounds with 2.5 m/s, which costs mu (5 + 2.5) = 1.5 m/s of the slip, and lands again."""
+    x, events, _ = motion(contacts(particle(0.2, 0.5)), np.array([0.0, 1.25, 4.0, 0.0]), 0.9)
+    assert events == 1
+    np.testing.assert_allclose(x, [2.0 + 2.5 * 0.4, 1.0 - 0.8, 2.5, -1.5], atol=SMALL)
+    # Slides from 1 m/s with 2 m/s^2 for half a second.
+    x, events, _ = motion(contacts(particle(0.2, 0.5)), np.array([0.0, 0.0, 1.0, 0.0]), 0.9)
+    assert events == 1
+    np.testing.assert_allclose(x, [0.25, 0.0, 0.0, 0.0], atol=SMALL)
+
+
+def test_slow_impacts_of_the_oracle_do_not_bounce() -> None:
+    x, *_ = motion(contacts(particle(0.0, 0.5), rest=6.0), np.array([0.0, 1.25, 0.0, 0.0]), 0.9)
+    np.testing.assert_allclose(x, 0.0, atol=SMALL)
+
+
+def test_the_oracle_crosses_slides_and_leaves() -> None:
+    """x' = t - 2 or t + 2 by the sign of x: the surface is reached from 1/2 and left where the drift t beats 2."""
+    x = ca.SX.sym("x", 2)
+    modes = ns.Modes("m", flows=[ca.vertcat(x[1] - 2, 1), ca.vertcat(x[1] + 2, 1)], functions=x[0], signs=[[1], [-1]])
+    system = ns.PSS(x=x, modes=modes)
+    found, events, _ = motion(Filippov(system, length=1.0, time=1.0), np.array([0.5, 0.0]), 3.0)
+    assert events == 2
+    np.testing.assert_allclose(found, [0.5, 3.0], atol=1e-7)
+
+
+@pytest.mark.parametrize(("kind", "indices"), [("bodies", (5, 9, 11, 14)), ("filippov", range(4))])
+def test_random_scenes_are_right(kind: str, indices: Any) -> None:
+    verdicts = [fuzzing.judge(kind, 0, index)["verdict"] for index in indices]
+    assert not set(verdicts) & set(fuzzing.BAD)
+    assert verdicts.count(fuzzing.RIGHT) >= 3
+
+
+def test_wrong_inputs_are_told() -> None:
+    verdicts = [fuzzing.judge("inputs", 0, index)["verdict"] for index in range(30)]
+    assert fuzzing.RAW not in verdicts
+    assert verdicts.count(fuzzing.CLEAR) >= 20
+
+
+@pytest.mark.parametrize("times", [1j, b"x", "", {}, 10**400])
+def test_what_is_no_time_is_told(times: Any) -> None:
+    """Found by the wrong inputs."""
+    found = ns.simulate(particle(0.0, 0.0), x0=[0.0, 1.0, 0.0, 0.0], duration=0.01)
+    with pytest.raises(ns.NosnocError, match="t: expected a time"):
+        found(times)
+    with pytest.raises(ns.NosnocError, match="times: expected times"):
+        ns.simulate(particle(0.0, 0.0), x0=[0.0, 1.0, 0.0, 0.0], duration=0.01, times=times)
+
+
+def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative controls: an error of 1e-3, an exception, a simulation without end, one that says that it failed."""
+
+    def raises(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    def never_ends(*_: Any, **__: Any) -> None:
+        while True:
+            pass
+
+    for kind, index in (("bodies", 5), ("filippov", 4)):
+        assert fuzzing.judge(kind, 0, index, fuzzing.spoiled(ns.simulate, 1e-3))["verdict"] == fuzzing.WRONG
+    assert fuzzing.judge("filippov", 0, 4, fuzzing.spoiled(ns.simulate, 1e-9))["verdict"] == fuzzing.RIGHT
+    assert fuzzing.judge("filippov", 0, 4, raises)["verdict"] == fuzzing.RAISED
+    short = lambda *given, **named: ns.simulate(*given, **named, time_limit=0.0)  # noqa: E731
+    assert fuzzing.judge("filippov", 0, 4, short)["verdict"] == fuzzing.HONEST
+    monkeypatch.setattr(fuzzing, "SECONDS", 0.05)
+    assert fuzzing.judge("filippov", 0, 4, never_ends)["verdict"] == fuzzing.HANG
+
+
+def test_scenes_in_the_file_are_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["--json", "--set", "kinds=filippov", "seed=0", f"output={tmp_path / 'rows.jsonl'}"]
+    assert main(fuzz.PROGRAM, [*command, "count=1"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    run: list[int] = []
+    monkeypatch.setattr(fuzz, "judge", lambda kind, seed, index: run.append(index) or fuzzing.judge(kind, seed, index))
+    assert main(fuzz.PROGRAM, [*command, "count=2"]) == 0
+    assert run == [1]
+    assert json.loads(capsys.readouterr().out)["scenes"][:1] == first["scenes"]
