@@ -121,6 +121,7 @@ def test_features_describe_the_same_body(shape):
 
 
 def test_kernels_give_the_same_compiled():
+    pytest.importorskip("numba")
     fast, row = compiled(lens_support), LENS.features().lenses[0]
     for direction in DIRECTIONS:
         np.testing.assert_allclose(fast(row, direction), lens_support(row, direction), rtol=0, atol=1e-14)

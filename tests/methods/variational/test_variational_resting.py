@@ -106,6 +106,7 @@ class TestTipping:
         assert errors[2] < 0.6 * errors[1]
 
     def test_interpreted_and_compiled_agree(self) -> None:
+        pytest.importorskip("numba")
         body, x0 = tilted_box(SLENDER, 0.3, 0.3)
         one, other = (simulate(body, x0, 0.1, zeno="settle", compiled=flag).final_state for flag in (True, False))
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
