@@ -271,7 +271,8 @@ class Simulator:
         """Take some steps; arguments and result are those of `nosnoc_py.simulate`, but nothing is built again.
 
         Every step has a constant control: of a function of time its value in the middle of the step, of a law u(t, x)
-        that at the state where the step begins.
+        that with t in the middle and the state where the step begins. `TimeStepping` asks a law a few times more, to
+        find the speed at work.
         """
         check_run(callback, time_limit)
         deadline = SimulationTask(x0=x0, duration=None, time_limit=time_limit).deadline()

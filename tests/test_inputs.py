@@ -52,6 +52,12 @@ def test_a_mistake_is_told(call: Callable[[], Any], said: str) -> None:
         call()
 
 
+def test_a_number_of_casadi_is_a_number() -> None:
+    assert simulate(duration=ca.DM(0.1)).t[-1] == 0.1
+    with pytest.raises(ns.NosnocError, match="duration: expected one number"):
+        simulate(duration=ca.DM([0.1, 0.2]))
+
+
 def test_a_column_and_a_vector_are_the_same_state() -> None:
     columns = [simulate(x0=x0).final_state for x0 in ([1.0, 0.0], np.array([[1.0], [0.0]]), ca.DM([1.0, 0.0]))]
     np.testing.assert_array_equal(columns, [columns[0]] * 3)

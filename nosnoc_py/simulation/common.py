@@ -61,6 +61,7 @@ class StepDerivative:
     x, u, p : (n_x, n_x), (n_x, n_u), (n_x, n_p)
         By the state at the start, the control and the parameters.
     keeps : (n_kept, n_x)
+        Of finite elements; of `EventDriven` none, as x puts back by itself.
     flags : tuple of str
         Where the step is not smooth in its data.
     """

@@ -178,7 +178,8 @@ def check_keys(given: Iterable[str], legal: Iterable[str], what: str) -> None:
 
 def scalar(value: Any, what: str) -> float:
     """Return one number; anything else, NaN included, raises `ModelError`."""
-    if isinstance(value, str | bool | ca.SX | ca.MX) or np.ndim(value) > 1 or np.size(value) != 1:
+    value = float(value) if isinstance(value, ca.DM) and value.is_scalar() else value
+    if isinstance(value, str | bool | ca.SX | ca.MX | ca.DM) or np.ndim(value) > 1 or np.size(value) != 1:
         raise ModelError(f"{what}: expected one number, given {value!r}.")
     return float(numbers(value, what, 1)[0])
 

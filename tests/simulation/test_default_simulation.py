@@ -203,6 +203,10 @@ def test_time_stepping_in_a_closed_loop() -> None:
     for _ in range(10):
         state = simulator.step(state, law(state.t, state.x))
         assert state.status.success
+    whole = simulator.run([0.0, 0.5, 1.0, 0.0], steps=10, u=law)  # the law is held over every step, too
+    np.testing.assert_allclose(whole.final_state, state.x, rtol=0, atol=1e-3)
+    values = whole.u.reshape(10, 20, 2)
+    np.testing.assert_array_equal(values, np.broadcast_to(values[:, :1], values.shape))
     exact = ns.Simulator(puck(), step=0.05).run([0.0, 0.5, 1.0, 0.0], steps=10, u=law)
     np.testing.assert_allclose(state.x, exact.final_state, rtol=0, atol=0.05)  # first order
     with pytest.raises(ns.OptionError, match="sensitivities: those of TimeStepping do not converge"):

@@ -16,7 +16,7 @@ from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, run, stepped
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import control_of
+from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.scales import problem_scales
 
 
@@ -34,6 +34,19 @@ class TimeSteppingStep(TimeSteppingState):
 
     u: np.ndarray | None = None
     limits: Limits | None = None
+
+
+class _Held:
+    """A control that keeps the value that it has in the middle of a step, for the state where the step begins."""
+
+    def __init__(self, control: Control, length: float) -> None:
+        self.control, self.length, self.step, self.value = control, length, -1, np.zeros(0)
+
+    def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
+        step = int(t / self.length)
+        if step != self.step:
+            self.step, self.value = step, self.control((step + 0.5) * self.length, x)
+        return self.value
 
 
 class TimeStepper:
@@ -79,11 +92,13 @@ class TimeStepper:
     def run(self, x0: Any, asked: SteppedRun) -> Trajectory:
         """All steps as one simulation."""
         seconds = asked.steps * self.length
+        control = control_of(asked.u, self.system.n_u, seconds)
+        u = asked.u if control.constant else _Held(control, self.length)
         task = SimulationTask(
             x0=x0,
             duration=seconds,
             steps=None,
-            u=asked.u,
+            u=u,
             p=asked.p,
             callback=asked.callback,
             time_limit=asked.left(),
