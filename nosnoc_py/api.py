@@ -22,7 +22,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.simulation.certification.certify import certify
-from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, steps_given
+from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -275,8 +275,6 @@ class Simulator:
         find the speed at work.
         """
         check_run(callback, time_limit)
-        deadline = SimulationTask(x0=x0, duration=None, time_limit=time_limit).deadline()
-        asked = SteppedRun(
-            steps=steps_given(steps), u=u, p=p, callback=callback, deadline=deadline, sensitivities=sensitivities
-        )
+        limits: dict[str, Any] = {"callback": callback, "deadline": deadline_of(time_limit)}
+        asked = SteppedRun(steps=steps_given(steps), u=u, p=p, sensitivities=sensitivities, **limits)
         return self.engine.run(x0, asked)

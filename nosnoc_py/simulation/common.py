@@ -21,6 +21,8 @@ from nosnoc_py.systems.symbols import scalar
 
 # A duration that is longer than a whole number of steps by less than this part of one has no step more.
 SLACK = 1e-6
+# A time that misses the grid of steps by less than this part of one is on it.
+ON_GRID = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,7 +123,7 @@ class SimulationTask:
 
     def deadline(self) -> float:
         """When the time limit will have come if it begins now, on the clock of `time.monotonic`."""
-        return math.inf if self.time_limit is None else time.monotonic() + self.time_limit
+        return deadline_of(self.time_limit)
 
     def start(self, system: Described) -> tuple[np.ndarray, np.ndarray, Control]:
         """Return the initial state, the parameters and the control of a system."""
@@ -131,7 +133,7 @@ class SimulationTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SteppedRun:
-    """What `nosnoc_py.Simulator.run` is asked for, by the names of its arguments; the deadline as `Task.deadline`."""
+    """What `nosnoc_py.Simulator.run` is asked for, by the names of its arguments; the deadline is of `deadline_of`."""
 
     steps: int
     u: Any = None
@@ -151,6 +153,17 @@ class SimulationMethod(Method):
     @abstractmethod
     def simulate(self, system: Any, task: SimulationTask) -> Trajectory:
         """The motion up to the end of the task, or to where it fails; see `nosnoc_py.simulate`."""
+
+
+def deadline_of(time_limit: float | None) -> float:
+    """When a time limit [s] will have come if it begins now, on the clock of `time.monotonic`."""
+    return math.inf if time_limit is None else time.monotonic() + time_limit
+
+
+def next_time(t: float, length: float) -> float:
+    """The end of a step from t on; on the grid of all steps, times do not add up rounding."""
+    last = round(t / length)
+    return (last + 1) * length if abs(t - last * length) <= ON_GRID * length else t + length
 
 
 def steps_given(steps: Any) -> int:

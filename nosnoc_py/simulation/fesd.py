@@ -26,6 +26,8 @@ from nosnoc_py.simulation.common import (
     SteppedRun,
     StepState,
     check_control,
+    deadline_of,
+    next_time,
     not_unique_note,
     steps_given,
 )
@@ -226,7 +228,7 @@ class FiniteElementStepper:
         return replace(found, derivatives=tuple(self._sensitivity(part.w, part.values) for part in found.parts))
 
     def _stepped(self, state: SimulatorState, u: Any, time_limit: float | None) -> SimulatorState:
-        deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+        deadline = deadline_of(time_limit)
         values = self._values(state, u)
         message = ""
         if self._newton_step is not None:
@@ -344,10 +346,7 @@ class FiniteElementStepper:
         self, state: SimulatorState, parts: tuple[StepSolution, ...], x: np.ndarray, values: np.ndarray, **fields: Any
     ) -> SimulatorState:
         u, x = self._inputs(values, parts[-1].w), x[: len(self.system.state_names)]
-        # Times do not add up rounding over many steps.
-        last = round(state.t / self.length)
-        on_grid = abs(state.t - last * self.length) <= 1e-9 * self.length
-        t = (last + 1) * self.length if on_grid else state.t + self.length
+        t = next_time(state.t, self.length)
         return SimulatorState(t=t, x=x, p=state.p, problem=self.problem, parts=parts, u=u, **fields)
 
     def _inputs(self, values: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -220,11 +220,16 @@ def test_what_takes_no_steps_says_so() -> None:
         ns.Simulator(puck(), step=-0.1)
 
 
-def test_a_step_that_fails_leaves_the_state() -> None:
-    simulator = ns.Simulator(puck(), step=0.5)
+@pytest.mark.parametrize("method", [ns.EventDriven(), ns.TimeStepping()])
+def test_a_step_that_fails_leaves_the_state(method: Any) -> None:
+    """And the next one goes on from there, solved."""
+    simulator = ns.Simulator(puck(), method, step=0.5)
     state = simulator.init([0.0, 0.5, 1.0, 0.0])
     failed = simulator.step(state, [0.0, 0.0], time_limit=0.0)
     assert failed.status is ns.Status.TIME_LIMIT
     assert failed.t == 0.0
     np.testing.assert_array_equal(failed.x, state.x)
-    assert simulator.step(failed, [0.0, 0.0]).status is not None
+    again, first = (simulator.step(start, [0.0, 0.0]) for start in (failed, state))
+    assert again.status is ns.Status.SOLVED
+    assert again.t == 0.5
+    np.testing.assert_array_equal(again.x, first.x)

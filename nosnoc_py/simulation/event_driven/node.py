@@ -30,6 +30,7 @@ TURNING = 1e-6
 # A gap like |q|, q^2 or the distance of two points has no sign: it comes with speed and turns, or its gradient falls
 # below this share of what it was a step before.
 FLAT = 1e-3
+BEHIND = 1e-6
 UNSIGNED = (
     "the gap becomes zero and positive again while what it measures goes on; write a gap that becomes negative behind "
     "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
@@ -78,11 +79,21 @@ class ContactNodes:
             return replace(made, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
         if kind == STIFFNESS:
             return self._stopped(made, Status.PAINLEVE, [contact])
+        if kind == GAP and self._is_mirrored(x, look, contact):
+            return replace(made, status=Status.GRAZING, message=f"at {self.names[contact]}: {UNSIGNED}")
         if (closed & (look.rates[: self.frames.count] < -slow)).any():
             made = self._impact(made, look, np.flatnonzero(closed))
             if made.status is not Status.SOLVED:
                 return made
         return self._next(made, before, ended, closed, slow)
+
+    def _is_mirrored(self, x: np.ndarray, look: Kinematics, contact: int) -> bool:
+        """Whether a gap is positive behind its contact, too: along its gradient, a little further than it touches."""
+        normal, short = look.jacobian[contact], float(look.short(BEHIND)[contact])
+        system = self.flow.mechanics.system
+        with np.errstate(all="ignore"):
+            behind = x[: self.n_q] - short * normal / (normal @ normal)
+        return bool(system.mechanics.gaps_at(behind, self.flow.p)[contact] > 0.5 * short)
 
     def _impact(self, node: Node, look: Kinematics, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.functions import numbers
 from nosnoc_py.motion.loop import driven
-from nosnoc_py.simulation.common import StepDerivative, SteppedRun, check_control
+from nosnoc_py.simulation.common import StepDerivative, SteppedRun, check_control, deadline_of, next_time
 from nosnoc_py.simulation.event_driven.history import EventDrivenState, History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import differentiated, referee_of, trajectory_of
@@ -59,8 +58,7 @@ class EventDrivenStepper:
     ) -> EventDrivenStep:
         """One step with constant control u; a step that fails has its status and leaves t and x where they were."""
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
-        start = state.t
-        end = round(start / self.length + 1) * self.length  # times do not add up rounding over many steps
+        start, end = state.t, next_time(state.t, self.length)
         control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
         referee = state.referee or referee_of(self.system, self.method, state.x, control, state.p)
         before = None if state.history is None else state.history.phases[-1].regime
@@ -70,12 +68,13 @@ class EventDrivenStepper:
             state.p,
             start=start,
             regime=before,
-            deadline=np.inf if time_limit is None else time.monotonic() + time_limit,
+            deadline=deadline_of(time_limit),
             interruptible=True,
         )
+        told: dict[str, Any] = {"status": history.status, "message": history.message}
         if history.status is not Status.SOLVED:
-            return replace(state, status=history.status, message=history.message, history=None, u=u, sensitivity=None)
-        made = replace(state, t=end, x=history.x, u=u, history=history, referee=referee, message=history.message)
+            return replace(state, **told, history=None, u=u, sensitivity=None)
+        made = replace(state, t=end, x=history.x, u=u, history=history, referee=referee, **told)
         if not sensitivities:
             return replace(made, sensitivity=None)
         found = differentiated(self.system, history, control, control.breaks)

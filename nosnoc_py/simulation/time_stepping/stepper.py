@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.functions import numbers
-from nosnoc_py.simulation.common import SimulationTask, SteppedRun, equal_steps
+from nosnoc_py.simulation.common import SimulationTask, SteppedRun, deadline_of, equal_steps, next_time
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.run import TimeSteppingState, run, stepped
 from nosnoc_py.solution import Trajectory
@@ -79,15 +77,15 @@ class TimeStepper:
                 speed_scale=self.method.speed_scale,
             )
         )
-        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        deadline = deadline_of(time_limit)
         last = stepped(self.system, self.method, limits, control, state.x, state.p, self.length, self.count, deadline)
         if not last.status.success:
             return replace(state, status=last.status, u=u)
-        end = round(state.t / self.length + 1) * self.length  # times do not add up rounding over many steps
+        end = next_time(state.t, self.length)
         shown = {
             name: getattr(last, name) for name in ("x", "contacts", "iterations", "complementarity", "infeasibility")
         }
-        return replace(state, t=end, u=u, limits=limits, **shown)
+        return replace(state, t=end, status=last.status, u=u, limits=limits, **shown)
 
     def run(self, x0: Any, asked: SteppedRun) -> Trajectory:
         """All steps as one simulation."""
