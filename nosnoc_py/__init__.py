@@ -30,10 +30,11 @@ from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.search import MultiStart
+from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.solution import Event, Solution, Trajectory, explain, load
+from nosnoc_py.solution import Event, Sequence, Solution, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems import scene
@@ -96,6 +97,7 @@ __all__ = [
     "Modes",
     "MPCC",
     "MPCCResult",
+    "MultiPhase",
     "MultiStart",
     "NosnocError",
     "OCP",
@@ -106,6 +108,7 @@ __all__ = [
     "Progress",
     "PSS",
     "RigidBody",
+    "Sequence",
     "Simulator",
     "Solution",
     "SolverError",

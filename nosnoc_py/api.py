@@ -21,6 +21,7 @@ from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
+from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -34,7 +35,13 @@ from nosnoc_py.transcription import transcribe
 __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
-SOLVING: tuple[Callable[..., Options], ...] = (*FINITE_ELEMENTS, MinimumPrinciple, AutonomousSwitching, DirectShooting)
+SOLVING: tuple[Callable[..., Options], ...] = (
+    *FINITE_ELEMENTS,
+    MinimumPrinciple,
+    AutonomousSwitching,
+    DirectShooting,
+    MultiPhase,
+)
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
 STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)
 # Event by event, with dense matrices: the time for every event grows with the cube of the contacts.
@@ -57,7 +64,7 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : FESD, FESDJ, TimeFreezing, MinimumPrinciple, AutonomousSwitching or DirectShooting, optional
+    method : FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching or DirectShooting, optional
         Default `FESDJ()` for a `CLS`, `MinimumPrinciple()` for a `HybridSystem`, else `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Of finite elements; default `Auto()`. The other methods solve by themselves.

@@ -86,7 +86,9 @@ def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple
 class CompleteMethod(Method):
     """A method that solves an optimal control problem by itself: it discretises, or iterates, in its own way."""
 
-    takes = (object,)  # which costs, constraints and contacts it can take depends on more than the kind of system
+    takes: ClassVar[tuple[type, ...]] = (
+        object,
+    )  # which costs, constraints and contacts it can take depends on more than the kind of system
 
     time_limit: float | None = Field(default=None, ge=0)
 

@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import OptionError
-from nosnoc_py.mpcc.nlp import NLP
+from nosnoc_py.mpcc.nlp import NLP, SmoothProgram
 
 # CasADi catches Ctrl-C inside IPOPT and shows it by these statuses only.
 INTERRUPTED = ("User_Requested_Stop", "NonIpopt_Exception_Thrown")
@@ -114,7 +114,7 @@ class _Deadline(ca.Callback):
 class Ipopt:
     """One NLP with its derivatives; `solve` may be called with changing bounds, parameters and starts."""
 
-    def __init__(self, nlp: NLP, options: Mapping[str, Any]) -> None:
+    def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
         self.nlp, self._options, self._lock = nlp, dict(options), threading.Lock()
         self._deadline = _Deadline(nlp.x.numel(), nlp.g.numel(), nlp.p.numel())
         settings = {

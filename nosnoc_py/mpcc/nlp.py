@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import casadi as ca
 import numpy as np
@@ -34,8 +34,26 @@ class ConstraintBlock:
     hessian: ca.SX
 
 
+class SmoothProgram(Protocol):
+    """What IPOPT is given: a program in x and p with bounds, and its derivatives in the form `nlpsol` takes."""
+
+    x: Any
+    p: Any
+    f: Any
+    g: Any
+    lbx: np.ndarray
+    ubx: np.ndarray
+    lbg: np.ndarray
+    ubg: np.ndarray
+
+    @property
+    def derivatives(self) -> dict[str, ca.Function]:
+        """grad_f, jac_g and hess_lag."""
+        ...
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class NLP:
+class NLP(SmoothProgram):
     """minimise f(x, p) subject to lbx <= x <= ubx, lbg <= g(x, p) <= ubg; x = (w / w_scale, further variables).
 
     `gradient` is that of f by x; `blocks` hold the rows of g with their derivatives.

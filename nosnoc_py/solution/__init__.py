@@ -4,6 +4,7 @@ from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.sensitivity import Sensitivity
+from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.storage import INTERPOLANTS, load, save
@@ -19,6 +20,7 @@ __all__ = [
     "Residual",
     "RungeKuttaInterpolant",
     "Sensitivity",
+    "Sequence",
     "Series",
     "Shifted",
     "Solution",

@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.records import PairRole, Residual, Series, StepRecord
+from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity
 
@@ -74,6 +75,8 @@ class Solution(Trajectory):
         Fingerprint of the transcription that `w` belongs to.
     method, solver
         Representations of the options.
+    sequence
+        The modes of the motion and when they change, where the method knows them.
     """
 
     objective: float
@@ -96,6 +99,7 @@ class Solution(Trajectory):
     layout_key: str = ""
     method: str = ""
     solver: str = ""
+    sequence: Sequence | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

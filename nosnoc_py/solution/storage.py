@@ -25,6 +25,7 @@ from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
 from nosnoc_py.solution.records import Discretization, Event, PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
+from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
@@ -137,6 +138,8 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return [[pair.role, pair.of] for pair in value]
     if name == "discretization" and value is not None:
         return asdict(value)
+    if name == "sequence" and value is not None:
+        return {"items": list(value.items), "times": None if value.times is None else value.times.tolist()}
     if name in _RECORDS:
         return [asdict(record) for record in value]
     if name in _INTERPOLANTS and value is not None:
@@ -169,6 +172,8 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return tuple(PairRole(_role(role), of) for role, of in value)
     if name == "discretization" and value is not None:
         return Discretization(**value)
+    if name == "sequence" and value is not None:
+        return Sequence(**value)
     if name in _RECORDS:
         return tuple(_RECORDS[name](**record) for record in value)
     if name in _ENUMS:

@@ -1,0 +1,325 @@
+"""Contacts in their modes: index-reduced equations of motion, and the equations of impacts (FESD-J, Eqs. 1 and 3).
+
+A closed contact keeps its gap rate at zero (index 2); where its normal turns along the motion, q' = v + g tau with the
+gradient g of the gap and gap = 0 keeps the positions on the surface (Gear, Gupta and Leimkuhler 1985).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.contacts.law import energy_gain
+from nosnoc_py.motion.kinds import Kind, of_modes
+from nosnoc_py.roles import Role
+from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.reading import Stretch, toggled
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.tolerances import IMPACT
+
+OPEN, CLOSED, STICK, FORWARDS, BACKWARDS, SLIP = "open", "closed", "stick", "slip+", "slip-", "slip"
+# Without friction, with one tangent, with two.
+WORDS = ((OPEN, CLOSED), (OPEN, STICK, FORWARDS, BACKWARDS), (OPEN, STICK, SLIP))
+SIGNS = {FORWARDS: 1.0, BACKWARDS: -1.0}
+SLIPPING = (*SIGNS, SLIP)
+# Contacts that hold each other: forces share a load by this much softness, as a share of a contact's own response.
+SOFTNESS = 1e-9
+# A motion is in a mode where gaps and rates are below these shares of the length and the speed at work.
+CLOSE, SLOW = 1e-5, 1e-5
+
+
+class ContactLaws:
+    """A `CLS` in its modes.
+
+    Parameters
+    ----------
+    system : CLS
+    rest_velocity : float
+        A contact with restitution that stays closed has approached at most so fast [m/s].
+    force, speed : float
+        Typical sizes of forces [N] and velocities [m/s].
+    """
+
+    def __init__(
+        self, system: CLS, *, rest_velocity: float = 0.0, force: float = 1.0, speed: float = 1.0, length: float = 1.0
+    ) -> None:
+        self.system, self.rest_velocity = system, rest_velocity
+        self.force, self.speed, self.length = force, speed, length
+        self.frames = system.mechanics.frames
+        self.names = self.frames.names
+        self.at = system.kinematics(system.x, system.u, system.p)
+        self.gradients = ca.jacobian(self.at.gaps, system.q)  # of the gaps, which a user's normal need not be
+        self.curved = [
+            ca.depends_on(self.at.jacobian[c, :], system.q) or ca.depends_on(self.gradients[c, :], system.q)
+            for c in range(self.frames.count)
+        ]
+        roles = {"normal": (Role.NORMAL_FORCE, Role.NORMAL_IMPULSE), "tangent": (Role.TANGENTIAL_FORCE,) * 2}
+        named = self.frames.directions
+        self.shown = tuple((f"lambda_{kind}{label}", roles[kind][0], "N") for kind, label, _ in named)
+        self.impulses = tuple((f"Lambda_{kind}{label}", roles[kind][1], "N s") for kind, label, _ in named)
+        self.weights = ca.DM([weight for *_, weight in named])
+        self.equations = lru_cache(maxsize=None)(self._equations)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The modes of a contact."""
+        return WORDS[self.frames.width(self.names.index(name))]
+
+    def default(self, name: str) -> str:
+        """A contact that is not mentioned is open."""
+        return OPEN
+
+    def _rows(self, c: int) -> list[int]:
+        """The tangents of a contact among the directions."""
+        part = self.frames.tangents[c]
+        return [self.frames.count + k for k in range(part.start, part.stop)]
+
+    def _forces(self, kinds: Mapping[int, str], what: str, scale: float) -> _Forces:
+        """Forces or impulses of contacts in their modes."""
+        return _Forces(self, kinds, what, scale)
+
+    def _equations(self, mode: Mode) -> ModeEquations:
+        s, at = self.system, self.at
+        closed = {c: word for c, word in enumerate(mode) if word != OPEN}
+        forces = self._forces(closed, "force", self.force)
+        rates = at.jacobian @ s.v
+        z, drift = forces.unknowns, ca.SX.zeros(s.n_q)
+        equations, inequalities = forces.rows(rates, self.speed)
+        # Redundant contacts (four corners of a box) leave their forces open: a little softness settles them.
+        equations += Rows.of(
+            *((f"gap rate[{self.names[c]}]", rates[c] + self.softness(c) * forces.normal[c]) for c in closed)
+        )
+        turning = [c for c in closed if self.curved[c]]
+        if turning:
+            tau = Unknowns.made("tau", [f"drift[{self.names[c]}]" for c in turning], scale=self.speed)
+            z += tau
+            drift = self.gradients[turning, :].T @ tau.symbol
+            equations += Rows.of(*((f"gap[{self.names[c]}]", at.gaps[c]) for c in turning))
+        inequalities += Rows.of(*((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.names) if c not in closed))
+        flow = ca.vertcat(s.position_rate + drift, at.force + at.jacobian.T @ forces.total)
+        inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass)
+        return ModeEquations(
+            z=z,
+            flow=flow,
+            inertia=inertia,
+            equations=equations,
+            inequalities=inequalities,
+            shown=forces.total * self.weights,
+        )
+
+    def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
+        """The mode in which a motion may rest at a state (n_x,): what is closed there, and what slips."""
+        at = self.system.kinematics(x[None], 0.0, p)
+        return tuple(self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
+
+    def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
+        """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
+        looks = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]
+        columns = []
+        for c, name in enumerate(self.names):
+            closed = toggled(stretches, name, ("contact",), ("release",))
+            closed = [self._is_closed(c, at) if told is None else told for told, at in zip(closed, looks, strict=True)]
+            slips = self._slips(stretches, c, closed)
+            words = []
+            for k, at in enumerate(looks):
+                rates = at.rates[len(at.rates) // 2]
+                words.append(OPEN if not closed[k] else self._slip(c, rates, told=slips[k]))
+            columns.append(words)
+        return list(zip(*columns, strict=True)) if columns else [()] * len(stretches)
+
+    def _slips(self, stretches: list[Stretch], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
+        """Whether a contact slips, by its events; every time it closes the question is a new one."""
+        found: list[bool | None] = []
+        for is_closed, group in groupby(zip(closed, stretches, strict=True), key=lambda pair: bool(pair[0])):
+            inside = [stretch for _, stretch in group]
+            # What begins this stretch belongs to the mode before it, but for the slip of what has just closed.
+            told = toggled(inside, self.names[c], ("slip",), ("stick",)) if is_closed else [None] * len(inside)
+            turned = any(event.kind == "reversal" and event.name == self.names[c] for s in inside for event in s.events)
+            found += [True if turned and part is None else part for part in told]
+        return found
+
+    def _is_closed(self, c: int, at: Kinematics) -> bool:
+        """Whether a contact is closed at all of some states."""
+        gaps, rates = np.abs(at.gaps[:, c]) / at.steepness[:, c], np.abs(at.rates[:, c])
+        return bool(gaps.max() <= CLOSE * self.length and rates.max() <= SLOW * self.speed)
+
+    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+        """What contacts with an impact do in it, by the state after it (n_x,)."""
+        rates = self.system.kinematics(after, 0.0, p).rates
+        return {name: self._slip(self.names.index(name), rates) for name in dict.fromkeys(names)}
+
+    def _slip(self, c: int, rates: np.ndarray, told: bool | None = None) -> str:
+        """The word of a closed contact by its rates, where it is not told whether it slips."""
+        slip = rates[self._rows(c)]
+        if not slip.size:
+            return CLOSED
+        if not (np.linalg.norm(slip) > SLOW * self.speed if told is None else told):
+            return STICK
+        return SLIP if slip.size == 2 else FORWARDS if slip[0] > 0.0 else BACKWARDS
+
+    def start(self, mode: Mode) -> tuple[Rows, Rows]:
+        """Closed contacts touch and rest, those that stick do not slip, open ones do not overlap."""
+        at, rates = self.at, self.at.jacobian @ self.system.v
+        closed = [c for c, word in enumerate(mode) if word != OPEN]
+        held = [(f"gap[{self.names[c]}]", at.gaps[c]) for c in closed]
+        held += [(f"gap rate[{self.names[c]}]", rates[c]) for c in closed]
+        held += [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in closed if mode[c] == STICK]
+        apart = [(f"gap[{name}]", at.gaps[c]) for c, name in enumerate(self.names) if c not in closed]
+        return Rows.of(*held), Rows.of(*apart)
+
+    def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
+        """Contacts that close, open, begin or end to slip, or turn."""
+        found = []
+        for name, was, is_ in zip(self.names, before, after, strict=True):
+            closed, slips = ((was != OPEN, is_ != OPEN), [word in SLIPPING for word in (was, is_)])
+            found.append((name, of_modes(closed, slips, was != is_)))
+        return found
+
+    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+        """Impacts between two states: name, kind, normal impulse, gap rate before and after, energy gained."""
+        at = self.system.kinematics(before, 0.0, p)
+        v, later = before[self.system.n_q :], after[self.system.n_q :]
+        rates, gain = (at.jacobian @ v, at.jacobian @ later), float(energy_gain(at.mass @ (later - v), v, later))
+        return [
+            (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
+            for c, name in enumerate(self.names)
+            if rates[0][c] < -IMPACT * self.speed and rates[1][c] - rates[0][c] > IMPACT * self.speed
+        ]
+
+    def softness(self, c: int) -> float:
+        """Gap rate that a force of a closed contact leaves [m/s/N]."""
+        return SOFTNESS * self.speed / self.force
+
+    def struck(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> dict[int, str]:
+        """Contacts with an impulse between two phases, and how they slip after it.
+
+        Those that are named, those that close, and where there is an impact at all those that stay closed.
+        """
+        found = {self.names.index(name): word for name, word in impacts.items()}
+        for c, (was, is_) in enumerate(zip(before, after, strict=True)):
+            if was == OPEN and is_ != OPEN:
+                found.setdefault(c, is_)
+        for c, (was, is_) in enumerate(zip(before, after, strict=True)):
+            if found and was != OPEN and is_ != OPEN:
+                found.setdefault(c, is_)
+        return dict(sorted(found.items()))
+
+    def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
+        """Guards of closing contacts and of the ends of slip, and the impact where there is one."""
+        struck = self.struck(before, impacts, after)
+        s, at = self.system, self.at
+        opening = [c for c, (was, is_) in enumerate(zip(before, after, strict=True)) if was != OPEN and is_ == OPEN]
+        rates = at.jacobian @ s.v
+        beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in struck))
+        if not struck:
+            ended = [
+                c
+                for c, (was, is_) in enumerate(zip(before, after, strict=True))
+                if was in SLIPPING and is_ not in (was, OPEN)
+            ]
+            stops = [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in ended]
+            here = tuple((False, i) for i in range(2 * s.n_q))
+            nothing = Rows()
+            return Boundary(
+                y=Unknowns(),
+                equations=Rows.of(*stops),
+                inequalities=nothing,
+                after=here,
+                beginning=beginning,
+                shown=ca.SX.zeros(len(self.impulses)),
+            )
+        return self._impact(before, struck, after, opening, beginning)
+
+    def _impact(
+        self, before: Mode, struck: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
+    ) -> Boundary:
+        s, at = self.system, self.at
+        velocity = Unknowns.made("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
+        impulses = self._forces(struck, "impulse", self.force)
+        approach, leaving = at.jacobian @ s.v, at.jacobian @ velocity.symbol
+        equations, inequalities = impulses.rows(leaving, self.speed)
+        equations += Rows.of(("momentum", at.mass @ (velocity.symbol - s.v) - at.jacobian.T @ impulses.total))
+        for c in struck:
+            name, e = self.names[c], float(self.frames.restitution[c])
+            soft = self.softness(c) * impulses.normal[c]
+            if before[c] != OPEN:
+                equations += Rows.of((f"gap rate after[{name}]", leaving[c] + soft))
+                continue
+            stays = after[c] != OPEN
+            rebound = 0.0 if stays else e
+            equations += Rows.of(
+                (f"gap[{name}]", at.gaps[c]), (f"restitution[{name}]", leaving[c] + rebound * approach[c] + soft)
+            )
+            inequalities += Rows.of((f"approach[{name}]", -approach[c]))
+            if stays and e > 0.0:
+                inequalities += Rows.of((f"rest[{name}]", approach[c] + self.rest_velocity))
+        free = [c for c in opening if c not in struck]
+        inequalities += Rows.of(*((f"gap rate after[{self.names[c]}]", leaving[c]) for c in free))
+        positions = tuple((False, i) for i in range(s.n_q))
+        return Boundary(
+            y=velocity + impulses.unknowns,
+            equations=equations,
+            inequalities=inequalities,
+            after=(*positions, *((True, i) for i in range(s.n_q))),
+            beginning=beginning,
+            shown=impulses.total * self.weights,
+        )
+
+
+class _Forces:
+    """Forces, or impulses, of contacts in their modes: unknowns, what they add up to, Coulomb's law."""
+
+    def __init__(self, laws: ContactLaws, kinds: Mapping[int, str], what: str, scale: float) -> None:
+        frames, names = laws.frames, laws.names
+        self.laws, self.kinds = laws, kinds
+        normals = Unknowns.made(
+            "normal", [f"normal {what}[{names[c]}]" for c in kinds], lower=0.0, initial=scale, scale=scale
+        )
+        self.unknowns = normals
+        self.normal = dict(zip(kinds, ca.vertsplit(normals.symbol) if kinds else [], strict=True))
+        self.total = ca.SX.zeros(len(laws.shown))
+        self.direction: dict[int, ca.SX] = {}
+        self.slip_speed: dict[int, ca.SX] = {}
+        for c, word in kinds.items():
+            self.total[c] = self.normal[c]
+            rows, bound = laws._rows(c), float(frames.friction[c]) * self.normal[c]
+            if word == STICK:
+                self.total[rows] = self._more(f"tangential {what}", c, len(rows), scale=scale)
+            elif word in SIGNS:
+                self.total[rows] = -SIGNS[word] * bound
+            elif word == SLIP:
+                self.direction[c] = self._more("direction of slip", c, 2, initial=np.sqrt(0.5))
+                self.slip_speed[c] = self._more("speed of slip", c, 1, lower=0.0, scale=laws.speed)
+                self.total[rows] = -bound * self.direction[c]
+
+    def _more(self, what: str, c: int, size: int, **numbers: float) -> ca.SX:
+        name = self.laws.names[c]
+        labels = [f"{what}[{name}]" if size == 1 else f"{what}[{name}][{k}]" for k in range(size)]
+        made = Unknowns.made(what, labels, **numbers)
+        self.unknowns += made
+        return made.symbol
+
+    def rows(self, rates: ca.SX, speed: float) -> tuple[Rows, Rows]:
+        """Equations and inequalities of Coulomb's law at slip velocities among the rates of all directions."""
+        laws = self.laws
+        equations, inequalities = Rows(), Rows()
+        for c, word in self.kinds.items():
+            name, rows = laws.names[c], laws._rows(c)
+            force, bound = self.total[rows], float(laws.frames.friction[c]) * self.normal[c]
+            if word == STICK:
+                equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c) * force))
+                room = ca.vertcat(bound - force, bound + force) if len(rows) == 1 else bound**2 - ca.sumsqr(force)
+                inequalities += Rows.of((f"friction cone[{name}]", room))
+            elif word in SIGNS:
+                inequalities += Rows.of((f"slip[{name}]", SIGNS[word] * rates[rows]))
+            elif word == SLIP:
+                d = self.direction[c]
+                equations += Rows.of(
+                    (f"slip[{name}]", rates[rows] - self.slip_speed[c] * d),
+                    (f"length of the direction[{name}]", ca.sumsqr(d) - 1),
+                )
+        return equations, inequalities

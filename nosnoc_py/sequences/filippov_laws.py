@@ -1,0 +1,259 @@
+"""Filippov systems in their modes: on one side of a surface, sliding along it, held by a constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.motion.kinds import Kind, of_modes, of_sides
+from nosnoc_py.roles import Role
+from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
+from nosnoc_py.sequences.reading import Stretch, toggled
+from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, MultiplierGroup, inclusion_of
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+
+ABOVE, BELOW, ON = "+", "-", "0"
+FREE, ACTIVE = "free", "active"
+# Between the regions that share a motion, where regions have no signs: "0|2".
+TOGETHER = "|"
+SLIDING = (("enter_sliding",), ("leave_sliding",))
+# A motion is on a surface where its function is below this share of the largest value at work.
+CLOSE = 1e-6
+
+
+class FilippovLaws:
+    """A `PSS`, `Heaviside` system or `PDS` in its modes.
+
+    A switching function is "+", "-" or "0" (sliding), a constraint "free" or "active"; of a partition that is told by
+    indicators the word is the active region, or several joined by "|".
+    """
+
+    impulses: tuple[Any, ...] = ()
+
+    def __init__(self, system: PSS | Heaviside | PDS, sizes: Mapping[str, float] | None = None) -> None:
+        self.system, self.sizes = system, dict(sizes or {})
+        self.flow, self.parts = inclusion_of(system)
+        self._things = [thing for part in self.parts for thing in _things(part)]
+        self.names = tuple(name for name, _, _ in self._things)
+        self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._things}
+        role = {STEP: Role.STEP_FUNCTION, REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
+        own = system.algebraic
+        shown = [(label, role[part.kind], "") for part in self.parts for label in part.labels]
+        shown += [] if own is None else [(name, Role.ALGEBRAIC, "") for name in own.names or ()]
+        self.shown = tuple(shown)
+        self.equations = lru_cache(maxsize=None)(self._equations)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The modes of a thing; of a partition by indicators the single regions."""
+        part, _ = self._where[name]
+        if part.kind == FORCE:
+            return (FREE, ACTIVE)
+        return (ABOVE, BELOW, ON) if _signed(part) else tuple(str(i) for i in range(part.count))
+
+    def default(self, name: str) -> str | None:
+        """A constraint that is not mentioned is free; a side of a surface has to be given."""
+        return FREE if self._where[name][0].kind == FORCE else None
+
+    def regions(self, word: str) -> list[int]:
+        """The active regions of a partition by indicators."""
+        return [int(part) for part in word.split(TOGETHER)]
+
+    def _equations(self, mode: Mode) -> ModeEquations:
+        s = self.system
+        z, equations, inequalities = Unknowns(), Rows(), Rows()
+        values, active = [], []
+        for part in self.parts:
+            own = {name: word for (name, owner, _), word in zip(self._things, mode, strict=True) if owner is part}
+            made = self._of_part(part, own)
+            z, equations, inequalities = z + made[0], equations + made[1], inequalities + made[2]
+            values.append(made[3])
+            active.append(ca.SX(made[4]))
+        algebraic = s.algebraic
+        flow, shown = self.flow, ca.vertcat(ca.SX(0, 1), *values)
+        old = [symbols for part in self.parts for symbols in (part.symbols, part.active)]
+        new = [symbols for pair in zip(values, active, strict=True) for symbols in pair]
+        own_rows = ca.SX(0, 1) if algebraic is None else algebraic.equations
+        flow, own_rows = ca.substitute([flow, own_rows], old, new) if old else [flow, own_rows]
+        if algebraic is not None:
+            names = tuple(algebraic.names or ())
+            numbers = {key: np.asarray(getattr(algebraic, key), float) for key in ("lower", "upper", "initial")}
+            z += Unknowns(symbol=s.z, labels=names, scale=np.ones(len(names)), **numbers)
+            equations += Rows.of(("algebraic", own_rows))
+            shown = ca.vertcat(shown, s.z)
+        return ModeEquations(z=z, flow=flow, equations=equations, inequalities=inequalities, shown=shown)
+
+    def _of_part(self, part: MultiplierGroup, words: dict[str, str]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
+        if part.kind == REGION and not _signed(part):
+            return self._shared(part, self.regions(next(iter(words.values()))))
+        functions = part.modes.functions if part.modes is not None else part.functions
+        on = [j for j, word in enumerate(words.values()) if word in (ON, ACTIVE)]
+        names = list(words)
+        limits = (0.0, np.inf, 0.0) if part.kind == FORCE else (0.0, 1.0, 0.5)
+        what = "lambda" if part.kind == FORCE else "alpha"
+        free = Unknowns.made(
+            what, [f"{what}[{names[j]}]" for j in on], lower=limits[0], upper=limits[1], initial=limits[2]
+        )
+        held = Rows.of(*((f"surface[{names[j]}]", functions[j]) for j in on))
+        sides = {ABOVE: 1.0, FREE: 1.0, BELOW: -1.0}
+        off = [(j, sides[word]) for j, word in enumerate(words.values()) if j not in on]
+        away = Rows.of(*((f"side[{names[j]}]", sign * functions[j]) for j, sign in off))
+        value = ca.SX.zeros(len(words))
+        for k, j in enumerate(on):
+            value[j] = free.symbol[k]
+        for j, sign in off:
+            value[j] = float(sign > 0) if part.kind != FORCE else 0.0
+        if part.modes is None:
+            return free, held, away, value, [1.0] * part.count
+        theta, weighs = _products(part.modes.signs, value, dict(off))
+        return free, held, away, theta, weighs
+
+    def _shared(self, part: MultiplierGroup, regions: Sequence[int]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
+        """Regions whose indicators are the smallest ones."""
+        first, others = regions[0], list(regions[1:])
+        assert part.modes is not None
+        title, g = part.modes.name, part.functions
+        value = ca.SX.zeros(part.count)
+        z, equations = Unknowns(), Rows()
+        if others:
+            z = Unknowns.made(
+                "theta", [part.labels[i] for i in regions], lower=0.0, upper=1.0, initial=1 / len(regions)
+            )
+            for k, i in enumerate(regions):
+                value[i] = z.symbol[k]
+            equations = Rows.of(
+                *((f"indicators[{title}]", g[i] - g[first]) for i in others), ("simplex", ca.sum1(z.symbol) - 1)
+            )
+        else:
+            value[first] = 1.0
+        away = Rows.of(*((f"indicators[{title}]", g[i] - g[first]) for i in range(part.count) if i not in regions))
+        return z, equations, away, value, [float(i in regions) for i in range(part.count)]
+
+    def start(self, mode: Mode) -> tuple[Rows, Rows]:
+        """On the surfaces that it slides along, on the right side of the others."""
+        made = self.equations(mode)
+        known = ("surface[", "indicators[")
+        held = [(label, row) for label, row in _each(made.equations) if label.startswith(known)]
+        away = [(label, row) for label, row in _each(made.inequalities) if label.startswith(("side[", "indicators["))]
+        return Rows.of(*held), Rows.of(*away)
+
+    def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
+        """Surfaces that are crossed, reached for sliding, or left; constraints that begin or end to act."""
+        found: list[tuple[str, Kind]] = []
+        for name, was, is_ in zip(self.names, before, after, strict=True):
+            part, _ = self._where[name]
+            if part.kind == FORCE:
+                found.append((name, of_modes((was == ACTIVE, is_ == ACTIVE), (False, False))))
+            elif was != is_:
+                found.append((name, of_sides(self._side(part, was), self._side(part, is_))))
+        return found
+
+    def _side(self, part: MultiplierGroup, word: str) -> float:
+        """A number for a side of a surface, NaN on it."""
+        if _signed(part):
+            return {ABOVE: 1.0, BELOW: -1.0}.get(word, np.nan)
+        regions = self.regions(word)
+        return float(regions[0]) if len(regions) == 1 else np.nan
+
+    def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
+        """The mode that a state (n_x,) itself belongs to: on every surface that it lies on."""
+        return self._modes(x[None], {}, p)
+
+    def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
+        """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
+        on: dict[str, list[bool | None]] = {}
+        for name in self.names:
+            kinds = (("contact",), ("release",)) if self._where[name][0].kind == FORCE else SLIDING
+            on[name] = toggled(stretches, name, *kinds)
+        return [
+            self._modes(stretch.states, {name: told[k] for name, told in on.items()}, p)
+            for k, stretch in enumerate(stretches)
+        ]
+
+    def _modes(self, states: np.ndarray, on: Mapping[str, bool | None], p: np.ndarray) -> Mode:
+        """By states (m, n_x), and where it is known whether surfaces are slid along."""
+        found = []
+        for name in self.names:
+            part, j = self._where[name]
+            values, told = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
+            c = np.array(values).T
+            size = CLOSE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
+            if part.kind == REGION and not _signed(part):
+                above = (c - c.min(axis=1)[:, None]).max(axis=0)
+                close = above <= size
+                if told and close.sum() < 2:
+                    close[np.argsort(above)[:2]] = True
+                found.append(TOGETHER.join(str(i) for i in np.flatnonzero(close)))
+                continue
+            held = bool(np.abs(c[:, j]).max() <= size) if told is None else told
+            side = ABOVE if c[len(c) // 2, j] > 0.0 else BELOW
+            found.append((ACTIVE if held else FREE) if part.kind == FORCE else ON if held else side)
+        return tuple(found)
+
+    def _values(self, part: MultiplierGroup) -> ca.Function:
+        functions = part.modes.functions if part.modes is not None and _signed(part) else part.functions
+        return ca.Function("functions", [self.system.x, self.system.p], [functions])
+
+    def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
+        """Nothing strikes."""
+        return {}
+
+    def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
+        """None."""
+        return []
+
+    def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
+        """Surfaces that are reached are reached there."""
+        rows = []
+        for name, was, is_ in zip(self.names, before, after, strict=True):
+            part, j = self._where[name]
+            if was == is_:
+                continue
+            if part.kind == REGION and not _signed(part):
+                old, new = self.regions(was), self.regions(is_)
+                rows += [
+                    (f"indicators[{name}]", part.functions[i] - part.functions[old[0]]) for i in new if i not in old
+                ]
+            elif was not in (ON, ACTIVE):
+                functions = part.modes.functions if part.modes is not None else part.functions
+                rows.append((f"surface[{name}]", functions[j]))
+        return Boundary(
+            y=Unknowns(),
+            equations=Rows.of(*rows),
+            inequalities=Rows(),
+            after=tuple((False, i) for i in range(int(self.system.x.numel()))),
+            beginning=Rows(),
+            shown=ca.SX(0, 1),
+        )
+
+
+def _each(rows: Rows) -> list[tuple[str, ca.SX]]:
+    return list(zip(rows.labels, ca.vertsplit(rows.expression) if rows.size else [], strict=True))
+
+
+def _signed(part: MultiplierGroup) -> bool:
+    return part.kind != REGION or (part.modes is not None and part.modes.functions is not None)
+
+
+def _things(part: MultiplierGroup) -> list[tuple[str, MultiplierGroup, int]]:
+    """What of a part has a mode: name, part and position."""
+    if part.kind == REGION and part.modes is not None:
+        names = part.modes.function_names if _signed(part) else (part.modes.name,)
+    else:
+        names = part.names
+    return [(name, part, j) for j, name in enumerate(names or ())]
+
+
+def _products(signs: Any, alpha: ca.SX, known: dict[int, float]) -> tuple[ca.SX, list[float]]:
+    """Weights of regions as products of step functions, and which of them may be more than zero."""
+    theta, weighs = [], []
+    for row in np.asarray(signs):
+        weight = ca.SX(1)
+        for j, sign in enumerate(row):
+            weight *= alpha[j] if sign > 0 else 1 - alpha[j]
+        theta.append(weight)
+        weighs.append(float(all(row[j] == sign for j, sign in known.items())))
+    return ca.vertcat(*theta), weighs

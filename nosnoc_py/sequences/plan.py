@@ -1,0 +1,80 @@
+"""A sequence as a system reads it, and a system's modes as one writes them down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Listing
+from dataclasses import dataclass
+from typing import Any
+
+from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.sequences.equations import Mode, ModeLaws
+from nosnoc_py.solution.sequence import IMPACT, Sequence
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """A sequence as a system reads it: the modes of all phases, and the impacts before each of them."""
+
+    modes: tuple[Mode, ...]
+    impacts: tuple[Mapping[str, str], ...]
+
+    @classmethod
+    def of(cls, sequence: Sequence, laws: ModeLaws) -> Plan:
+        """Check a sequence.
+
+        Raises
+        ------
+        ModelError
+            For names and modes that the system does not have.
+        """
+        modes = tuple(_mode(phase, laws, k) for k, phase in enumerate(sequence.phases))
+        return cls(modes=modes, impacts=tuple(_impacts(said, laws) for said in sequence.impacts))
+
+    def __len__(self) -> int:
+        return len(self.modes)
+
+
+def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:
+    where = f"Sequence: phase {k}"
+    for name, given in phase.items():
+        if name not in laws.names:
+            raise ModelError(f"{where}: {unknown_name(name, laws.names, 'name')}")
+        legal = laws.words(name)
+        if any(part not in legal for part in given.split("|")):
+            raise ModelError(f"{where}: {name}: {unknown_name(given, legal, 'mode')}")
+    found = []
+    for name in laws.names:
+        word: str | None = phase[name] if name in phase else laws.default(name)
+        if word is None:
+            raise ModelError(
+                f"{where}: the mode of {name} is missing; give one of {', '.join(map(repr, laws.words(name)))}."
+            )
+        found.append(word)
+    return tuple(found)
+
+
+def _impacts(said: str, laws: ModeLaws) -> dict[str, str]:
+    found = {}
+    for part in said.removeprefix(IMPACT).split(", ") if said else ():
+        name, word = part, ""
+        if part not in laws.names and " " in part:
+            name, word = part.rsplit(" ", 1)
+        if name not in laws.names:
+            raise ModelError(f"Sequence: {said!r}: {unknown_name(name, laws.names, 'name')}")
+        legal = laws.words(name)[1:]
+        if word and word not in legal:
+            raise ModelError(f"Sequence: {said!r}: {unknown_name(word, legal, 'mode')}")
+        found[name] = word or legal[0]
+    return found
+
+
+def written(modes: Listing[Mode], impacts: Listing[Mapping[str, str]], laws: ModeLaws, times: Any = None) -> Sequence:
+    """The sequence of modes and impacts, as one would type it."""
+    items: list[Any] = []
+    for mode, struck in zip(modes, impacts, strict=True):
+        if struck:
+            said = [name if word == laws.words(name)[1] else f"{name} {word}" for name, word in struck.items()]
+            items.append(IMPACT + ", ".join(said))
+        items.append({name: word for name, word in zip(laws.names, mode, strict=True) if word != laws.default(name)})
+    return Sequence(items, times)

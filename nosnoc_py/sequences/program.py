@@ -1,0 +1,560 @@
+"""The multi-phase program: one phase per mode, free phase lengths, collocation, no complementarity.
+
+Every phase is a DAE of index two at most, written on finite elements as the Runge-Kutta equations E(x) S = h f with the
+increments S = (X - x_left) A^-T; boundaries carry the guards and the impacts. The sequence of modes is fixed, so that
+the program is smooth; its solution is a candidate of the problem, and a simulation says whether it is a motion.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.ocp import OCP, Constraint
+from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
+from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows
+from nosnoc_py.sequences.plan import Plan
+from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.tableaus import Tableau, lagrange_basis, tableau
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PhaseStart:
+    """Where the program starts: the ends of its phases, and a motion.
+
+    Attributes
+    ----------
+    edges : (phases + 1,)
+        Times [s].
+    state : function (t, side) -> (n_x,)
+        With the limits "-" and "+" at jumps.
+    control : function t -> (n_u,)
+    p : (n_p,)
+    """
+
+    edges: Array
+    state: Callable[[float, Side], Array]
+    control: Callable[[float], Array]
+    p: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PhaseMesh:
+    """How the phases are cut.
+
+    Attributes
+    ----------
+    stages : int
+        n_s of Radau IIA.
+    intervals : int
+        Of the control, over the whole horizon; every phase has one at least.
+    elements : int
+        Finite elements in every interval.
+    equal : bool
+        Intervals of equal length over the horizon, in place of equal ones in every phase.
+    degree : int
+        Of the polynomial that the control is on an interval.
+    points : int
+        Further points inside of every element at which inequality constraints on the path hold.
+    penalty : float, optional
+        Weight of missed terminal constraints (exact l1); None makes them rows.
+    shortest : float
+        Lower bound of the length of a phase, as a share of the horizon.
+    """
+
+    stages: int = 3
+    intervals: int = 20
+    elements: int = 1
+    equal: bool = False
+    degree: int = 0
+    points: int = 0
+    penalty: float | None = None
+    shortest: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ControlPiece:
+    """A part of a phase under one control: its elements share one length.
+
+    Attributes
+    ----------
+    phase, control : int
+    elements : int
+    length : int
+        Position in w of the length [s] that `share` elements divide.
+    share : float
+        Of that length, for one element.
+    """
+
+    phase: int
+    control: int
+    elements: int
+    length: int
+    share: float
+
+
+class _Store:
+    """Unknowns as they are declared."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Array, ...]] = []
+        self.size = 0
+
+    def add(self, lower: Any, upper: Any, start: Any, scale: Any) -> Array:
+        """Positions of new unknowns."""
+        start = np.asarray(start, float)
+        self.parts.append(
+            tuple(np.broadcast_to(np.asarray(v, float), start.shape) for v in (lower, upper, start, scale))
+        )
+        self.size += start.size
+        return np.arange(self.size - start.size, self.size)
+
+    def numbers(self) -> tuple[Array, ...]:
+        """Lower and upper bounds, start, sizes."""
+        return tuple(np.concatenate(column) for column in zip(*self.parts, strict=True))
+
+
+class PhaseNLP:
+    """The program of one sequence.
+
+    Parameters
+    ----------
+    ocp : OCP
+    laws : ModeLaws
+        The system in its modes.
+    plan : Plan
+    mesh : PhaseMesh
+    start : PhaseStart
+    """
+
+    def __init__(self, ocp: OCP, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> None:
+        self.ocp, self.laws, self.plan, self.mesh, self.start = ocp, laws, plan, mesh, start
+        self.tableau: Tableau = tableau("radau_iia", mesh.stages)
+        self.n_x, self.n_u = int(ocp.system.x.numel()), int(ocp.system.n_u)
+        self.modes: list[ModeEquations] = [laws.equations(mode) for mode in plan.modes]
+        self.boundaries: list[Boundary | None] = [
+            laws.boundary(plan.modes[max(k - 1, 0)], plan.impacts[k], plan.modes[k]) if k or plan.impacts[0] else None
+            for k in range(len(plan))
+        ]
+        self._store, self._blocks = _Store(), list[NLPBlock]()
+        self._declare()
+        self._write()
+        lower, upper, w, scale = self._store.numbers()
+        self.w0 = np.clip(self._with_forces(w), lower, upper)
+        self.nlp = BlockNLP(self._blocks, lower, upper, scale, self.w0)
+
+    # --- unknowns ---
+
+    def _declare(self) -> None:
+        ocp, start, horizon = self.ocp, self.start, float(self.start.edges[-1])
+        self.sizes = self._state_sizes()
+        lengths = np.diff(start.edges)
+        longest = np.inf if ocp.free_time is None else ocp.free_time.upper
+        shortest = self.mesh.shortest * horizon
+        self.pieces: list[ControlPiece] = []
+        self._declare_lengths(lengths, shortest, longest, horizon)
+        free = list(ocp.free_parameters)
+        p = np.array(start.p, float)
+        low, high = p.copy(), p.copy()
+        for name in free:
+            row = ocp.system.parameter_names.index(name)
+            low[row], high[row] = ocp.free_parameters[name]
+        self.at_p = self._store.add(low, high, p, np.where(p != 0.0, np.abs(p), 1.0))
+        x0, (x_low, x_high) = start.state(0.0, "-"), ocp.x_bounds
+        fixed = ocp.x0 is not None
+        self.at_x0 = self._store.add(
+            ocp.x0 if fixed else x_low, ocp.x0 if fixed else x_high, ocp.x0 if fixed else x0, self.sizes
+        )
+        self._declare_controls()
+        self.at_y, self.at_left, self.at_x, self.at_z = list[Array](), list[Array](), list[Array](), list[Array]()
+        left = self.at_x0
+        for k, mode in enumerate(self.modes):
+            left = self._declare_boundary(k, left)
+            self.at_left.append(left)
+            left = self._declare_phase(k, mode)
+        self.at_end = left
+
+    def _state_sizes(self) -> Array:
+        """Typical sizes of the state, from where the program starts."""
+        times = np.linspace(0.0, self.start.edges[-1], 41)
+        most = np.abs([self.start.state(t, "+") for t in times]).max(axis=0)
+        nominal = np.asarray(self.ocp.system.x_nominal, float)
+        ends = np.cumsum([0, *(getattr(self.ocp.system, name).numel() for name in self.ocp.system.states)])
+        groups = [slice(first, last) for first, last in itertools.pairwise(ends)]
+        for group in groups:
+            most[group] = np.maximum(most[group], 0.05 * most[group].max(initial=0.0))
+        return np.where(most > 0.0, most, nominal)
+
+    def _declare_lengths(self, lengths: Array, shortest: float, longest: float, horizon: float) -> None:
+        mesh, count = self.mesh, len(lengths)
+        if not mesh.equal:
+            at = self._store.add(shortest, longest, lengths, horizon)
+            self.at_lengths, self.length_phase = at, np.arange(count)
+            control = 0
+            for k, length in enumerate(lengths):
+                intervals = intervals_of(mesh, length, horizon)
+                share = 1.0 / (intervals * mesh.elements)
+                for _ in range(intervals):
+                    self.pieces.append(
+                        ControlPiece(phase=k, control=control, elements=mesh.elements, length=int(at[k]), share=share)
+                    )
+                    control += 1
+            self.controls = control
+            return
+        grid, edges = np.linspace(0.0, horizon, mesh.intervals + 1), self.start.edges
+        found, phases, owners = [], [], []
+        for k in range(count):
+            first = min(int(np.searchsorted(grid, edges[k] + 1e-9 * horizon, "right")) - 1, mesh.intervals - 1)
+            last = max(
+                min(int(np.searchsorted(grid, edges[k + 1] - 1e-9 * horizon, "left")) - 1, mesh.intervals - 1), first
+            )
+            for j in range(first, last + 1):
+                found.append(max(0.0, min(edges[k + 1], grid[j + 1]) - max(edges[k], grid[j])))
+                phases.append(k)
+                owners.append(j)
+        at = self._store.add(0.0, longest, np.array(found), horizon)
+        self.at_lengths, self.length_phase, self.length_control = at, np.array(phases), np.array(owners)
+        for position, k, j in zip(at, phases, owners, strict=True):
+            self.pieces.append(
+                ControlPiece(
+                    phase=k, control=j, elements=mesh.elements, length=int(position), share=1.0 / mesh.elements
+                )
+            )
+        self.controls = mesh.intervals
+
+    def _declare_controls(self) -> None:
+        low, high = self.ocp.u_bounds
+        nodes = self.control_nodes
+        begins = np.zeros(self.controls)
+        ends = np.zeros(self.controls)
+        for piece, (a, b) in zip(self.pieces, self._piece_times(), strict=True):
+            begins[piece.control] = a if ends[piece.control] == 0.0 else begins[piece.control]
+            ends[piece.control] = b
+        times = begins[:, None] + (ends - begins)[:, None] * nodes
+        values = np.array([[np.clip(self.start.control(t), low, high) for t in row] for row in times])
+        values = values.reshape(self.controls, -1)
+        most = np.abs(values).reshape(-1, self.n_u).max(axis=0, initial=0.0) if values.size else np.zeros(self.n_u)
+        bounds = np.where(
+            np.isfinite(np.maximum(np.abs(low), np.abs(high))), np.maximum(np.abs(low), np.abs(high)), 0.0
+        )
+        sizes = np.where(np.maximum(most, bounds) > 0.0, np.maximum(most, bounds), self.ocp.system.u_nominal)
+        repeat = len(nodes)
+        self.at_u = np.array(
+            [
+                self._store.add(np.tile(low, repeat), np.tile(high, repeat), row, np.tile(sizes, repeat))
+                for row in values
+            ]
+        ).reshape(self.controls, -1)
+
+    @property
+    def control_nodes(self) -> Array:
+        """Where in an interval the values of a control are unknowns: Legendre's nodes."""
+        return 0.5 * (1.0 + np.polynomial.legendre.leggauss(self.mesh.degree + 1)[0])
+
+    @staticmethod
+    def control_basis(nodes: Array, places: Array) -> Array:
+        """What the unknowns of a control weigh (places, nodes) at places of its interval."""
+        return lagrange_basis(nodes, places) if nodes.size > 1 else np.ones((places.size, 1))
+
+    def _piece_times(self) -> list[tuple[float, float]]:
+        """Begin and end of every piece where the program starts [s]."""
+        edges, found = self.start.edges, []
+        if not self.mesh.equal:
+            inside: dict[int, int] = {}
+            for piece in self.pieces:
+                k = inside.get(piece.phase, 0)
+                inside[piece.phase] = k + 1
+                length = (edges[piece.phase + 1] - edges[piece.phase]) * piece.share * piece.elements
+                found.append((edges[piece.phase] + k * length, edges[piece.phase] + (k + 1) * length))
+            return found
+        grid = np.linspace(0.0, edges[-1], self.mesh.intervals + 1)
+        for piece in self.pieces:
+            a = max(edges[piece.phase], grid[piece.control])
+            found.append((a, max(a, min(edges[piece.phase + 1], grid[piece.control + 1]))))
+        return found
+
+    def _declare_boundary(self, k: int, left: Array) -> Array:
+        """Unknowns of the boundary before phase k; returns where the state after it stands."""
+        boundary = self.boundaries[k]
+        if boundary is None or not boundary.y.size:
+            self.at_y.append(np.zeros(0, int))
+            return left
+        y, after = boundary.y, self.start.state(float(self.start.edges[k]), "+")
+        initial, sizes = np.array(y.initial, float), np.array(y.scale, float)
+        for component, (jumps, i) in enumerate(boundary.after):
+            if jumps:
+                initial[i], sizes[i] = after[component], self.sizes[component]
+        at = self._store.add(y.lower, y.upper, initial, sizes)
+        self.at_y.append(at)
+        return np.array([at[i] if jumps else left[i] for jumps, i in boundary.after])
+
+    def _declare_phase(self, k: int, mode: ModeEquations) -> Array:
+        low, high = self.ocp.x_bounds
+        low, high = low[: self.n_x], high[: self.n_x]
+        a, b = self.start.edges[k : k + 2]
+        at_x, at_z = [], []
+        inside = 1e-9 * max(float(self.start.edges[-1]), 1e-300)
+        for piece, (begin, end) in zip(self.pieces, self._piece_times(), strict=True):
+            if piece.phase != k:
+                continue
+            for e in range(piece.elements):
+                t0, h = begin + (end - begin) * e / piece.elements, (end - begin) / piece.elements
+                stages_x, stages_z = [], []
+                for c in self.tableau.c:
+                    t = float(np.clip(t0 + c * h, a + inside, max(b - inside, a + inside)))
+                    stages_x.append(self._store.add(low, high, self.start.state(t, "-"), self.sizes))
+                    z = mode.z
+                    stages_z.append(
+                        self._store.add(z.lower, z.upper, z.initial, z.scale) if z.size else np.zeros(0, int)
+                    )
+                at_x.append(stages_x)
+                at_z.append(stages_z)
+        self.at_x.append(np.array(at_x))
+        self.at_z.append(np.array(at_z, int).reshape(len(at_x), len(self.tableau.c), -1))
+        return np.asarray(self.at_x[-1][-1, -1])
+
+    def _with_forces(self, w: Array) -> Array:
+        """The start with multipliers and impulses that fit its motion best: those that flow and balance ask for."""
+        w = w.copy()
+        for k, mode in enumerate(self.modes):
+            if mode.z.size:
+                self._fit_phase(k, mode, w)
+            boundary = self.boundaries[k]
+            if boundary is not None and boundary.y.size > sum(jumps for jumps, _ in boundary.after):
+                before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
+                s, y, jumped = self.ocp.system, boundary.y, sum(jumps for jumps, _ in boundary.after)
+                rows, unknown = boundary.equations.expression, y.symbol[jumped:]
+                slope = ca.Function("slope", [s.x, y.symbol, s.p], [rows, ca.jacobian(rows, unknown)])
+                value, matrix = (np.array(part) for part in slope(w[before], w[self.at_y[k]], w[self.at_p]))
+                w[self.at_y[k][jumped:]] -= _least(matrix, value[:, 0])
+        return w
+
+    def _fit_phase(self, k: int, mode: ModeEquations, w: Array) -> None:
+        s, z = self.ocp.system, mode.z.symbol
+        inertia = ca.SX.eye(self.n_x) if mode.inertia is None else mode.inertia
+        rate = ca.SX.sym("rate", self.n_x)
+        rest = inertia @ rate - mode.flow
+        slope = ca.Function("slope", [s.x, z, s.u, s.p, rate], [rest, ca.jacobian(rest, z)])
+        basis_u, inverse = self.control_nodes, np.linalg.inv(self.tableau.a).T
+        for e, (index, share, place, width) in enumerate(self.elements_of(k)):
+            n_x, stages = self.n_x, self.tableau.stages
+            left, X = w[index[:n_x]], w[self.at_x[k][e]].T
+            length = w[index[-1 - self.at_p.size]] * share
+            if length <= 0.0:
+                continue
+            rates = (X - left[:, None]) @ inverse / length
+            at = self.control_basis(basis_u, place + width * self.tableau.c)
+            first = n_x * (1 + stages) + z.numel() * stages
+            U = w[index[first : first + self.n_u * basis_u.size]].reshape(basis_u.size, self.n_u)
+            for j in range(stages):
+                here = self.at_z[k][e, j]
+                value, matrix = slope(X[:, j], w[here], at[j] @ U, w[self.at_p], rates[:, j])
+                w[here] -= _least(np.array(matrix), np.array(value)[:, 0])
+
+    # --- rows ---
+
+    def _write(self) -> None:
+        groups: dict[int, list[int]] = {}
+        for k, mode in enumerate(self.modes):
+            groups.setdefault(id(mode), []).append(k)
+        self.element_blocks: dict[NLPBlock, tuple[int, ...]] = {
+            self._element_block(phases): tuple(phases) for phases in groups.values()
+        }
+        self._blocks += self.element_blocks
+        for k, boundary in enumerate(self.boundaries):
+            if boundary is not None:
+                self._add_boundary(k, boundary)
+        self._add_ends()
+
+    def elements_of(self, k: int) -> list[tuple[Array, float, float, float]]:
+        """Of every element of a phase: its unknowns, its share of a length, its place and width in its interval."""
+        found, e, left = [], 0, self.at_left[k]
+        for piece in self.pieces:
+            if piece.phase != k:
+                continue
+            for inside in range(piece.elements):
+                x, z = self.at_x[k][e].ravel(), self.at_z[k][e].ravel()
+                index = np.concatenate([left, x, z, self.at_u[piece.control], [piece.length], self.at_p])
+                found.append((index, piece.share, inside / piece.elements, 1.0 / piece.elements))
+                left, e = self.at_x[k][e, -1], e + 1
+        return found
+
+    def _element_block(self, phases: list[int]) -> NLPBlock:
+        """All elements of the phases of one mode."""
+        mode, scheme, s, system = self.modes[phases[0]], self.tableau, self.tableau.stages, self.ocp.system
+        n_x, n_z, n_u, nodes = self.n_x, mode.z.size, self.n_u, self.control_nodes
+        left, X, Z = ca.SX.sym("left", n_x), ca.SX.sym("X", n_x, s), ca.SX.sym("Z", n_z, s)
+        U, length, p = ca.SX.sym("U", n_u, nodes.size), ca.SX.sym("length"), ca.SX.sym("p", system.p.numel())
+        share, basis = ca.SX.sym("share"), ca.SX.sym("basis", nodes.size, s)
+        inertia = ca.SX.eye(n_x) if mode.inertia is None else mode.inertia
+        symbols = [system.x, mode.z.symbol, system.u, system.p]
+        cost = self.ocp.stage_cost
+        f = ca.Function(
+            "mode", symbols, [inertia, mode.flow, mode.equations.expression, mode.inequalities.expression, cost]
+        )
+        h, S = length * share, (X - ca.repmat(left, 1, s)) @ np.linalg.inv(scheme.a).T
+        rows, labels, low, high, spent = [], list[str](), list[float](), list[float](), ca.SX(0)
+        on_path: list[tuple[Constraint, ca.SX]] = []
+        names = [f"{name}'" for name in system.state_names]
+        paths = self._paths(mode)
+        for j in range(s):
+            u = U @ basis[:, j]
+            E, flow, equations, inequalities, running = f(X[:, j], Z[:, j], u, p)
+            rows += [E @ S[:, j] - h * flow, equations, inequalities]
+            labels += [*names, *mode.equations.labels, *mode.inequalities.labels]
+            low += [0.0] * (n_x + mode.equations.size + mode.inequalities.size)
+            high += [0.0] * (n_x + mode.equations.size) + [np.inf] * mode.inequalities.size
+            spent += float(scheme.b[j]) * running
+            on_path += [(c, function(X[:, j], Z[:, j], u, p)) for c, function, stages in paths if j in stages]
+        for tau in np.arange(1, self.mesh.points + 1) / (self.mesh.points + 1):
+            weights = lagrange_basis(np.append(0.0, scheme.c), np.array([tau]))[0]
+            between = lagrange_basis(scheme.c, np.array([tau]))[0]
+            x, u = ca.horzcat(left, X) @ ca.DM(weights), U @ (basis @ ca.DM(between))
+            for c, function, _ in paths:
+                if (c.lower < c.upper).all():
+                    on_path.append((c, function(x, Z @ ca.DM(between), u, p)))
+        for c, row in on_path:
+            rows.append(row)
+            labels += [str(c.name)] * c.lower.size
+            low += list(c.lower)
+            high += list(c.upper)
+        elements = [element for k in phases for element in self.elements_of(k)]
+        constants = []
+        for _, part, place, width in elements:
+            at = self.control_basis(nodes, place + width * scheme.c)
+            constants.append(np.concatenate([[part], at.ravel()]))
+        return NLPBlock(
+            name="phase",
+            y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
+            c=ca.vertcat(share, ca.vec(basis)),
+            rows=ca.vertcat(ca.SX(0, 1), *rows),
+            cost=h * spent,
+            lower=np.array(low),
+            upper=np.array(high),
+            index=np.array([element[0] for element in elements]),
+            constants=np.array(constants),
+            labels=tuple(labels),
+        )
+
+    def stage_rows(self, block: NLPBlock) -> int:
+        """Rows of every stage in a block of elements, of which the first n_x are the dynamics."""
+        mode = self.modes[self.element_blocks[block][0]]
+        return self.n_x + mode.equations.size + mode.inequalities.size
+
+    def time_of(self, block: NLPBlock, edges: Array) -> float:
+        """When the rows of a block that has one place hold [s]."""
+        return float(edges[-1] if block.edge is None else edges[block.edge])
+
+    def _paths(self, mode: ModeEquations) -> list[tuple[Constraint, ca.Function, tuple[int, ...]]]:
+        """Path constraints with the stages at which they hold: inequalities at all, equations where the user says."""
+        system, s = self.ocp.system, self.tableau.stages
+        found = []
+        for constraint in self.ocp.path_constraints:
+            c = constraint.without_roots(system.u)
+            stages = tuple(range(s)) if (c.lower < c.upper).all() or c.at == "rk_stages" else (s - 1,)
+            found.append(
+                (c, ca.Function("path", [system.x, mode.z.symbol, system.u, system.p], [c.expression]), stages)
+            )
+        return found
+
+    def _add_boundary(self, k: int, boundary: Boundary) -> None:
+        s = self.ocp.system
+        before = self.at_x0 if k == 0 else self.at_x[k - 1][-1, -1]
+        y, at = ca.vertcat(s.x, boundary.y.symbol, s.p), np.concatenate([before, self.at_y[k], self.at_p])
+        self._add_conditions(f"before phase {k}", y, boundary.equations, boundary.inequalities, at, k)
+        first = np.concatenate([self.at_x[k][0, 0], self.at_p])
+        self._add_conditions(f"beginning of phase {k}", ca.vertcat(s.x, s.p), Rows(), boundary.beginning, first, k)
+
+    def _add_ends(self) -> None:
+        """Terminal cost and constraints, the horizon, initial constraints."""
+        ocp, s, free = self.ocp, self.ocp.system, self.ocp.free_time
+        lengths = ca.SX.sym("lengths", self.at_lengths.size)
+        total = ca.sum1(lengths)
+        rows, low, high, labels = [total], [], [], ["horizon"]
+        low.append(ocp.horizon if free is None else free.lower)
+        high.append(ocp.horizon if free is None else free.upper)
+        if self.mesh.equal:
+            for j in range(self.mesh.intervals - 1):
+                rows.append(
+                    ca.sum1(lengths[np.flatnonzero(self.length_control == j).tolist()]) - total / self.mesh.intervals
+                )
+                low.append(0.0)
+                high.append(0.0)
+                labels.append("control interval")
+        expressions = [ocp.terminal_cost, *[c.expression for c in ocp.terminal_constraints]]
+        if free is not None:
+            expressions = ca.substitute(expressions, [free.symbol], [total])
+        count = sum(c.lower.size for c in ocp.terminal_constraints) if self.mesh.penalty is not None else 0
+        over, under = ca.SX.sym("over", count), ca.SX.sym("under", count)
+        cost, done = expressions[0], 0
+        for c, expression in zip(ocp.terminal_constraints, expressions[1:], strict=True):
+            size = c.lower.size
+            if count:
+                expression = expression + under[done : done + size] - over[done : done + size]
+                done += size
+            rows.append(expression)
+            low += list(c.lower)
+            high += list(c.upper)
+            labels += [str(c.name)] * size
+        weight = self.mesh.penalty or 0.0
+        self.at_slack = self._store.add(0.0, np.inf, np.full(2 * count, 1e-2), 1.0)
+        cost = cost + weight * (ca.sum1(over) + ca.sum1(under))
+        y = ca.vertcat(s.x, s.x_initial, s.p, lengths, over, under)
+        at = np.concatenate([self.at_end, self.at_x0, self.at_p, self.at_lengths, self.at_slack])
+        self._add(
+            "end", y, Rows(expression=ca.vertcat(*rows), labels=tuple(labels)), np.array(low), np.array(high), at, cost
+        )
+        at_start = np.concatenate([self.at_x0, self.at_p])
+        if ocp.initial_constraints:
+            made = Rows.of(*((str(c.name), c.expression) for c in ocp.initial_constraints))
+            lower, upper = (
+                np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
+            )
+            self._add("beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
+        if ocp.x0 is None and self.boundaries[0] is None:
+            self._add_conditions(
+                "mode of the first phase", ca.vertcat(s.x, s.p), *self.laws.start(self.plan.modes[0]), at_start, 0
+            )
+
+    def _add(
+        self,
+        name: str,
+        y: ca.SX,
+        rows: Rows,
+        lower: Array,
+        upper: Array,
+        index: Array,
+        cost: Any = 0,
+        edge: int | None = None,
+    ) -> None:
+        """A block at one place, unless it has nothing to say."""
+        if rows.size or not ca.SX(cost).is_constant():
+            numbers = {"lower": lower, "upper": upper, "index": index[None], "cost": ca.SX(cost), "edge": edge}
+            self._blocks.append(NLPBlock(name=name, y=y, rows=rows.expression, labels=rows.labels, **numbers))
+
+    def _add_conditions(
+        self, name: str, y: ca.SX, equations: Rows, inequalities: Rows, index: Array, edge: int
+    ) -> None:
+        lower, open_ = np.zeros(equations.size + inequalities.size), np.full(inequalities.size, np.inf)
+        self._add(
+            name, y, equations + inequalities, lower, np.append(np.zeros(equations.size), open_), index, edge=edge
+        )
+
+
+def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
+    """Control intervals of a phase on a moving grid."""
+    return max(1, round(mesh.intervals * length / horizon))
+
+
+def _least(matrix: Array, value: Array) -> Array:
+    """The smallest solution of the least squares problem; zero where a number is none."""
+    if not (np.isfinite(matrix).all() and np.isfinite(value).all()):
+        return np.zeros(matrix.shape[1])
+    return np.asarray(np.linalg.lstsq(matrix, value, rcond=1e-10)[0])

@@ -1,0 +1,93 @@
+"""A sequence of modes as one writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
+
+IMPACT = "impact "
+EXPECTED = 'a mapping such as {"ground": "stick"} for a phase, or a word such as "impact ground" between two phases'
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sequence:
+    """The modes of a motion in their order: what touches, what slips, on which side of its surfaces it is.
+
+    Parameters
+    ----------
+    items : sequence
+        Phases, each a mapping from names to modes, and impacts between them. Contacts are "open" (those that are not
+        mentioned), "closed" (without friction), "stick", "slip+" or "slip-" (one tangent) or "slip" (two); switching
+        functions "+", "-" or "0" (sliding); partitions by indicators the number of their region, or several joined by
+        "|"; constraints "free" or "active". A contact that closes has an impact, which need not be mentioned; one that
+        bounces is: "impact ball", with what it does on the way, if it is no stick, as in "impact ball slip+, wall".
+    times : (phases - 1,), optional
+        When phases end, but the last [s], where it is known.
+
+    Raises
+    ------
+    ModelError
+        If an item is neither, or there is not one time between any two phases.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Sequence([{}, {"ground": "slip+"}, {"ground": "stick"}], times=[0.4, 1.2])
+    Sequence([
+        {},
+        {'ground': 'slip+'},
+        {'ground': 'stick'},
+    ], times=[0.4, 1.2])
+    """
+
+    items: Any
+    times: Any = None
+    phases: tuple[Mapping[str, str], ...] = field(init=False)
+    impacts: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, str | Mapping) or not isinstance(self.items, Iterable):
+            raise ModelError(f"Sequence: expected a list, each entry {EXPECTED}, given {type(self.items).__name__}.")
+        items = tuple(dict(item) if isinstance(item, Mapping) else item for item in self.items)
+        phases, impacts, pending = list[Mapping[str, str]](), list[str](), ""
+        for item in items:
+            if isinstance(item, dict):
+                if not all(isinstance(part, str) for pair in item.items() for part in pair):
+                    raise ModelError(f"Sequence: names and modes are words, given {item!r}.")
+                phases.append(item)
+                impacts.append(pending)
+                pending = ""
+            elif isinstance(item, str) and item.startswith(IMPACT) and not pending:
+                pending = item
+            else:
+                raise ModelError(f"Sequence: expected {EXPECTED}, given {item!r}.")
+        if not phases or pending:
+            raise ModelError("Sequence: expected one phase at least, and a phase after every impact.")
+        times = None if self.times is None else np.asarray(self.times, float).reshape(-1)
+        if times is not None and (times.size != len(phases) - 1 or (np.diff(times, prepend=0.0) < 0.0).any()):
+            raise ModelError(
+                f"Sequence: times: expected {len(phases) - 1} times that do not fall, one between any two phases, "
+                f"given {self.times!r}."
+            )
+        assign(self, items=items, times=times, phases=tuple(phases), impacts=tuple(impacts))
+
+    def __len__(self) -> int:
+        return len(self.phases)
+
+    def __repr__(self) -> str:
+        lines = [f"    {item!r}," for item in self.items]
+        times = "" if self.times is None else f", times={[float(f'{t:.10g}') for t in self.times]}"
+        return "\n".join(["Sequence([", *lines, f"]{times})"])
+
+    def __eq__(self, other: object) -> bool:
+        """The same modes and impacts; times may differ."""
+        return isinstance(other, Sequence) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(str(self.items))
