@@ -28,7 +28,7 @@ WORDS = ((OPEN, CLOSED), (OPEN, STICK, FORWARDS, BACKWARDS), (OPEN, STICK, SLIP)
 SIGNS = {FORWARDS: 1.0, BACKWARDS: -1.0}
 SLIPPING = (*SIGNS, SLIP)
 # Contacts that hold each other: forces share a load by this much softness, as a share of a contact's own response.
-SOFTNESS = 1e-9
+SOFTNESS = 1e-12
 # A motion is in a mode where gaps and rates are below these shares of the length and the speed at work.
 CLOSE, SLOW = 1e-5, 1e-5
 

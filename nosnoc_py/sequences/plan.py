@@ -7,6 +7,8 @@ from collections.abc import Sequence as Listing
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.solution.sequence import IMPACT, Sequence
@@ -33,6 +35,19 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.modes)
+
+    def without(self, gone: np.ndarray, edges: np.ndarray) -> tuple[Plan, np.ndarray]:
+        """The plan and the ends of its phases without some phases; their impacts are those of the next phase."""
+        modes, impacts, begins, pending = list[Mode](), list[Mapping[str, str]](), list[float](), dict[str, str]()
+        for k, mode in enumerate(self.modes):
+            pending = {**pending, **self.impacts[k]}
+            if gone[k] or (modes and mode == modes[-1] and not pending):
+                continue
+            modes.append(mode)
+            impacts.append(pending)
+            begins.append(float(edges[k]) if modes[1:] else 0.0)
+            pending = {}
+        return Plan(modes=tuple(modes), impacts=tuple(impacts)), np.array([*begins, edges[-1]])
 
 
 def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:

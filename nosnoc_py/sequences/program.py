@@ -263,6 +263,10 @@ class PhaseNLP:
         """What the unknowns of a control weigh (places, nodes) at places of its interval."""
         return lagrange_basis(nodes, places) if nodes.size > 1 else np.ones((places.size, 1))
 
+    def lengths_of(self, w: Array) -> Array:
+        """Lengths of the phases [s]."""
+        return np.bincount(self.length_phase, w[self.at_lengths], len(self.plan))
+
     def _piece_times(self) -> list[tuple[float, float]]:
         """Begin and end of every piece where the program starts [s]."""
         edges, found = self.start.edges, []

@@ -97,8 +97,7 @@ class PhasePoint:
     @property
     def lengths(self) -> Array:
         """Of the phases [s]."""
-        program = self.program
-        return np.bincount(program.length_phase, self.w[program.at_lengths], len(program.plan))
+        return self.program.lengths_of(self.w)
 
     @property
     def edges(self) -> Array:

@@ -1,0 +1,416 @@
+"""Multi-phase programs solved, simulated, and refined until the simulation confirms them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.ocp import OCP
+from nosnoc_py.sequences.contact_laws import ContactLaws
+from nosnoc_py.sequences.equations import Mode, ModeLaws
+from nosnoc_py.sequences.filippov_laws import FilippovLaws
+from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.plan import Plan, written
+from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
+from nosnoc_py.sequences.reading import read
+from nosnoc_py.sequences.readout import PhasePoint, log_record, solution_of
+from nosnoc_py.simulation.certification.certify import certify
+from nosnoc_py.simulation.common import SimulationTask
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.solution.sequence import Sequence
+from nosnoc_py.status import Status, Verdict, asked_to_stop
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import control_of_guess
+from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.tolerances import REST_VELOCITY
+
+Array = np.ndarray
+# Of IPOPT: redundant contacts leave rows dependent; a motion that is simulated needs the last digits.
+IPOPT = {
+    "perturb_always_cd": "yes",
+    "tol": 1e-9,
+    "dual_inf_tol": 1e-6,
+    "compl_inf_tol": 1e-9,
+    "mu_target": 0.0,
+    "acceptable_tol": 1e-7,
+}
+# Sequences that are tried one after the other where the simulation finds another one.
+TRIES = 4
+# So often intervals are given to the phases anew, by the lengths that these turn out to have.
+PLACED = 2
+# Weight of missed terminal constraints, as a multiple of the objective.
+PENALTY = 10.0
+# A phase of length zero says nothing of how it would be longer: at first it keeps this share of where it starts.
+KEPT, NEAR = 0.2, 1e-3
+# Length of a phase that is added, as a share of the horizon.
+ADDED = 0.1
+# An event so close to a node of equal intervals (in intervals) is held there; it is moved so far beyond.
+HELD, BEYOND = 1e-5, 0.05
+SMOOTH = EventDriven(grazing="continue")
+# The better first.
+ORDER = (
+    Verdict.CONFIRMED,
+    Verdict.CONFIRMED_IN_WINDOWS,
+    Verdict.CONSTRAINT_BETWEEN_NODES,
+    Verdict.INACCURATE,
+    Verdict.UNDECIDED,
+    Verdict.REFUTED,
+    None,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PhaseAttempt:
+    """A solution of a program, and what the simulation says."""
+
+    point: PhasePoint
+    solution: Solution
+    certificate: Certificate | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None where nothing was simulated."""
+        return None if self.certificate is None else self.certificate.verdict
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the simulation agrees, of an unstable motion in all windows."""
+        return self.verdict in ORDER[:2]
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The smaller the better: by the verdict, then by the objective, without a solution by what is violated."""
+        solved = self.solution.success
+        place = 0 if self.confirmed else ORDER.index(self.verdict)
+        return (place, self.solution.objective if solved else self.point.violation)
+
+
+class Ended(Exception):
+    """A callback, the clock or Ctrl-C ends the work."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        super().__init__(str(status))
+
+
+class Refinement:
+    """The work of one call of `MultiPhase`; what was found before it ends is kept."""
+
+    def __init__(
+        self, method: MultiPhase, ocp: OCP, callback: Callable[[Any], Any] | None, started: float, deadline: float
+    ) -> None:
+        self.method, self.ocp, self.callback = method, ocp, callback
+        self.started, self.deadline = started, deadline
+        self.log: list[StepRecord] = []
+        self.best: PhaseAttempt | None = None
+
+    def solve(self, guess: Any) -> Solution:
+        """From a guess to the best of what is found."""
+        ended: Status | None = None
+        try:
+            self.search(guess)
+        except Ended as end:
+            ended = end.status
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            ended = Status.INTERRUPTED
+        assert self.best is not None
+        solution = replace(self.best.solution, **self.effort())
+        if ended is None or not solution.success:
+            return solution
+        return replace(solution, status=ended, message=f"the best so far is {self.best.verdict}")
+
+    def search(self, guess: Any) -> None:
+        """One sequence, or where the method may follow the simulation several."""
+        motion = motion_of(self.ocp, guess, self.left())
+        laws = laws_of(self.ocp, motion)
+        sequence, tried = self.method.sequence or read(laws, motion, self.ocp.p), list[Sequence]()
+        for _ in range(TRIES if self.method.follow else 1):
+            tried.append(sequence)
+            found = self.refined(laws, sequence, start_of_motion(self.ocp, sequence, motion))
+            if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
+                break
+            motion = found.certificate.trajectory
+            sequence = read(laws, motion, found.point.p)
+            if any(sequence == other for other in tried):
+                break
+        if self.method.follow and self.best is not None and self.best.solution.success:
+            self.with_ends(laws)
+
+    def with_ends(self, laws: Any) -> None:
+        """Try a phase more at the end, or at the beginning, where the state there belongs to another mode, too.
+
+        A motion that comes to rest just at its end may be one that rests a while: a phase of length zero that no
+        simulation shows.
+        """
+        for at_end in (True, False):
+            best = self.best
+            assert best is not None
+            program = best.point.program
+            mode = laws.mode_at(best.point.w[program.at_end if at_end else program.at_x0], best.point.p)
+            if mode != program.plan.modes[-1 if at_end else 0]:
+                self.refined(laws, *lengthened(laws, best, mode, at_end=at_end))
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def effort(self) -> dict[str, Any]:
+        """What it took until now."""
+        return {
+            "log": tuple(self.log),
+            "iterations": sum(record.iterations for record in self.log),
+            "wall_seconds": time.monotonic() - self.started,
+        }
+
+    def refined(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart) -> PhaseAttempt:
+        """One sequence on finer and finer meshes, until it is confirmed; returns the last attempt."""
+        plan, level, points, placed = Plan.of(sequence, laws), 0, 0, 0
+        if self.method.mesh(0).equal:
+            # Events may not pass nodes of equal intervals: they are put where they want to be first.
+            point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
+            if self.good(point):
+                start = start_of_motion(self.ocp, point.sequence, solution_of(point, Status.SOLVED, "", self.effort()))
+        while True:
+            mesh = self.method.mesh(level, points)
+            found = self.attempt(laws, plan, mesh, start)
+            if not found.solution.success:
+                return found
+            if mesh.equal:
+                found = self.moved(laws, plan, mesh, start, found)
+            plan, lengths = found.point.program.plan, found.point.lengths
+            if placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths):
+                placed += 1
+            elif level + points >= self.method.refinements or found.confirmed:
+                return found
+            elif found.verdict is Verdict.CONSTRAINT_BETWEEN_NODES:
+                points += 1
+            else:
+                level += 1
+            start = start_of_motion(self.ocp, found.point.sequence, found.solution)
+
+    def moved(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
+    ) -> PhaseAttempt:
+        """Let events that a node of equal intervals holds pass it, while the objective falls."""
+        for _ in range(2 * mesh.intervals):
+            edges = beyond_nodes(mesh, start.edges, found.point.edges)
+            if edges is None:
+                return found
+            times = found.point.sequence.items, edges[1:-1]
+            start = start_of_motion(self.ocp, Sequence(*times), found.solution)
+            again = self.attempt(laws, plan, mesh, start)
+            if not again.solution.success or again.solution.objective >= found.solution.objective:
+                return found
+            found = again
+        return found
+
+    def attempt(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhaseAttempt:
+        """Solve one program and simulate what it finds."""
+        point = self.pruned(laws, plan, mesh, start)
+        status, message = self.status(point)
+        solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
+        found = PhaseAttempt(point=point, solution=solution)
+        if status.success:
+            self.keep(found)  # before it is simulated, which Ctrl-C may end
+            certificate = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
+            verdict = certificate.verdict
+            note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}"
+            solution = replace(solution, message=note) if note else solution
+            found = PhaseAttempt(point=point, solution=solution, certificate=certificate)
+        self.keep(found)
+        if status is Status.INTERRUPTED or self.left() <= 0.0:
+            raise Ended(Status.INTERRUPTED if status is Status.INTERRUPTED else Status.TIME_LIMIT)
+        return found
+
+    def keep(self, found: PhaseAttempt) -> None:
+        """Keep the best."""
+        if self.best is None or found.rank <= self.best.rank:
+            self.best = found
+
+    def optimum(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
+        """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
+        program = PhaseNLP(self.ocp, laws, plan, mesh, start)
+        point = self.run(program, program.w0, "phases", least=KEPT)
+        if not self.good(point) and self.ocp.terminal_constraints:
+            size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
+            soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
+            reached = self.run(soft, soft.w0, "penalised", least=KEPT)
+            near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
+            again = self.run(program, near, "phases", least=KEPT)
+            point = min((point, again), key=lambda found: found.violation if not self.good(found) else -1.0)
+        return point
+
+    def pruned(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
+        """The optimum, without the phases that vanish: these make a program degenerate.
+
+        A phase at the length that it keeps at first would be shorter. Without it the sequence is the limit of the one
+        that is asked for; where that is no motion, it is let go to its own limit.
+        """
+        point = self.optimum(laws, plan, mesh, start)
+        while len(plan) > 1:
+            vanishing = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
+            if not vanishing.any() or vanishing.all():
+                return point
+            shorter, edges = plan.without(vanishing, point.edges)
+            motion = solution_of(point, Status.STOPPED, "", self.effort())
+            start = start_of_motion(self.ocp, written(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion)
+            found = self.optimum(laws, shorter, mesh, start)
+            if not self.good(found):
+                freed = self.run(point.program, point.w, "short phases")
+                return freed if self.good(freed) or not self.good(point) else point
+            plan, point = shorter, found
+        return point
+
+    def good(self, point: PhasePoint) -> bool:
+        """Whether it is feasible and IPOPT is content."""
+        return self.status(point)[0].success
+
+    def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0) -> PhasePoint:
+        """IPOPT on one program; phases keep this share of the lengths they start with."""
+        options = {**IPOPT, "max_iter": self.method.max_iterations, **self.method.ipopt}
+        nlp, lower = program.nlp, program.nlp.lbx.copy()
+        at = program.at_lengths
+        lower[at] = np.maximum(lower[at], least * program.w0[at] / nlp.scale[at])
+        result = Ipopt(nlp, options).solve(w / nlp.scale, np.empty(0), deadline=self.deadline, lbx=lower)
+        point = PhasePoint.of(program, np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw), result)
+        self.log.append(log_record(len(self.log), label, point))
+        if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
+            if self.best is None:
+                self.keep(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
+            raise Ended(status)
+        return point
+
+    def status(self, point: PhasePoint) -> tuple[Status, str]:
+        """What IPOPT's word and the residuals say."""
+        result = point.result
+        assert result is not None
+        word = result.solver_status
+        if result.interrupted:
+            return Status.INTERRUPTED, word
+        if not np.isfinite([point.objective, point.violation]).all() or word == "Invalid_Number_Detected":
+            return Status.NUMERICAL_ERROR, word
+        if point.violation <= self.method.tolerance and result.converged:
+            return Status.SOLVED, ""
+        if word == "User_Requested_Stop":
+            return Status.TIME_LIMIT, word
+        if word == "Maximum_Iterations_Exceeded":
+            return Status.ITERATION_LIMIT, word
+        if point.violation > self.method.tolerance:
+            return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
+        return Status.NO_DESCENT, word
+
+
+def lengthened(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) -> tuple[Sequence, PhaseStart]:
+    """The sequence with one phase more at an end, and the motion slowed down to leave it `ADDED` of the horizon."""
+    point, solution = attempt.point, attempt.solution
+    plan, edges = point.program.plan, point.edges
+    horizon, share = float(edges[-1]), 1.0 - ADDED
+    offset = 0.0 if at_end else ADDED * horizon
+    inner = offset + share * edges
+    edges = np.append(inner, horizon) if at_end else np.append(0.0, inner)
+    modes = (*plan.modes, mode) if at_end else (mode, *plan.modes)
+    impacts = (*plan.impacts, {}) if at_end else ({}, *plan.impacts)
+
+    def before(t: float) -> float:
+        return float(np.clip((t - offset) / share, 0.0, horizon))
+
+    start = PhaseStart(
+        edges=edges,
+        state=lambda t, side: np.asarray(solution(before(t), side=side)),
+        control=lambda t: np.asarray(solution.control(before(t))),
+        p=point.p,
+    )
+    return written(modes, impacts, laws, edges[1:-1]), start
+
+
+def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
+    """Ends of phases with those moved beyond a node of equal intervals that are held there; None where none is.
+
+    An end belongs to the interval in which it started, `before`; `after` has the ends of the solution.
+    """
+    width = after[-1] / mesh.intervals
+    home = np.clip(np.floor(before[1:-1] / width + HELD), 0, mesh.intervals - 1)
+    place = after[1:-1] / width - home
+    shift = np.where((place > 1.0 - HELD) & (home < mesh.intervals - 1), 1.0 + BEYOND, np.nan)
+    shift = np.where((place < HELD) & (home > 0), -BEYOND, shift)
+    if np.isnan(shift).all():
+        return None
+    moved = after.copy()
+    moved[1:-1] = np.where(np.isnan(shift), after[1:-1], (home + shift) * width)
+    return np.maximum.accumulate(moved)
+
+
+def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:
+    """Whether phases would have other numbers of intervals by the lengths that they have now."""
+    if before.size != after.size:
+        return True
+    counts = [[intervals_of(mesh, length, lengths.sum()) for length in lengths] for lengths in (before, after)]
+    return counts[0] != counts[1]
+
+
+def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
+    """The motion of a guess: itself, if it has states, else the simulation of its control."""
+    if isinstance(guess, Trajectory) and guess.state_names == ocp.system.state_names and len(guess.t) > 1:
+        # The iterate of a failure may be no motion at all: its control has one.
+        if guess.success or not len(guess.u):
+            return guess
+    x0 = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
+    law = control_of_guess(ocp, guess)
+    limit = None if np.isinf(left) else left
+    task = SimulationTask(x0=x0, duration=ocp.horizon, u=law, p=ocp.p, time_limit=limit)
+    return SMOOTH.simulate(ocp.system, task)
+
+
+def laws_of(ocp: OCP, motion: Trajectory) -> Any:
+    """The system in its modes, with the sizes that are at work in a motion."""
+    system, p = ocp.system, np.asarray(ocp.p, float)
+    if not isinstance(system, CLS):
+        return FilippovLaws(system)
+    law = (lambda t, x: motion.control(motion.t0 + t)) if len(motion.u) else (lambda t, x: np.zeros(system.n_u))
+    duration = motion.duration or ocp.horizon
+    scales = problem_scales(system, x0=np.array(motion.x[0]), control=law, p=p, duration=duration)
+    at = system.kinematics(np.asarray(motion.x), 0.0, p)
+    force = float(np.abs(at.force).max(initial=0.0)) or 1.0
+    return ContactLaws(
+        system,
+        rest_velocity=REST_VELOCITY * scales.velocity,
+        force=force,
+        speed=scales.velocity,
+        length=scales.length / scales.steepness,
+    )
+
+
+def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:
+    """Where a program starts: the motion, in the phases of a sequence; stretched to the horizon where it ends early."""
+    horizon, t0, duration = float(ocp.horizon), motion.t0, motion.duration
+    if ocp.free_time is not None and duration > 0.0:
+        horizon = float(np.clip(duration, ocp.free_time.lower, ocp.free_time.upper))
+    count = len(sequence)
+    times = np.linspace(0.0, horizon, count + 1)[1:-1] if sequence.times is None else np.asarray(sequence.times)
+    edges = np.concatenate([[0.0], np.clip(times, 0.0, horizon), [horizon]])
+
+    def state(t: float, side: Side) -> Array:
+        return np.asarray(motion(t0 + min(t, duration), side=side))
+
+    def control(t: float) -> Array:
+        return (
+            np.asarray(motion.control(min(t0 + t, float(motion.u_grid[-1]))))
+            if len(motion.u)
+            else np.zeros(ocp.system.n_u)
+        )
+
+    p = getattr(motion, "p", np.empty(0))
+    return PhaseStart(
+        edges=edges, state=state, control=control, p=p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p)
+    )
