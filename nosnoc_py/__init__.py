@@ -31,6 +31,7 @@ from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.search import MultiStart
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.polish import polish
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
@@ -134,6 +135,7 @@ __all__ = [
     "kinetic_energy",
     "lagrangian",
     "load",
+    "polish",
     "plot",
     "plot_active_set",
     "plot_elements",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from numbers import Real
+from time import monotonic
 from typing import Any
 
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
@@ -22,6 +24,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -29,6 +32,9 @@ from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.solution.solution import POLISHER
+from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
 from nosnoc_py.transcription import transcribe
 
@@ -58,6 +64,7 @@ def solve(
     guess: Any = None,
     callback: Callback | None = None,
     time_limit: float | None = None,
+    polish: bool = False,
 ) -> Solution:
     """Solve an optimal control problem.
 
@@ -78,6 +85,9 @@ def solve(
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
         Seconds.
+    polish : bool
+        Whether to go on from the solution to the optimum of its sequence of modes, on a grid that moves with its
+        events, and return the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
 
     Returns
     -------
@@ -86,16 +96,24 @@ def solve(
     """
     check_type(ocp, OCP, "ocp")
     check_run(callback, time_limit)
+    if not isinstance(polish, bool):
+        raise OptionError(f"polish: expected True or False, given {polish!r}.")
+    deadline = deadline_of(time_limit)
     chosen: FiniteElementMethod | CompleteMethod = fitting(
         ocp.system, method, SOLVING, (FiniteElementMethod, CompleteMethod)
     )
     limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(chosen, CompleteMethod):
-        return chosen.solve(ocp, solver, **limits)
-    if isinstance(solver, MultiStart):
-        return solver.solve(ocp, chosen, **limits)
-    # Options of finite elements are in a room below those that solve and simulate: an object that does it holds them.
-    return FiniteElementRun(chosen).solve(ocp, solver, **limits)
+        solution = chosen.solve(ocp, solver, **limits)
+    elif isinstance(solver, MultiStart):
+        solution = solver.solve(ocp, chosen, **limits)
+    else:  # options of finite elements are in a room below those that solve: an object that does it holds them
+        solution = FiniteElementRun(chosen).solve(ocp, solver, **limits)
+    if polish and solution.status not in (Status.INTERRUPTED, Status.STOPPED):
+        left = None if time_limit is None else max(0.0, deadline - monotonic())
+        solution = polished(ocp, solution, callback=callback, time_limit=left)
+    assign(solution, **{POLISHER: partial(polished, ocp)})
+    return solution
 
 
 def simulate(

@@ -44,8 +44,8 @@ def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     """The modes between the events of a motion; events that change nothing are left out.
 
     Events tell what closes, opens, sticks; the states tell the rest: a solution whose contacts are closed only to the
-    error of its discretisation is read like an exact motion. Events closer than `TOGETHER` (relative) are one; a phase between
-    them is too short to count.
+    error of its discretisation is read like an exact motion. Events closer than `TOGETHER` (relative) are one; between
+    them no phase is long enough to count.
     """
     stretches = stretches_of(motion)
     modes = laws.modes_of(stretches, p)

@@ -361,10 +361,10 @@ def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:
 
 def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     """The motion of a guess: itself, if it has states, else the simulation of its control."""
-    if isinstance(guess, Trajectory) and guess.state_names == ocp.system.state_names and len(guess.t) > 1:
-        # The iterate of a failure may be no motion at all: its control has one.
-        if guess.success or not len(guess.u):
-            return guess
+    # The iterate of a failure may be no motion at all: its control has one.
+    moves = isinstance(guess, Trajectory) and (guess.success or not len(guess.u)) and len(guess.t) > 1
+    if moves and guess.state_names == ocp.system.state_names:
+        return guess
     x0 = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
     law = control_of_guess(ocp, guess)
     limit = None if np.isinf(left) else left

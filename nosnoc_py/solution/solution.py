@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.records import PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.sequence import Sequence
@@ -22,6 +23,8 @@ REPORTED = (
     *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
+# The attribute by which a solution that `solve` returned knows how to be polished.
+POLISHER = "_polisher"
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -109,6 +112,26 @@ class Solution(Trajectory):
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
         lists = ("log", "worst", "biactive", "biactive_roles")
         assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
+
+    def polish(self, **options: Any) -> Solution:
+        """Return the better of this solution and the optimum of its sequence of modes; see `nosnoc_py.polish`.
+
+        Raises
+        ------
+        OptionError
+            Of a solution that was loaded or changed, which does not know its problem: use `ns.polish(ocp, solution)`.
+        """
+        polisher = vars(self).get(POLISHER)
+        if polisher is None:
+            raise OptionError(
+                "polish: this solution does not know its OCP, since it was loaded, copied or changed; use "
+                "ns.polish(ocp, solution)."
+            )
+        return polisher(self, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Numbers cross processes, problems do not."""
+        return {name: value for name, value in vars(self).items() if name != POLISHER}
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
