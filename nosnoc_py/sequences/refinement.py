@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,8 @@ PLACED = 2
 PENALTY = 10.0
 # A phase of length zero says nothing of how it would be longer: at first it keeps this share of where it starts.
 KEPT, NEAR = 0.2, 1e-3
+# Iterations for a program whose phases may vanish.
+FEW = 100
 # Length of a phase that is added, as a share of the horizon.
 ADDED = 0.1
 # An event so close to a node of equal intervals (in intervals) is held there; it is moved so far beyond.
@@ -259,26 +261,34 @@ class Refinement:
         """
         point = self.optimum(laws, plan, mesh, start)
         while len(plan) > 1:
-            vanishing = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
-            if not vanishing.any() or vanishing.all():
+            short = point.lengths <= (1.0 + NEAR) * KEPT * point.program.lengths_of(point.program.w0)
+            if not short.any() or short.all():
                 return point
-            shorter, edges = plan.without(vanishing, point.edges)
+            shorter, edges = plan.without(short, point.edges)
             motion = solution_of(point, Status.STOPPED, "", self.effort())
-            start = start_of_motion(self.ocp, written(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion)
-            found = self.optimum(laws, shorter, mesh, start)
-            if not self.good(found):
-                freed = self.run(point.program, point.w, "short phases")
-                return freed if self.good(freed) or not self.good(point) else point
+            anew = start_of_motion(self.ocp, written(shorter.modes, shorter.impacts, laws, edges[1:-1]), motion)
+            found = self.optimum(laws, shorter, mesh, anew)
+            if not self.better(found, point):
+                freed = self.run(point.program, point.w, "short phases", most=FEW)
+                return freed if self.better(freed, point) else point
             plan, point = shorter, found
         return point
+
+    def better(self, one: PhasePoint, other: PhasePoint) -> bool:
+        """Whether one solves its program, and is not worse than the other."""
+        if not self.good(one):
+            return False
+        size = max(1.0, abs(other.objective))
+        return not self.good(other) or one.objective <= other.objective + self.method.tolerance * size
 
     def good(self, point: PhasePoint) -> bool:
         """Whether it is feasible and IPOPT is content."""
         return self.status(point)[0].success
 
-    def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0) -> PhasePoint:
-        """IPOPT on one program; phases keep this share of the lengths they start with."""
-        options = {**IPOPT, "max_iter": self.method.max_iterations, **self.method.ipopt}
+    def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0, most: int | None = None) -> PhasePoint:
+        """IPOPT on one program, for so many iterations; phases keep this share of the lengths they start with."""
+        most = self.method.max_iterations if most is None else min(most, self.method.max_iterations)
+        options = {**IPOPT, "max_iter": most, **self.method.ipopt}
         nlp, lower = program.nlp, program.nlp.lbx.copy()
         at = program.at_lengths
         lower[at] = np.maximum(lower[at], least * program.w0[at] / nlp.scale[at])
@@ -366,9 +376,10 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     if moves and guess.state_names == ocp.system.state_names:
         return guess
     x0 = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
-    law = control_of_guess(ocp, guess)
+    control_of_guess(ocp, guess)  # says what is wrong with it
+    u = guess.get("u") if isinstance(guess, Mapping) else guess
     limit = None if np.isinf(left) else left
-    task = SimulationTask(x0=x0, duration=ocp.horizon, u=law, p=ocp.p, time_limit=limit)
+    task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)
     return SMOOTH.simulate(ocp.system, task)
 
 
