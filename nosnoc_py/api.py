@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 from numbers import Real
@@ -25,6 +26,7 @@ from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import MultiStart
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
+from nosnoc_py.sequences.refinement import sequence_of
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -112,6 +114,8 @@ def solve(
     if polish and solution.status not in (Status.INTERRUPTED, Status.STOPPED):
         left = None if time_limit is None else max(0.0, deadline - monotonic())
         solution = polished(ocp, solution, callback=callback, time_limit=left)
+    if solution.sequence is None and solution.success and MultiPhase().accepts(ocp.system) is None:
+        solution = replace(solution, sequence=sequence_of(ocp, solution))
     assign(solution, **{POLISHER: partial(polished, ocp)})
     return solution
 

@@ -67,7 +67,7 @@ class MultiPhase(CompleteMethod):
     control_degree: int = Field(default=0, ge=0, le=6)
     stages: int = Field(default=3, ge=1, le=12)
     elements: int = Field(default=1, ge=1)
-    refinements: int = Field(default=4, ge=0)
+    refinements: int = Field(default=6, ge=0)
     follow: bool = False
     tolerance: float = Field(default=1e-6, gt=0)
     shortest: float = Field(default=0.0, ge=0, lt=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
@@ -37,12 +37,15 @@ class PhaseStart:
         With the limits "-" and "+" at jumps.
     control : function t -> (n_u,)
     p : (n_p,)
+    peaks : (m,)
+        Times [s] at which inequalities were broken between the nodes.
     """
 
     edges: Array
     state: Callable[[float, Side], Array]
     control: Callable[[float], Array]
     p: Array
+    peaks: Array = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +65,8 @@ class PhaseMesh:
     degree : int
         Of the polynomial that the control is on an interval.
     points : int
-        Further points inside of every element at which inequality constraints on the path hold.
+        Further points inside of every element at which inequalities hold: bounds of states, constraints on the path,
+        those of the mode. They are where these were broken before, else equally spaced.
     penalty : float, optional
         Weight of missed terminal constraints (exact l1); None makes them rows.
     shortest : float
@@ -417,27 +421,32 @@ class PhaseNLP:
             high += [0.0] * (n_x + mode.equations.size) + [np.inf] * mode.inequalities.size
             spent += float(scheme.b[j]) * running
             on_path += [(c, function(X[:, j], Z[:, j], u, p)) for c, function, stages in paths if j in stages]
-        for tau in np.arange(1, self.mesh.points + 1) / (self.mesh.points + 1):
-            weights = lagrange_basis(np.append(0.0, scheme.c), np.array([tau]))[0]
-            between = lagrange_basis(scheme.c, np.array([tau]))[0]
-            x, u = ca.horzcat(left, X) @ ca.DM(weights), U @ (basis @ ca.DM(between))
-            for c, function, _ in paths:
-                if (c.lower < c.upper).all():
-                    on_path.append((c, function(x, Z @ ca.DM(between), u, p)))
+        inner = self.inner_rows(mode)
+        sizes = (s + 1, s, nodes.size)
+        weights = [[ca.SX.sym("weight", size) for size in sizes] for _ in range(self.mesh.points)]
+        for of_x, of_z, of_u in weights:
+            expression, lower, upper, named = inner
+            rows.append(expression(ca.horzcat(left, X) @ of_x, Z @ of_z, U @ of_u, p))
+            labels += named
+            low += lower
+            high += upper
         for c, row in on_path:
             rows.append(row)
             labels += [str(c.name)] * c.lower.size
             low += list(c.lower)
             high += list(c.upper)
         elements = [element for k in phases for element in self.elements_of(k)]
+        inside = [places for k in phases for places in self._inner_places(k)]
         constants = []
-        for _, part, place, width in elements:
+        for (_, part, place, width), places in zip(elements, inside, strict=True):
             at = self.control_basis(nodes, place + width * scheme.c)
-            constants.append(np.concatenate([[part], at.ravel()]))
+            of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
+            of_u = self.control_basis(nodes, place + width * places)
+            constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
         return NLPBlock(
             name="phase",
             y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
-            c=ca.vertcat(share, ca.vec(basis)),
+            c=ca.vertcat(share, ca.vec(basis), *[part for point in weights for part in point]),
             rows=ca.vertcat(ca.SX(0, 1), *rows),
             cost=h * spent,
             lower=np.array(low),
@@ -446,6 +455,32 @@ class PhaseNLP:
             constants=np.array(constants),
             labels=tuple(labels),
         )
+
+    def inner_rows(self, mode: ModeEquations) -> tuple[ca.Function, list[float], list[float], list[str]]:
+        """What holds at further points: (x, z, u, p) -> rows, with limits and labels."""
+        system, (low, high) = self.ocp.system, self.ocp.x_bounds
+        bounded = [int(i) for i in np.flatnonzero(np.isfinite(low) | np.isfinite(high))]
+        made, count = Rows.of(("bound", system.x[bounded])) + mode.inequalities, mode.inequalities.size
+        lower, upper = [*low[bounded], *[0.0] * count], [*high[bounded], *[np.inf] * count]
+        for c, _, _ in self._paths(mode):
+            if (c.lower < c.upper).all():
+                made += Rows.of((str(c.name), c.expression))
+                lower += [*c.lower]
+                upper += [*c.upper]
+        symbols = [system.x, mode.z.symbol, system.u, system.p]
+        return ca.Function("inner", symbols, [made.expression]), lower, upper, list(made.labels)
+
+    def _inner_places(self, k: int) -> list[Array]:
+        """Of every element of a phase where its further points are, from 0 to 1."""
+        count, found = self.mesh.points, []
+        even = np.arange(1, count + 1) / (count + 1)
+        for piece, (begin, end) in zip(self.pieces, self._piece_times(), strict=True):
+            for e in range(piece.elements if piece.phase == k else 0):
+                width = (end - begin) / piece.elements
+                places = (self.start.peaks - begin - e * width) / width if width > 0.0 else np.zeros(0)
+                places = np.unique(places[(places > 0.0) & (places < 1.0)])[:count]
+                found.append(np.append(places, even[: count - places.size]))
+        return found
 
     def stage_rows(self, block: NLPBlock) -> int:
         """Rows of every stage in a block of elements, of which the first n_x are the dynamics."""

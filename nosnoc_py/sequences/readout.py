@@ -19,8 +19,11 @@ from nosnoc_py.solution.records import Discretization, Residual, StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.status import Status
+from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
+# So many places inside of an element are looked at for inequalities that break there.
+SAMPLES = 12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,6 +187,35 @@ def solution_of(point: PhasePoint, status: Status, message: str, told: dict[str,
         sequence=point.sequence,
         **told,
     )
+
+
+def peaks_of(point: PhasePoint, tolerance: float) -> Array:
+    """Times [s] between the nodes at which inequalities are broken most, in all elements in which they are."""
+    g, e, p = point.program, point.elements(), point.p
+    places = (np.arange(SAMPLES) + 0.5) / SAMPLES
+    of_x, of_z = lagrange_basis(np.append(0.0, g.tableau.c), places), lagrange_basis(g.tableau.c, places)
+    found = []
+    for k, mode in enumerate(g.modes):
+        rows, lower, upper, _ = g.inner_rows(mode)
+        for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
+            x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
+            u = of_z @ e.u_stages[i]
+            values = np.array(rows(x.T, z.T, u.T, p)).T.reshape(SAMPLES, -1)
+            over = np.maximum(np.array(lower) - values, values - np.array(upper))
+            for column in over.T:
+                j = int(column.argmax())
+                if column[j] > tolerance:
+                    found.append(e.t_left[i] + _highest(column, j, places) * e.h[i])
+    return np.unique(found)
+
+
+def _highest(values: Array, j: int, places: Array) -> float:
+    """Where the parabola through the largest sample and its neighbours is highest."""
+    if j in (0, len(values) - 1):
+        return float(places[j])
+    left, middle, right = values[j - 1 : j + 2]
+    bend = left - 2.0 * middle + right
+    return float(places[j] + (0.5 * (left - right) / bend * (places[1] - places[0]) if bend < 0.0 else 0.0))
 
 
 def log_record(step: int, label: str, point: PhasePoint) -> StepRecord:

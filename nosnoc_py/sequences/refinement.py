@@ -18,7 +18,7 @@ from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.plan import Plan, written
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
 from nosnoc_py.sequences.reading import read
-from nosnoc_py.sequences.readout import PhasePoint, log_record, solution_of
+from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, solution_of
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -51,6 +51,10 @@ PLACED = 2
 PENALTY = 10.0
 # A phase of length zero says nothing of how it would be longer: at first it keeps this share of where it starts.
 KEPT, NEAR = 0.2, 1e-3
+# Inequalities are broken between nodes beyond this share of the tolerance.
+BROKEN = 0.1
+# A motion that amplifies errors by more is called unstable.
+UNSTABLE = 30.0
 # Iterations for a program whose phases may vanish.
 FEW = 100
 # Length of a phase that is added, as a share of the horizon.
@@ -66,7 +70,6 @@ ORDER = (
     Verdict.INACCURATE,
     Verdict.UNDECIDED,
     Verdict.REFUTED,
-    None,
 )
 
 
@@ -90,10 +93,14 @@ class PhaseAttempt:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The smaller the better: by the verdict, then by the objective, without a solution by what is violated."""
-        solved = self.solution.success
-        place = 0 if self.confirmed else ORDER.index(self.verdict)
-        return (place, self.solution.objective if solved else self.point.violation)
+        """The smaller the better: of confirmed ones the objective, else the verdict and what is wrong."""
+        if self.confirmed:
+            return (0, self.solution.objective)
+        if self.certificate is None:
+            return (len(ORDER) + (not self.solution.success), self.point.violation)
+        window = self.certificate.worst_window
+        amounts = [abs(violation.amount) for violation in self.certificate.violation]
+        return (ORDER.index(self.verdict), max([0.0 if window is None else window.defect, *amounts]))
 
 
 class Ended(Exception):
@@ -177,7 +184,7 @@ class Refinement:
 
     def refined(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart) -> PhaseAttempt:
         """One sequence on finer and finer meshes, until it is confirmed; returns the last attempt."""
-        plan, level, points, placed = Plan.of(sequence, laws), 0, 0, 0
+        plan, level, points, placed, rounds = Plan.of(sequence, laws), 0, 0, 0, 0
         if self.method.mesh(0).equal:
             # Events may not pass nodes of equal intervals: they are put where they want to be first.
             point = self.optimum(laws, plan, replace(self.method.mesh(0), equal=False), start)
@@ -191,15 +198,19 @@ class Refinement:
             if mesh.equal:
                 found = self.moved(laws, plan, mesh, start, found)
             plan, lengths = found.point.program.plan, found.point.lengths
-            if placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths):
-                placed += 1
-            elif level + points >= self.method.refinements or found.confirmed:
+            misplaced = placed < PLACED and not mesh.equal and _misplaced(mesh, np.diff(start.edges), lengths)
+            if not misplaced and (found.confirmed or rounds >= self.method.refinements):
                 return found
-            elif found.verdict is Verdict.CONSTRAINT_BETWEEN_NODES:
-                points += 1
+            # An inequality that breaks between the nodes may hide behind an error of the states, and is mended with it.
+            broken = peaks_of(found.point, BROKEN * self.method.tolerance)
+            points = 1 if broken.size else points
+            if misplaced:
+                placed += 1
             else:
-                level += 1
-            start = start_of_motion(self.ocp, found.point.sequence, found.solution)
+                rounds += 1
+                level += found.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES
+            peaks = np.unique(np.concatenate([start.peaks, broken]))
+            start = replace(start_of_motion(self.ocp, found.point.sequence, found.solution), peaks=peaks)
 
     def moved(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
@@ -227,7 +238,7 @@ class Refinement:
             self.keep(found)  # before it is simulated, which Ctrl-C may end
             certificate = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
             verdict = certificate.verdict
-            note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}"
+            note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}{_growth(certificate)}"
             solution = replace(solution, message=note) if note else solution
             found = PhaseAttempt(point=point, solution=solution, certificate=certificate)
         self.keep(found)
@@ -361,6 +372,17 @@ def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
     return np.maximum.accumulate(moved)
 
 
+def _growth(certificate: Certificate) -> str:
+    """By how much the motion amplifies errors, where that is why it is not confirmed."""
+    growth = certificate.amplification
+    if growth is None or growth < UNSTABLE:
+        return ""
+    return (
+        f"; the motion is unstable: an error grows {growth:.3g}-fold until the end, so that on a real system it needs "
+        "feedback that tracks it"
+    )
+
+
 def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:
     """Whether phases would have other numbers of intervals by the lengths that they have now."""
     if before.size != after.size:
@@ -400,6 +422,12 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
         speed=scales.velocity,
         length=scales.length / scales.steepness,
     )
+
+
+def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
+    """The sequence of modes of a motion of an OCP, whatever method made it."""
+    p = getattr(motion, "p", np.empty(0))
+    return read(laws_of(ocp, motion), motion, p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p))
 
 
 def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:
