@@ -184,10 +184,14 @@ class ContactLaws:
         at = self.system.kinematics(before, 0.0, p)
         v, later = before[self.system.n_q :], after[self.system.n_q :]
         rates, gain = (at.jacobian @ v, at.jacobian @ later), float(energy_gain(at.mass @ (later - v), v, later))
+        # What another impact stops has no impulse of its own.
+        least = IMPACT * max(float(impulses[: self.frames.count].max(initial=0.0)), IMPACT)
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
             for c, name in enumerate(self.names)
-            if rates[0][c] < -IMPACT * self.speed and rates[1][c] - rates[0][c] > IMPACT * self.speed
+            if rates[0][c] < -IMPACT * self.speed
+            and rates[1][c] - rates[0][c] > IMPACT * self.speed
+            and impulses[c] > least
         ]
 
     def softness(self, c: int) -> float:

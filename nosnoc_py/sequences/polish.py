@@ -73,6 +73,10 @@ def polish(
         )
     method = MultiPhase(intervals=max(INTERVALS, len(solution.u)), follow=True) if method is None else method
     check_type(method, MultiPhase, "method", [MultiPhase])
+    known = {part.name for part in getattr(ocp.system, "contacts", ())}
+    foreign = {event.name for event in solution.events if event.kind == "impact"} - known
+    if foreign:
+        raise OptionError(f"polish: the solution has impacts of {', '.join(sorted(foreign))}, which the OCP has not.")
     if (misfit := method.accepts(ocp.system)) is not None:
         raise OptionError(misfit)
     found = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)

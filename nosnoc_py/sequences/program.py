@@ -259,8 +259,12 @@ class PhaseNLP:
 
     @property
     def control_nodes(self) -> Array:
-        """Where in an interval the values of a control are unknowns: Legendre's nodes."""
-        return 0.5 * (1.0 + np.polynomial.legendre.leggauss(self.mesh.degree + 1)[0])
+        """Where in an interval the values of a control are unknowns: Lobatto's nodes, so that bounds hold at its ends."""
+        degree = self.mesh.degree
+        if degree == 0:
+            return np.array([0.5])
+        inner = np.polynomial.Legendre.basis(degree).deriv().roots()
+        return np.concatenate([[0.0], 0.5 * (1.0 + np.real(inner)), [1.0]])
 
     @staticmethod
     def control_basis(nodes: Array, places: Array) -> Array:

@@ -241,8 +241,9 @@ def _controls(point: PhasePoint, e: PhaseElements) -> dict[str, Any]:
     values = point.w[g.at_u].reshape(g.controls, g.control_nodes.size, g.n_u)[e.control[firsts]]
     if g.mesh.degree == 0:
         return {"u_grid": ends, "u": values[:, 0]}
-    left = np.einsum("k,jku->ju", g.control_basis(g.control_nodes, np.zeros(1))[0], values)
-    smooth = RungeKuttaInterpolant(t_left=ends[:-1], h=np.diff(ends), c=g.control_nodes, x_left=left, x_stages=values)
+    smooth = RungeKuttaInterpolant(
+        t_left=ends[:-1], h=np.diff(ends), c=g.control_nodes[1:], x_left=values[:, 0], x_stages=values[:, 1:]
+    )
     return {"u_grid": ends, "u": values.mean(axis=1), "control_interpolant": smooth}
 
 
