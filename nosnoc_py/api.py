@@ -45,10 +45,10 @@ __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (
     *FINITE_ELEMENTS,
+    MultiPhase,
     MinimumPrinciple,
     AutonomousSwitching,
     DirectShooting,
-    MultiPhase,
 )
 SIMULATING = (EventDriven, *FINITE_ELEMENTS, TimeStepping, EventSelected, LieGroupVariational)
 STEPPING = (EventDriven, *FINITE_ELEMENTS, TimeStepping)

@@ -259,7 +259,7 @@ class PhaseNLP:
 
     @property
     def control_nodes(self) -> Array:
-        """Where in an interval the values of a control are unknowns: Lobatto's nodes, so that bounds hold at its ends."""
+        """Where in an interval the unknowns of a control are: Lobatto's nodes, of which the ends keep the bounds."""
         degree = self.mesh.degree
         if degree == 0:
             return np.array([0.5])
