@@ -92,6 +92,13 @@ class PhaseAttempt:
         return self.verdict in ORDER[:2]
 
     @property
+    def true_objective(self) -> float:
+        """That of the simulated motion, where it is confirmed as a whole."""
+        if self.certificate is not None and self.verdict is Verdict.CONFIRMED:
+            return self.certificate.true_objective
+        return self.solution.objective
+
+    @property
     def rank(self) -> tuple[int, float]:
         """The smaller the better: of confirmed ones the objective, else the verdict and what is wrong."""
         if self.confirmed:
@@ -211,6 +218,14 @@ class Refinement:
                 level += found.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES
             peaks = np.unique(np.concatenate([start.peaks, broken]))
             start = replace(start_of_motion(self.ocp, found.point.sequence, found.solution), peaks=peaks)
+
+    def refined_below(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, bar: float) -> None:
+        """Solve the program of a sequence, and refine it where its objective is below a bar."""
+        plan = Plan.of(sequence, laws)
+        program = PhaseNLP(self.ocp, laws, plan, self.method.mesh(0), start)
+        point = self.run(program, program.w0, "neighbour", least=KEPT, most=FEW)
+        if self.good(point) and point.objective < bar:
+            self.refined(laws, sequence, start)
 
     def moved(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
