@@ -14,7 +14,7 @@ from nosnoc_py.errors import check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.moves import neighbours
-from nosnoc_py.search.starts import STARTS, Task
+from nosnoc_py.search.starts import STARTS, StartTask
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.refinement import Ended, PhaseAttempt, Refinement, motion_of, start_of_motion
 from nosnoc_py.solution import Sequence, Solution
@@ -35,7 +35,7 @@ GUESS, MOVES = "guess", "moves"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Candidate:
+class PortfolioCandidate:
     """One start and what became of it.
 
     Attributes
@@ -56,7 +56,7 @@ class Candidate:
     seconds: float
 
 
-class Search(CompleteMethod):
+class Portfolio(CompleteMethod):
     """Starts of different kinds, each simulated, its sequence of modes polished, certified, and ranked.
 
     Parameters
@@ -102,18 +102,20 @@ class Search(CompleteMethod):
         callback: Any = None,
         started: float | None = None,
         deadline: float = np.inf,
-    ) -> SearchState:
+    ) -> PortfolioState:
         """Prepare the starts."""
         started = time.monotonic() if started is None else started
         work = Refinement(MultiPhase(intervals=self.intervals, follow=True), ocp, None, started, deadline)
         x0 = np.array(motion_of(ocp, None, 0.0).x[0]) if ocp.x0 is None else np.array(ocp.x0)
-        task, rng = Task.of(ocp, x0), np.random.default_rng(self.seed)
+        task, rng = StartTask.of(ocp, x0), np.random.default_rng(self.seed)
         streams = {kind: STARTS[kind](task, rng) for kind in self.starts if kind in STARTS}
         if guess is not None:
             streams = {GUESS: iter([guess]), **streams}
-        return SearchState(ocp=ocp, work=work, streams=streams, callback=callback, started=started, deadline=deadline)
+        return PortfolioState(
+            ocp=ocp, work=work, streams=streams, callback=callback, started=started, deadline=deadline
+        )
 
-    def step(self, state: SearchState) -> SearchState:
+    def step(self, state: PortfolioState) -> PortfolioState:
         """One start of the kind that has brought most for its time."""
         began, kind = time.monotonic(), self.choose(state)
         if kind is None:
@@ -134,7 +136,7 @@ class Search(CompleteMethod):
                 raise KeyboardInterrupt from None
         return self.told(state, kind, work.best, time.monotonic() - began)
 
-    def choose(self, state: SearchState) -> str | None:
+    def choose(self, state: PortfolioState) -> str | None:
         """The kind whose gains per second are best; every kind is tried first."""
         kinds = [kind for kind in (GUESS, *self.starts) if kind in state.streams]
         if MOVES in self.starts and state.best is not None and state.best.confirmed:
@@ -147,7 +149,7 @@ class Search(CompleteMethod):
             return fresh[0]
         return max(kinds, key=lambda kind: (1.0 + state.gains.get(kind, 0)) / (1.0 + spent[kind]))
 
-    def move(self, state: SearchState) -> None:
+    def move(self, state: PortfolioState) -> None:
         """The next neighbours of the best sequence, until one of them is better."""
         best, work = state.best, state.work
         assert best is not None
@@ -164,10 +166,10 @@ class Search(CompleteMethod):
             if work.left() <= 0.0:
                 return
 
-    def told(self, state: SearchState, kind: str, found: PhaseAttempt | None, seconds: float) -> SearchState:
+    def told(self, state: PortfolioState, kind: str, found: PhaseAttempt | None, seconds: float) -> PortfolioState:
         """Keep what a start has brought."""
         good = found is not None and found.solution.success
-        candidate = Candidate(
+        candidate = PortfolioCandidate(
             start=kind,
             sequence=found.solution.sequence if found is not None and good else None,
             objective=found.true_objective if found is not None and good else np.inf,
@@ -184,7 +186,7 @@ class Search(CompleteMethod):
             gains[kind] = gains.get(kind, 0) + gained
         return replace(state, best=best, since=since, gains=gains, candidates=(*state.candidates, candidate))
 
-    def terminate(self, state: SearchState) -> Status | None:
+    def terminate(self, state: PortfolioState) -> Status | None:
         """Why the search ends; None to go on."""
         if state.ended is not None:
             return state.ended
@@ -198,7 +200,7 @@ class Search(CompleteMethod):
             return Status.SOLVED
         return Status.TIME_LIMIT if time.monotonic() >= state.deadline else None
 
-    def solution(self, state: SearchState) -> Solution:
+    def solution(self, state: PortfolioState) -> Solution:
         """The best so far."""
         assert state.best is not None
         solution = replace(state.best.solution, method=repr(self), **state.work.effort())
@@ -206,13 +208,13 @@ class Search(CompleteMethod):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SearchState:
+class PortfolioState:
     """What a search has found.
 
     Attributes
     ----------
     best : PhaseAttempt or None
-    candidates : tuple of Candidate
+    candidates : tuple of PortfolioCandidate
     since : int
         Starts since the last gain.
     gains : dict
@@ -226,7 +228,7 @@ class SearchState:
     started: float
     deadline: float
     best: PhaseAttempt | None = None
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[PortfolioCandidate, ...] = ()
     since: int = 0
     gains: dict[str, int] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)

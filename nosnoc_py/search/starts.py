@@ -21,7 +21,7 @@ PIECES = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Task:
+class StartTask:
     """A problem with what its starts are made of.
 
     Attributes
@@ -42,7 +42,7 @@ class Task:
     rest: Array
 
     @classmethod
-    def of(cls, ocp: OCP, x0: Array) -> Task:
+    def of(cls, ocp: OCP, x0: Array) -> StartTask:
         """Look at the forces where the motion begins."""
         low, high = (np.array(bound, float) for bound in ocp.u_bounds)
         rest, size = _balance(ocp, x0)
@@ -80,13 +80,13 @@ def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
     return rest, np.where(gains > 0.0, strongest / np.where(gains > 0.0, gains, 1.0), 0.0)
 
 
-def constant(task: Task, rng: np.random.Generator) -> Iterator[Any]:
+def constant(task: StartTask, rng: np.random.Generator) -> Iterator[Any]:
     """Nothing, and what holds the system still."""
     yield task.control(np.clip(np.zeros((1, task.rest.size)), task.lower, task.upper))
     yield task.control(task.rest[None])
 
 
-def random(task: Task, rng: np.random.Generator) -> Iterator[Any]:
+def random(task: StartTask, rng: np.random.Generator) -> Iterator[Any]:
     """Random knots joined by straight lines, around zero or around what holds the system still."""
     half = 0.5 * (task.upper - task.lower)
     while True:
@@ -95,7 +95,7 @@ def random(task: Task, rng: np.random.Generator) -> Iterator[Any]:
         yield task.control(centre + size * half * rng.uniform(-1.0, 1.0, (knots, half.size)))
 
 
-def line(task: Task, rng: np.random.Generator) -> Iterator[Any]:
+def line(task: StartTask, rng: np.random.Generator) -> Iterator[Any]:
     """Computed torque: the forces of a smooth way to the goal in configuration space, as far as the controls have them.
 
     The goal is what the terminal constraints and costs ask of the positions: the nearest state that satisfies them.
@@ -167,7 +167,7 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
 
 
 # Kinds of starts by name; each is a stream of controls.
-STARTS: dict[str, Callable[[Task, np.random.Generator], Iterator[Any]]] = {
+STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Any]]] = {
     "constant": constant,
     "line": line,
     "random": random,
