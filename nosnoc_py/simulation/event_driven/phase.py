@@ -127,6 +127,7 @@ class PhaseRun:
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
         self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
         self.tiny = 0
+        self.written = flow.written(regime)
         self.steps: list[IntegratorStep] = []
 
     def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
@@ -157,8 +158,8 @@ class PhaseRun:
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
         def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            samples = [self.flow.sample(self.regime, float(s), dense(s)) for s in t]
-            return np.array([s.guards for s in samples]), np.array([s.rates[:count] for s in samples])
+            guards, _, rates = self._samples(t, dense(t).T)
+            return guards, rates[:, :count]
 
         search = Search(noise=noise, look=look, touching=TOUCHING * self.flow.scales.length)
         return search.first(step.t, guards, step.rates[:, :count], self.armed)
@@ -218,8 +219,10 @@ class PhaseRun:
     def _go_on(self) -> None:
         """Project the state, let the regime follow, and change the integrator in a stiff phase."""
         solver, flow = self.solver, self.flow
-        self.t, y = float(solver.t), _flushed(flow.project(self.regime, solver.t, solver.y))
-        self.x, self.regime = y, flow.turned(self.regime, self.t, y)
+        self.t, y = float(solver.t), _flushed(self._put(solver.y))
+        self.x, turned = y, flow.turned(self.regime, self.t, y)
+        if turned is not self.regime:
+            self.regime, self.written = turned, flow.written(turned)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
         grown = self.starts and not flow.starts(self.regime, self.t, y)
         self.starts = self.starts and not grown
@@ -229,6 +232,13 @@ class PhaseRun:
         elif not np.array_equal(solver.y, y):
             solver.y = y
             solver.f = solver.fun(solver.t, y)
+
+    def _put(self, x: np.ndarray) -> np.ndarray:
+        """A state on the constraints of the regime."""
+        if self.written is not None:
+            steps, data = self.written
+            return steps.put(x, data)  # type: ignore[no-any-return]
+        return self.flow.project(self.regime, self.t, x)
 
     def _watches(self) -> bool:
         return not self.stiff and not self.starts and self.flow.options.integrator == "auto"
@@ -242,10 +252,17 @@ class PhaseRun:
         shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
+        if self.written is not None:
+            from nosnoc_py.simulation.event_driven.whole_step import WholeStepDOP853  # which imports SciPy's
+
+            return WholeStepDOP853(self.written[0], lambda: self.written[1], self._rate, t, x, end, **shared)
         return DOP853(self._rate, t, x, end, **shared)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
-        rate = _flushed(self.flow.rhs(self.regime, t, x))
+        if self.written is not None:
+            rate = _flushed(self.written[0].rate(x, self.written[1]))
+        else:
+            rate = _flushed(self.flow.rhs(self.regime, t, x))
         self.finite = self.finite and bool(np.isfinite(rate).all())
         return rate
 
@@ -266,17 +283,26 @@ class PhaseRun:
             if self.finite:
                 raise
             solver.status, message = "failed", None
+        self.finite = self.finite and getattr(solver, "finite", True)
         return str(message) if self.finite else self.flow.not_finite
 
     def _read(self, low: float, high: float, dense: Any) -> tuple[IntegratorStep, np.ndarray]:
         """Samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
-        samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
-        forces, rates, guards = (
-            np.array([getattr(s, name) for s in samples]) for name in ("forces", "rates", "guards")
-        )
+        guards, forces, rates = self._samples(t, x)
         return IntegratorStep(t=t, x=x, forces=forces, rates=rates), guards
+
+    def _samples(self, t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
+        if self.written is not None:
+            steps, data = self.written
+            return steps.samples(x, data)  # type: ignore[no-any-return]
+        samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
+        guards, forces, rates = (
+            np.array([getattr(s, name) for s in samples]) for name in ("guards", "forces", "rates")
+        )
+        return guards, forces, rates
 
     def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
         """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""

@@ -142,6 +142,10 @@ class FilippovFlow:
         flow, rates = self.laws.motion(s, w, u, regime.masks)
         return Look(s=s, rate=flow[:, 0], rates=rates[:, 0])
 
+    def written(self, regime: FilippovRegime) -> None:
+        """None: steps are SciPy's."""
+        return
+
     def functions(self, x: Array) -> tuple[Array, Array]:
         """Switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
         values, slopes = self.laws.functions(np.concatenate([x, self.p]))
