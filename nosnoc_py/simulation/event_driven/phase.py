@@ -235,7 +235,7 @@ class PhaseRun:
 
     def _put(self, x: np.ndarray) -> np.ndarray:
         """A state on the constraints of the regime."""
-        if self.written is not None:
+        if self.written is not None and self.written[0].puts:
             steps, data = self.written
             return steps.put(x, data)  # type: ignore[no-any-return]
         return self.flow.project(self.regime, self.t, x)

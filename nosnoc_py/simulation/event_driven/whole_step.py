@@ -50,7 +50,9 @@ class WholeSteps:
             return
         self._rate, self._sample, self._samples = map(buffered, (function, sample, sample.map(NODES.size)))
         self._step = buffered(self._written(function, x, d))
-        self._put = None if put is None else buffered(ca.Function("put", [x, d], [ca.densify(put)]))
+        self.puts = put is not None
+        if put is not None:
+            self._put = buffered(ca.Function("put", [x, d], [ca.densify(put)]))
 
     def _written(self, rate: ca.Function, x: ca.SX, d: ca.SX) -> ca.Function:
         """The step of length h from x, where the rate is f: its end, 13 stages, and the polynomial of its states."""
@@ -76,8 +78,8 @@ class WholeSteps:
         return end[:, 0], stages.T, polynomial
 
     def put(self, x: Array, d: Array) -> Array:
-        """The state on the constraints of the regime."""
-        return x if self._put is None else self._put(x, d)[0][:, 0]
+        """The state on the constraints of the regime, where it was given."""
+        return self._put(x, d)[0][:, 0]
 
     def samples(self, x: Array, d: Array) -> tuple[Array, Array, Array]:
         """Guards, forces and rates at states (m, n_x), row by row."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.written import steps_of
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.records import Sample
+from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
@@ -107,6 +110,11 @@ class FilippovRegime:
                 break
         return np.full(s.size, np.nan)
 
+    def relative_of(self, values: ca.SX) -> ca.SX:
+        """`relative` of expressions (n_y,)."""
+        compared = [values[int(k)] if k >= 0 else 0 for k in self.reference]
+        return ca.vertcat(*[float(self.sign[i]) * (values[i] - compared[i]) for i in range(self.laws.n_y)])
+
     def relative(self, values: Array) -> Array:
         """Functions (n_y, ...) of the multipliers as distances from surfaces, with their signs; also their rates."""
         regions = self.reference >= 0
@@ -142,9 +150,12 @@ class FilippovFlow:
         flow, rates = self.laws.motion(s, w, u, regime.masks)
         return Look(s=s, rate=flow[:, 0], rates=rates[:, 0])
 
-    def written(self, regime: FilippovRegime) -> None:
-        """None: steps are SciPy's."""
-        return
+    def written(self, regime: FilippovRegime) -> tuple[Any, Array] | None:
+        """The `WholeSteps` of a regime under a constant control, with their data; None where SciPy's are taken."""
+        if not isinstance(self.control, Held):
+            return None
+        steps = steps_of(regime)
+        return None if steps is None else (steps, np.concatenate([self.p, self.control.u]))
 
     def functions(self, x: Array) -> tuple[Array, Array]:
         """Switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
