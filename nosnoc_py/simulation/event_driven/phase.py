@@ -34,8 +34,8 @@ STUCK = (
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Shorter parts of a step, as a share of the time, are none.
 SHORTEST = 1e-14
-# Newton corrections of the time of an event.
-CORRECTIONS = 4
+# Newton corrections of the time of an event; shorter ones, as a share of the step, need no other step.
+CORRECTIONS, SHORT = 4, 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,7 +126,8 @@ class PhaseRun:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
         self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
-        self.tiny = 0
+        self.tiny, self.whole = 0, False
+        self.rate: np.ndarray | None = None
         self.written = flow.written(regime)
         self.steps: list[IntegratorStep] = []
 
@@ -136,7 +137,7 @@ class PhaseRun:
             return self._ended(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
-            self.finite = True
+            self.finite, self.rate = True, self.solver.f
             message = self._step(self.solver)
             if self.solver.status == "failed":
                 return self._ended(failure=message, finite=self.finite)
@@ -249,12 +250,14 @@ class PhaseRun:
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.starts))
+        self.whole = False
         shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
         if self.written is not None:
             from nosnoc_py.simulation.event_driven.whole_step import WholeStepDOP853  # which imports SciPy's
 
+            self.whole = True
             return WholeStepDOP853(self.written[0], lambda: self.written[1], self._rate, t, x, end, **shared)
         return DOP853(self._rate, t, x, end, **shared)
 
@@ -307,8 +310,8 @@ class PhaseRun:
     def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
         """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""
 
-        def guard(s: float) -> float:
-            return float(self.flow.sample(self.regime, s, dense(s)).guards[crossing.guard])
+        def guard(s: float, x: np.ndarray) -> float:
+            return float(self._samples(np.array([s]), x[None, :])[0][0, crossing.guard])
 
         time = crossing.time
         for _ in range(CORRECTIONS):
@@ -316,18 +319,25 @@ class PhaseRun:
             if crossing.touches or not pieces:
                 break
             back = 1e-4 * (time - self.t)
-            slope = (guard(time) - guard(time - back)) / back if back > 0 else 0.0
-            value = float(self.flow.sample(self.regime, time, x).guards[crossing.guard])
-            correction = -value / slope if slope < 0.0 else 0.0
+            slope = (guard(time, dense(time)) - guard(time - back, dense(time - back))) / back if back > 0 else 0.0
+            correction = -guard(time, x) / slope if slope < 0.0 else 0.0
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
                 break
             time += correction
+            if abs(correction) <= SHORT * (time - self.t):
+                # The rate is as good as a step, and the polynomial reaches so far.
+                low, _, last = pieces[-1]
+                x, pieces[-1] = x + correction * self._rate(time, x), (low, time, last)
+                break
         return time, x, [self._read(*piece)[0] for piece in pieces]
 
     def _steps_to(self, time: float) -> tuple[np.ndarray, list[tuple[float, float, Any]]]:
         """Integrate from the beginning of the last step to a time inside it: the state, and (low, high, dense)."""
         if not time > self.t:
             return self.x, []
+        if self.whole and self.rate is not None:
+            x, dense = self.solver.part(self.t, self.x, self.rate, time)
+            return x, [(self.t, time, dense)]
         solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
         while solver.status == "running":
             self._step(solver)

@@ -121,6 +121,11 @@ class WholeStepDOP853(DOP853):
         self.h_previous, self.y_old, self.t, self.y, self.f = h, y, t_new, y_new, self.K[-1]
         return True, None
 
+    def part(self, t: float, x: Array, f: Array, time: float) -> tuple[Array, StepPolynomial]:
+        """A step from x, where the rate is f, to a time inside an accepted one: the state there, and those before."""
+        end, _, polynomial = self.steps.step(x, f, time - t, self.data())
+        return end, StepPolynomial(t, time, x, polynomial)
+
     def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
         fifth, third = _ERRORS @ K / scale
         fifth, third = fifth @ fifth, third @ third

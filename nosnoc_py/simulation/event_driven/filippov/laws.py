@@ -54,8 +54,8 @@ class Laws:
         Whether the equations for s are affine in s, in every mode.
     initial, lower, upper : (n_z,)
         Of the algebraic variables.
-    steps : dict
-        What was written for whole steps, by the modes.
+    steps, regimes : dict
+        What was written for whole steps, and regimes, by the modes.
     """
 
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
@@ -75,6 +75,7 @@ class Laws:
         # Inverse of the metric in which states are put back on surfaces.
         self.metric = np.linalg.inv(system.metric) if isinstance(system, PDS) else np.eye(self.n_x)
         self.steps: dict[tuple[int, ...], Any] = {}
+        self.regimes: dict[tuple[int, ...], Any] = {}
         self._compile(system, flow, made, masks)
 
     def _written(self, system: PSS | Heaviside | PDS) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
@@ -119,10 +120,14 @@ class Laws:
         self.functions = buffered(self.functions_function)
         derivatives = [ca.jacobian(e, v) for e, v in ((rows, w), (rows, u), (flow, s), (flow, w), (flow, u))]
         self.slopes = buffered(ca.Function("slopes", [s, w, u, m], derivatives))
-        self.series = buffered(ca.Function("series", [s, w], [self._series]))
+        self._series_function = ca.Function("series", [s, w], [ca.densify(self._series)])
         self.regions = [
             None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions
         ]
+
+    def series(self, s: Array, w: Array) -> Array:
+        """Series (m, n) at instants, row by row."""
+        return np.asarray(ca.DM(self._series_function.map(len(s))(s.T, w.T))).T
 
     def _rows(self, made: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""

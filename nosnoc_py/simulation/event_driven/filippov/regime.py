@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,19 @@ class FilippovRegime:
     laws: Laws
     modes: tuple[int, ...]
     guess: Array
+
+    def complete(self) -> FilippovRegime:
+        """The same with all that follows from the modes, for others to take over."""
+        for name, value in vars(FilippovRegime).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+        return self
+
+    def near(self, guess: Array) -> FilippovRegime:
+        """The same modes with another guess, and all that is known of them."""
+        made = FilippovRegime(laws=self.laws, modes=self.modes, guess=guess)
+        vars(made).update({name: value for name, value in vars(self).items() if name != "guess"})
+        return made
 
     @cached_property
     def on(self) -> Array:
@@ -195,7 +208,9 @@ class FilippovFlow:
             compared = (reference >= 0).astype(float)
             value = c[rows] - compared * c[reference]
             slope = (c_w[rows] - compared[:, None] * c_w[reference])[:, : x.size]
-            back = np.linalg.lstsq(slope @ metric @ slope.T, value, rcond=1e-12)[0]
+            size = slope @ metric @ slope.T
+            one = rows.size == 1 and size[0, 0] > 0.0
+            back = value / size[0] if one else np.linalg.lstsq(size, value, rcond=1e-12)[0]
             x = x - metric @ slope.T @ back
         return x
 
@@ -216,11 +231,11 @@ class FilippovFlow:
         return np.array(sizes)
 
     def turned(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
-        """The same modes with the multipliers of this instant as a guess."""
-        if regime.known is not None:
+        """The same modes with the multipliers of this instant as a guess, where one is asked for."""
+        if regime.known is not None or self.laws.affine:
             return regime
         s = self.look(regime, t, x).s
-        return replace(regime, guess=s) if np.isfinite(s).all() else regime
+        return regime.near(s) if np.isfinite(s).all() else regime
 
     def starts(self, regime: FilippovRegime, t: float, x: Array) -> bool:
         """No regime is stiff only at its beginning."""
@@ -239,7 +254,10 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
     signs = np.array(modes, dtype=float)
     fixed = np.where((laws.kinds == STEP) & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
-    return FilippovRegime(laws=laws, modes=modes, guess=guess)
+    if modes not in laws.regimes:
+        laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
+    known: FilippovRegime = laws.regimes[modes]
+    return known.near(guess)
 
 
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:
