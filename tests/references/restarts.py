@@ -324,10 +324,10 @@ _CASES = (
     _case("relay", _relay, relay_feedback.build, RELAY_START, 20.0),
     _case("friction blocks", _blocks, blocks, BLOCKS_START, 6.0),
     _case("stick-slip", _stick_slip, stick_slip.build, (0.0, stick_slip.STANDARD.belt), 5.0),
-    _case("genes", _genes, genes, GENES_START, 1.0),
+    _case("genes", _genes, genes, GENES_START, 0.45),
     _case("landing", _landing, partial(point_mass.build, 2, ramp=[RAMP, 0.0]), LANDING_START, 0.9, (0.0,)),
     _case("landing in space", _landing_in_space, partial(point_mass.build, 3), SPACE_START, 0.6, SIDEWAYS),
-    _case("falling rod", _rod, partial(falling_rod.build, _SMOOTH_ROD), ROD_START, 0.8),
+    _case("falling rod", _rod, partial(falling_rod.build, _SMOOTH_ROD), ROD_START, 0.4),
     _case("discs", _discs, two_discs_elastic.build, DISCS_START, 2.0, PUSH),
     _case("stiff spring", _spring, partial(two_balls_spring.build, STIFFNESS, 0.0), SPRING_START, 0.6),
 )
