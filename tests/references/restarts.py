@@ -1,6 +1,7 @@
 """Whole motions by SciPy's DOP853 with terminal events, started again after every event as a careful user would.
 
 Every case has its right-hand sides, events and what happens there written by hand, in as few operations as they need.
+Oscillator, relay, friction blocks, stick-slip and genes are examples of simulation of nosnoc 0.2.0, with its numbers.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 import nosnoc_py as ns
-from models import bouncing_ball, falling_rod, oscillator, point_mass, relay_feedback, stick_slip
-from models import two_balls_spring, two_discs_elastic
+from models import bouncing_ball, falling_rod, oscillator, point_mass, two_balls_spring, two_discs_elastic
 
 Array = NDArray[np.float64]
 Rate = Callable[[float, Array], Sequence[float]]
@@ -47,7 +47,9 @@ def leg(
     """
     for event in falling:
         event.terminal, event.direction = True, -1.0  # type: ignore[attr-defined]
-    found = solve_ivp(rate, (t, end), x, "DOP853", rtol=tolerance, atol=tolerance, events=list(falling) or None, max_step=max_step)
+    found = solve_ivp(
+        rate, (t, end), x, "DOP853", rtol=tolerance, atol=tolerance, events=list(falling) or None, max_step=max_step
+    )
     which = next((i for i, times in enumerate(found.t_events or ()) if times.size), None)
     return float(found.t[-1]), found.y[:, -1], which
 
@@ -76,31 +78,33 @@ def _ball(tolerance: float, duration: float) -> Array:
 
 
 def _relay(tolerance: float, duration: float) -> Array:
-    """Swings with a constant relay, slides on y = 0 while the relay can hold it there."""
-    (b, c, d), x = relay_feedback.SLIDING.B, np.array(RELAY_START)
+    """Slides on y = 0 while the relay can hold it there, and swings with a constant relay in between."""
+    a, c, d = RELAY
 
     def plant(x: Array, u: float) -> list[float]:
-        return [-3 * x[0] + x[1] + b * u, -3 * x[0] + x[2] + c * u, -x[0] + d * u]
+        return [a * x[0] + x[1] - u, c * x[0] + x[2] + 2.0 * u, d * x[0] - u]
 
-    t, hit, u, slides = 0.0, 0, -1.0, False
-    while hit is not None:
+    def swing(side: float) -> tuple[Rate, Event]:
+        return lambda t, x: plant(x, side), lambda t, x: side * x[0]
+
+    t, x, slides, side = 0.0, np.array(RELAY_START), True, 1.0
+    while True:
         if slides:
-            # y' = x_2 - 3 y + b u = 0
-            t, x, hit = leg(
-                lambda t, x: plant(x, -x[1] / b), t, x, duration, tolerance, lambda t, x: b - x[1], lambda t, x: b + x[1]
-            )
-            u, slides = (-1.0 if hit == 0 else 1.0), False
-            continue
-        side = -u
-        t, x, hit = leg(lambda t, x, u=u: plant(x, u), t, x, duration, tolerance, lambda t, x, s=side: s * x[0])  # type: ignore[misc]
-        if hit is not None:
-            slides, u, x[0] = abs(x[1]) < b, -u, 0.0
-    return x
+            ends = (lambda t, x: 1.0 - x[1], lambda t, x: 1.0 + x[1])
+            t, x, hit = leg(lambda t, x: plant(x, x[1]), t, x, duration, tolerance, *ends)
+            slides, side = False, 1.0 if hit == 0 else -1.0
+        else:
+            rate, end = swing(side)
+            t, x, hit = leg(rate, t, x, duration, tolerance, end)
+            slides, side = abs(x[1]) < 1.0, -side
+        if hit is None:
+            return x
+        x[0] = 0.0
 
 
 def _blocks(tolerance: float, duration: float) -> Array:
     """Three blocks with dry friction: each slips to one side or sticks."""
-    t, x, hit = 0.0, np.array(BLOCKS_START), 0
+    t, x = 0.0, np.array(BLOCKS_START)
     side = [1.0 if v > 0 else -1.0 for v in x[3:6]]
 
     def pulls(x: Array) -> tuple[float, float, float]:
@@ -130,51 +134,43 @@ def _blocks(tolerance: float, duration: float) -> Array:
 
 def _stick_slip(tolerance: float, duration: float) -> Array:
     """With the belt until the spring tears the block loose, and slip until it has the speed of the belt again."""
-    s = stick_slip.STANDARD
-    t, x, hit, sticks = 0.0, np.array([0.0, s.belt]), 0, True
-
-    def stick(t: float, x: Array) -> list[float]:
-        return [s.belt, 0.0]
-
-    def slip(t: float, x: Array) -> list[float]:
-        return [x[1], -s.stiffness * x[0] + s.friction - s.decrease * (s.belt - x[1])]
-
-    while hit is not None:
-        rate, end = (
-            (stick, lambda t, x: s.friction - s.stiffness * abs(x[0])) if sticks else (slip, lambda t, x: s.belt - x[1])
-        )
-        t, x, hit = leg(rate, t, x, duration, tolerance, end)
-        sticks, x[1] = not sticks, s.belt if hit is not None else x[1]
-    return x
+    t, x, sticks = 0.0, np.array(STICK_SLIP_START), False
+    while True:
+        if sticks:
+            t, x, hit = leg(lambda t, x: [0.2, 0.0], t, x, duration, tolerance, lambda t, x: 1.0 - x[0])
+        else:
+            slip = lambda t, x: [x[1], 1.0 / (1.2 - x[1]) - x[0]]  # noqa: E731
+            t, x, hit = leg(slip, t, x, duration, tolerance, lambda t, x: 0.2 - x[1])
+        if hit is None:
+            return x
+        sticks, x[1] = not sticks, 0.2
 
 
 def _genes(tolerance: float, duration: float) -> Array:
-    """Concentrations cross thresholds, or stay where production is switched on below and off above."""
-    t, x, hit = 0.0, np.array(GENES_START), 0
-    on = [x[i] > 4.0 for i in range(2)]
-    below, held = [x[i] < 8.0 for i in range(2)], [False, False]
+    """Five concentrations that switch each other on and off at seven thresholds."""
+    t, x = 0.0, np.array(GENES_START)
+    on = [x[i] > threshold for i, threshold in THRESHOLDS]
 
     def rate(t: float, x: Array) -> list[float]:
+        a, b, c, d, e, f, _ = on
         return [
-            0.0 if held[i] else (40.0 if on[1 - i] and below[i] else 0.0) - 4.5 * x[i] for i in range(2)
+            1.1e-4 + 9e-4 * f - 0.05 * x[0],
+            3e-4 + 0.15 * a - 0.04 * x[1],
+            6e-4 + 0.018 * c - 0.05 * x[2],
+            (5e-4 + 0.03 * (not e)) * b - 0.02 * x[3],
+            7.5e-4 + 0.015 * d - 0.6 * x[4],
         ]
 
-    def to(i: int, threshold: float, sign: float) -> Event:
-        return lambda t, x: sign * (threshold - x[i])
+    def to(k: int) -> Event:
+        (i, threshold), sign = THRESHOLDS[k], 1.0 if on[k] else -1.0
+        return lambda t, x: sign * (x[i] - threshold)
 
     while True:
-        rows = [(i, 4.0, -1.0 if on[i] else 1.0) for i in range(2)]
-        rows += [(i, 8.0, 1.0 if below[i] else -1.0) for i in range(2) if not held[i]]
-        t, x, hit = leg(rate, t, x, duration, tolerance, *(to(*row) for row in rows))
+        t, x, hit = leg(rate, t, x, duration, tolerance, *map(to, range(7)))
         if hit is None:
             return x
-        i, threshold, _ = rows[hit]
-        x[i] = threshold
-        if threshold == 4.0:
-            on[i] = not on[i]
-        else:
-            held[i] = on[1 - i]
-            below[i] = not below[i]
+        on[hit] = not on[hit]
+        x[THRESHOLDS[hit][0]] = THRESHOLDS[hit][1]
 
 
 def _landing(tolerance: float, duration: float) -> Array:
@@ -212,7 +208,7 @@ def _landing_in_space(tolerance: float, duration: float) -> Array:
 
 
 def _rod(tolerance: float, duration: float) -> Array:
-    """A rod without friction falls on its left end, turns about it while it slides, and lies down."""
+    """A rod without friction falls on its left end, and turns about it while it slides."""
     half, inertia = 0.5, 1.0 / 12.0
     t, x, _ = leg(
         lambda t, x: [x[3], x[4], x[5], 0.0, -GRAVITY, 0.0],
@@ -227,14 +223,13 @@ def _rod(tolerance: float, duration: float) -> Array:
         force = (GRAVITY - half * sin(x[2]) * x[5] ** 2) / (1.0 + c**2 / inertia)
         return [x[3], x[4], x[5], 0.0, force - GRAVITY, -c * force / inertia]
 
-    t, x, _ = leg(turning, t, x, duration, tolerance, lambda t, x: x[1] + half * sin(x[2]))
-    return np.array([x[0] + (duration - t) * x[3], 0.0, 0.0, x[3], 0.0, 0.0])
+    return leg(turning, t, x, duration, tolerance)[1]
 
 
 def _discs(tolerance: float, duration: float) -> Array:
     """A disc is pushed against another again and again, elastically and not through the centre."""
     u, w = PUSH
-    t, x, hit = 0.0, np.array(DISCS_START), 0
+    t, x = 0.0, np.array(DISCS_START)
 
     def flow(t: float, x: Array) -> list[float]:
         return [x[4], x[5], x[6], x[7], u, w, 0.0, 0.0]
@@ -254,7 +249,7 @@ def _discs(tolerance: float, duration: float) -> Array:
 
 def _spring(tolerance: float, duration: float) -> Array:
     """Two balls on a stiff spring: the lower one stays on the ground after an impact until the spring lifts it."""
-    t, x, hit, closed = 0.0, np.array(SPRING_START), 0, False
+    t, x, closed = 0.0, np.array(SPRING_START), False
 
     def pull(x: Array) -> float:
         return STIFFNESS * (x[1] - x[0] - 1.0)
@@ -289,24 +284,49 @@ def blocks() -> ns.PSS:
     return ns.PSS(x=x, flow=ca.vertcat(x[3:6], pulls, 1), modes=modes)
 
 
+def relay() -> ns.PSS:
+    """A plant of order three under relay feedback, with fast oscillations and sliding (Piiroinen and Kuznetsov)."""
+    (a, c, d), x = RELAY, ca.SX.sym("x", 3)
+    plant, push = ca.vertcat(a * x[0] + x[1], c * x[0] + x[2], d * x[0]), ca.DM([1.0, -2.0, 1.0])
+    return ns.PSS(x=x, flow=plant, modes=ns.Modes("relay", flows=[push, -push], functions=x[0], signs=[[-1], [1]]))
+
+
+def belt() -> ns.PSS:
+    """A block on a belt, with friction that falls with the speed of slip (Piiroinen and Kuznetsov)."""
+    x = ca.SX.sym("x", 2)
+    flows = [ca.vertcat(x[1], 1 / (1.2 - x[1]) - x[0]), ca.vertcat(x[1], -1 / (0.8 + x[1]) - x[0])]
+    return ns.PSS(x=x, modes=ns.Modes("belt", flows=flows, functions=x[1] - 0.2, signs=[[-1], [1]]))
+
+
 def genes() -> ns.Heaviside:
-    """Two genes: each is produced where the other one is above 4 and itself is below 8 (Acary, de Jong, Brogliato)."""
-    x, alpha = ca.SX.sym("x", 2), ca.SX.sym("alpha", 4)
-    first = 40 * alpha[2] * (1 - alpha[1]) - 4.5 * x[0]
-    second = 40 * alpha[0] * (1 - alpha[3]) - 4.5 * x[1]
-    thresholds = ca.vertcat(x[0] - 4, x[0] - 8, x[1] - 4, x[1] - 8)
-    return ns.Heaviside(x=x, alpha=alpha, flow=ca.vertcat(first, second), functions=thresholds)
+    """The synthetic gene network IRMA, switched on (Acary, de Jong and Brogliato)."""
+    x, alpha = ca.SX.sym("x", 5), ca.SX.sym("alpha", 7)
+    made = ca.vertcat(
+        1.1e-4 + 9e-4 * alpha[5],
+        3e-4 + 0.15 * alpha[0],
+        6e-4 + 0.018 * alpha[2],
+        (5e-4 + 0.03 * (1 - alpha[4])) * alpha[1],
+        7.5e-4 + 0.015 * alpha[3],
+    )
+    gone = ca.DM([0.05, 0.04, 0.05, 0.02, 0.6]) * x
+    functions = ca.vertcat(*[x[i] - threshold for i, threshold in THRESHOLDS])
+    return ns.Heaviside(x=x, alpha=alpha, flow=made - gone, functions=functions)
 
 
-RAMP, FRICTION, STIFFNESS, SIDEWAYS, PUSH = 8.0, 2.0, 1e4, (1.0, -2.0), (4.0, 0.3)
-RELAY_START = tuple(float(value) for value in relay_feedback.limit_cycle().start)
+RAMP, FRICTION, STIFFNESS, SIDEWAYS, PUSH = 8.0, 0.3, 1e4, (1.0, -2.0), (4.0, 0.3)
+# -(2 xi w + 1), -(2 xi w + w^2) and -w^2 with w = 25 and xi = 0.05
+RELAY, RELAY_START, STICK_SLIP_START = (-3.5, -627.5, -625.0), (0.0, -0.001, -0.02), (0.04, -0.01)
+THRESHOLDS = ((0, 0.01), (1, 0.01), (1, 0.06), (1, 0.08), (2, 0.035), (3, 0.04), (4, 0.01))
 BLOCKS_START = (-1.0, 1.0, -1.0, -1.0, 1.0, 1.0, 0.0)
-GENES_START, LANDING_START, SPACE_START = (1.0, 9.0), (0.0, 0.05, 0.0, 1.4, 0.0, 1.0), (0.0, 0.0, 0.1, 4.0, 2.0, 0.0)
+GENES_START = (0.011, 0.09, 0.04, 0.05, 0.015)
+LANDING_START, SPACE_START = (0.0, 0.05, 0.0, 1.4, 0.0, 1.0), (0.0, 0.0, 0.1, 4.0, 2.0, 0.0)
 ROD_START = falling_rod.tilted(0.5, 0.5)
 DISCS_START, SPRING_START = (-1.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0), (0.4, 1.4, 0.0, 0.0)
 
 
-def _case(name: str, by_restarts: Callable[[float, float], Array], build: Any, x0: Any, duration: float, u: Any = None) -> RestartCase:
+def _case(
+    name: str, by_restarts: Callable[..., Array], build: Any, x0: Any, duration: float, u: Any = None
+) -> RestartCase:
     return RestartCase(
         name=name,
         build=build,
@@ -321,10 +341,10 @@ _SMOOTH_ROD = falling_rod.Constants(frictions=(0.0, 0.0))
 _CASES = (
     _case("oscillator", _oscillator, oscillator.build, oscillator.STANDARD.start, 0.5 * pi),
     _case("bouncing ball", _ball, partial(bouncing_ball.build, 0.9, GRAVITY), (1.0, 0.0), 3.0),
-    _case("relay", _relay, relay_feedback.build, RELAY_START, 20.0),
-    _case("friction blocks", _blocks, blocks, BLOCKS_START, 6.0),
-    _case("stick-slip", _stick_slip, stick_slip.build, (0.0, stick_slip.STANDARD.belt), 5.0),
-    _case("genes", _genes, genes, GENES_START, 0.45),
+    _case("relay", _relay, relay, RELAY_START, 5.0),
+    _case("friction blocks", _blocks, blocks, BLOCKS_START, 5.0),
+    _case("stick-slip", _stick_slip, belt, STICK_SLIP_START, 40.0),
+    _case("genes", _genes, genes, GENES_START, 1000.0),
     _case("landing", _landing, partial(point_mass.build, 2, ramp=[RAMP, 0.0]), LANDING_START, 0.9, (0.0,)),
     _case("landing in space", _landing_in_space, partial(point_mass.build, 3), SPACE_START, 0.6, SIDEWAYS),
     _case("falling rod", _rod, partial(falling_rod.build, _SMOOTH_ROD), ROD_START, 0.4),

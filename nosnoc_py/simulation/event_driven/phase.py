@@ -128,7 +128,7 @@ class PhaseRun:
         self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
         self.tiny, self.whole = 0, False
         self.rate: np.ndarray | None = None
-        self.written = flow.written(regime)
+        self.written: Any = flow.written(regime)
         self.steps: list[IntegratorStep] = []
 
     def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
@@ -221,9 +221,10 @@ class PhaseRun:
         """Project the state, let the regime follow, and change the integrator in a stiff phase."""
         solver, flow = self.solver, self.flow
         self.t, y = float(solver.t), _flushed(self._put(solver.y))
-        self.x, turned = y, flow.turned(self.regime, self.t, y)
-        if turned is not self.regime:
-            self.regime, self.written = turned, flow.written(turned)
+        self.x, before = y, self.regime
+        self.regime = flow.turned(before, self.t, y)
+        if self.regime is not before:
+            self.written = flow.written(self.regime)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
         grown = self.starts and not flow.starts(self.regime, self.t, y)
         self.starts = self.starts and not grown
@@ -238,7 +239,7 @@ class PhaseRun:
         """A state on the constraints of the regime."""
         if self.written is not None and self.written[0].puts:
             steps, data = self.written
-            return steps.put(x, data)  # type: ignore[no-any-return]
+            return np.asarray(steps.put(x, data))
         return self.flow.project(self.regime, self.t, x)
 
     def _watches(self) -> bool:
@@ -300,7 +301,8 @@ class PhaseRun:
         """Guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
         if self.written is not None:
             steps, data = self.written
-            return steps.samples(x, data)  # type: ignore[no-any-return]
+            found: tuple[np.ndarray, np.ndarray, np.ndarray] = steps.samples(x, data)
+            return found
         samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
         guards, forces, rates = (
             np.array([getattr(s, name) for s in samples]) for name in ("guards", "forces", "rates")

@@ -1,7 +1,7 @@
 """Steps of DOP853 in one call: stages, error, dense output and samples of a small motion, written out by CasADi.
 
-A step by SciPy calls Python at every stage, which takes longer than the arithmetic of a few bodies. The coefficients, the
-control of steps and the polynomials are SciPy's.
+A step by SciPy calls Python at every stage, which takes longer than the arithmetic of a few bodies. The coefficients,
+the control of steps and the polynomials are SciPy's.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from scipy.integrate import DOP853
-from scipy.integrate._ivp.rk import MAX_FACTOR, MIN_FACTOR, SAFETY
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
 
 Array = np.ndarray
 STAGES, ALL = 12, 16
+# By what a step may become shorter or longer, and how much of what the estimate allows it takes: SciPy's numbers.
+MIN_FACTOR, MAX_FACTOR, SAFETY = 0.2, 10.0, 0.9
 # Motions whose rates take more operations are left to SciPy: compiling their steps takes too long.
 MOST_OPERATIONS = 800
 _ROWS = np.zeros((ALL, ALL))
@@ -93,6 +94,11 @@ class WholeSteps:
 
 class WholeStepDOP853(DOP853):
     """DOP853 whose steps are calls of a function; `data` gives the constants of the motion."""
+
+    y: Array
+    f: Array
+    h_abs: float
+    t: float
 
     def __init__(self, steps: WholeSteps, data: Callable[[], Array], *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)

@@ -87,7 +87,14 @@ def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
 
 
 def _put(
-    system: Any, d: ca.SX, gaps: ca.SX, response: ca.SX, delassus: ca.SX, slip: ca.SX, closed: list[int], rows: list[int]
+    system: Any,
+    d: ca.SX,
+    gaps: ca.SX,
+    response: ca.SX,
+    delassus: ca.SX,
+    slip: ca.SX,
+    closed: list[int],
+    rows: list[int],
 ) -> ca.SX:
     """The state on its constraints, see `ContactFlow.project`."""
     pushed = response[:, rows] @ _solved(delassus[rows, rows], slip[rows])

@@ -86,7 +86,10 @@ class Candidates:
             return False
         rates = regime.relative(look.rates)[self.touched & (regime.sign != 0.0)]
         others = self.flow.guards(regime, x, look.s)[n_y:]
-        fast, large = FAR * max(1.0, np.abs(look.rates).max(initial=0.0)), FAR * max(1.0, np.abs(look.s).max(initial=0.0))
+        fast, large = (
+            FAR * max(1.0, np.abs(look.rates).max(initial=0.0)),
+            FAR * max(1.0, np.abs(look.s).max(initial=0.0)),
+        )
         return bool((rates < -fast).any() or (others < -large).any())
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:

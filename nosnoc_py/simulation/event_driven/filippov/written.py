@@ -50,7 +50,7 @@ def _write(regime: FilippovRegime) -> WholeSteps | None:
 
 
 def _multipliers(regime: FilippovRegime) -> ca.SX | None:
-    """Multipliers and algebraic variables as expressions, None where they are roots of equations that are not affine."""
+    """Multipliers and algebraic variables as expressions; None for roots of equations that are not affine."""
     laws, n_y, known = regime.laws, regime.laws.n_y, regime.known
     if known is not None:
         return ca.SX(ca.DM(known))
