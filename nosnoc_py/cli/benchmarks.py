@@ -11,7 +11,8 @@ from nosnoc_py.errors import OptionError, UnknownNameError
 from nosnoc_py.sweep import references
 
 BENCHMARKS = {
-    "simulation_speed": "seconds per step by Newton's method and by MPCCs; whole simulations against DOP853",
+    "simulation_cost": "whole simulations by default against DOP853 written by hand, at equal errors",
+    "simulation_speed": "seconds per step by Newton's method and by MPCCs",
     "simulation_orders": "orders of convergence of all simulators",
     "resolve_speed": "solving again through one transcribed problem, beside fresh solves",
     "two_balls_order": "order of FESD-J through impacts, and its loss without switch detection",

@@ -127,6 +127,8 @@ class Search:
         armed : (n,)
             Guards that are positive at the beginning, or about to be.
         """
+        if self._is_clear(guards, rates, float(t[-1] - t[0])):
+            return None
         count = rates.shape[1]
         finite = np.isfinite(guards)
         watched = np.flatnonzero(finite.all(axis=0))
@@ -162,6 +164,20 @@ class Search:
             return crossing.time, crossing.touches, float(guards[1, crossing.guard]) if crossing.at_once else 0.0
 
         return min(crossings, key=order, default=None)
+
+    def _is_clear(self, guards: Array, rates: Array, length: float) -> bool:
+        """Whether all guards stay far from zero, by the size of their coefficients: of most steps this is enough."""
+        here, count = np.isfinite(guards[0]), rates.shape[1]
+        if not (guards[:, ~here] == np.inf).all():
+            return False
+        size = np.abs(_COEFFICIENTS @ guards[:, here])
+        # The constant coefficient is that of the guard, positive where the samples are.
+        least = size[0] - size[1:].sum(axis=0) - 4.0 * size[5:].sum(axis=0)
+        own = here[:count]
+        wrong = np.abs(_SLOPE @ guards[:, :count][:, own] - length * rates[:, own])
+        least[: wrong.shape[1]] -= wrong.max(axis=0, initial=0.0)
+        clear = (least > max(self.touching, 0.0)) & (guards[0, here] > 0.0)
+        return bool(clear.all())
 
     def _halves(self, t: Array, armed: Array, halvings: int) -> Crossing | None:
         middle = 0.5 * (t[0] + t[-1])

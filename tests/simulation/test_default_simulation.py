@@ -8,9 +8,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from scipy.special import erfinv
 
 import nosnoc_py as ns
-from models import bouncing_ball
+from models import bouncing_ball, switching_cases
 
 pytestmark = pytest.mark.quick
 
@@ -233,3 +234,34 @@ def test_a_step_that_fails_leaves_the_state(method: Any) -> None:
     assert again.status is ns.Status.SOLVED
     assert again.t == 0.5
     np.testing.assert_array_equal(again.x, first.x)
+
+
+def pole(sign: float) -> ns.CLS:
+    """q'' = sign / q, far from its only contact."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    return ns.CLS(q=q, v=v, mass_matrix=1.0, force=sign / q, contacts=[ns.Contact("far", gap=q + 10.0)])
+
+
+def test_a_force_like_one_over_q() -> None:
+    """From rest at 1, q = exp(-s^2) where erf(s) = t sqrt(2 / pi): the pole is reached at sqrt(pi / 2), and is no end."""
+    position = np.exp(-(erfinv(1.25 * np.sqrt(2.0 / np.pi)) ** 2))
+    fall = ns.simulate(pole(-1.0), x0=[1.0, 0.0], duration=1.25)
+    assert fall.success
+    np.testing.assert_allclose(fall.final_state, [position, -np.sqrt(-2.0 * np.log(position))], rtol=0, atol=1e-10)
+    through = ns.simulate(pole(-1.0), x0=[1.0, 0.0], duration=1.5)
+    assert through.status is ns.Status.STEP_FAILED
+    assert through.t[-1] == pytest.approx(np.sqrt(np.pi / 2.0), abs=1e-9)
+    away = ns.simulate(pole(1.0), x0=[1.0, -1.0], duration=2.0)
+    assert 0.5 * away.final_state[1] ** 2 - np.log(away.final_state[0]) == pytest.approx(0.5, abs=1e-11)
+
+
+@pytest.mark.parametrize("case", switching_cases.CASES, ids=lambda case: case.name)
+def test_all_ways_to_meet_a_surface(case: switching_cases.Case) -> None:
+    found = ns.simulate(switching_cases.build(case), x0=case.x0, duration=case.duration)
+    if case.unique:
+        assert found.success
+        end = switching_cases.exact(case, [case.duration])[0]
+        np.testing.assert_allclose(found.final_state, end, rtol=0, atol=1e-12)
+    else:
+        assert found.status is ns.Status.GRAZING
+        assert "3 motions are possible" in found.message

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.guards import GAP, sample
 from nosnoc_py.simulation.event_driven.mechanics import GROWN, ContactRegime
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.records import Sample
+from nosnoc_py.simulation.event_driven.records import Held, Sample
+from nosnoc_py.simulation.event_driven.written import data_of, steps_of
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.scales import ProblemScales
 from nosnoc_py.tolerances import CROSSED, PULL, RESTING
@@ -39,6 +41,13 @@ class ContactFlow:
         """Numbers of the system."""
         return self.mechanics.at(x, self.control(t, x), self.p, self.scales)
 
+    def written(self, regime: ContactRegime) -> tuple[Any, np.ndarray] | None:
+        """The `WholeSteps` of a regime under a constant control, with their data; None where SciPy's are taken."""
+        if not isinstance(self.control, Held):
+            return None
+        steps = steps_of(self.mechanics, regime)
+        return None if steps is None else (steps, data_of(regime, self.control.u, self.p))
+
     def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """dx/dt (2 n_q,); NaN where the contact forces have no value."""
         look = self.look(t, x)
@@ -66,11 +75,11 @@ class ContactFlow:
 
     def turned(self, regime: ContactRegime, t: float, x: np.ndarray) -> ContactRegime:
         """The same modes with the directions of slip of this instant."""
-        return regime.turned(self.look(t, x).rates)
+        return regime.turned(self.look(t, x).rates) if regime.spatial else regime
 
     def starts(self, regime: ContactRegime, t: float, x: np.ndarray) -> bool:
         """Whether a slip in space is so slow that its direction is stiff."""
-        return regime.slowest(self.look(t, x).rates) < GROWN * self.scales.speed
+        return bool(regime.spatial) and regime.slowest(self.look(t, x).rates) < GROWN * self.scales.speed
 
     def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
         """Differences of states (n_x,) for a Jacobian."""

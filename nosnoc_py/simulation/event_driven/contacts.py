@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.node import ContactNodes
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.kinematics import ContactMechanics
 from nosnoc_py.systems.scales import ProblemScales
+
+_SOLVERS: WeakKeyDictionary[ContactMechanics, ContactSolver] = WeakKeyDictionary()
 
 
 class ContactModel:
@@ -20,7 +24,7 @@ class ContactModel:
 
     def __init__(self, system: CLS, scales: ProblemScales) -> None:
         self.mechanics, self.scales = system.mechanics, scales
-        self.solver = ContactSolver(self.mechanics.frames)
+        self.solver = _solver_of(self.mechanics)
 
     def nodes(
         self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray
@@ -32,3 +36,10 @@ class ContactModel:
         """Closed contacts have no direction of slip yet."""
         direction = np.zeros(self.mechanics.frames.weights.size)
         return ContactRegime(frames=self.mechanics.frames, modes=modes, direction=direction, speed=self.scales.speed)
+
+
+def _solver_of(mechanics: ContactMechanics) -> ContactSolver:
+    """The solver of a system, written once."""
+    if mechanics not in _SOLVERS:
+        _SOLVERS[mechanics] = ContactSolver(mechanics.frames)
+    return _SOLVERS[mechanics]

@@ -17,7 +17,7 @@ from nosnoc_py.simulation.event_driven.contacts import ContactModel
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.phase import IntegratorStep, Phase, PhaseRun
-from nosnoc_py.simulation.event_driven.records import Node
+from nosnoc_py.simulation.event_driven.records import Held, Node
 from nosnoc_py.status import Status, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
@@ -190,8 +190,7 @@ class _EventLoop:
         """What happens at events under the control of an interval."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
-            u = self.control(0.5 * (low + high), np.zeros(0))
-            law = lambda t, x: u  # noqa: E731
+            law = Held(self.control(0.5 * (low + high), np.zeros(0)))
         return self.referee.model.nodes(self.referee.options, law, self.p)
 
     def _step(self, state: EventDrivenState) -> EventDrivenState:

@@ -54,6 +54,11 @@ class ContactRegime:
         return tuple(c for c, mode in enumerate(self.modes) if mode in (SLIP, SLIP_BACK))
 
     @cached_property
+    def spatial(self) -> tuple[int, ...]:
+        """Contacts that slip in space."""
+        return tuple(c for c in self.slipping if self.frames.width(c) == 2)
+
+    @cached_property
     def rows(self) -> Array:
         """Rates that stay zero, as indices into normals and tangents."""
         stuck = [c for c, mode in enumerate(self.modes) if mode == STICK]
@@ -73,9 +78,7 @@ class ContactRegime:
 
     def slowest(self, rates: Array) -> float:
         """Speed of the slowest slip in space, at least that of a `STARTING` one; infinite when there is none."""
-        slips = [
-            rates[self.frames.count :][self.frames.tangents[c]] for c in self.slipping if self.frames.width(c) == 2
-        ]
+        slips = [rates[self.frames.count :][self.frames.tangents[c]] for c in self.spatial]
         return max(STARTING * self.speed, min((float(np.linalg.norm(slip)) for slip in slips), default=np.inf))
 
     def stiffness(self, contact: int, look: Kinematics) -> float:
@@ -86,11 +89,10 @@ class ContactRegime:
 
     def turned(self, rates: Array) -> ContactRegime:
         """The same modes with the directions of slip of this instant."""
-        spatial = [c for c in self.slipping if self.frames.width(c) == 2]
-        if not spatial:
+        if not self.spatial:
             return self
         direction = self.direction.copy()
-        for c in spatial:
+        for c in self.spatial:
             direction[self.frames.tangents[c]] = self.slip_direction(c, rates)
         return replace(self, direction=direction)
 

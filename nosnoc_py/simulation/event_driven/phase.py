@@ -34,8 +34,8 @@ STUCK = (
 LOST = "a gap, a force or a switching function is no finite number any more from t = {:.6g} s on"
 # Shorter parts of a step, as a share of the time, are none.
 SHORTEST = 1e-14
-# Newton corrections of the time of an event.
-CORRECTIONS = 4
+# Newton corrections of the time of an event; shorter ones, as a share of the step, need no other step.
+CORRECTIONS, SHORT = 4, 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,7 +126,9 @@ class PhaseRun:
         self.flow, self.start, self.regime, self.end = flow, regime, regime, end
         self.t, self.x, self.armed, self.stiff, self.slow = t, _flushed(x), armed, stiff, 0
         self.inertia, self.starts, self.finite = flow.inertia(regime, t, x), flow.starts(regime, t, x), True
-        self.tiny = 0
+        self.tiny, self.whole = 0, False
+        self.rate: np.ndarray | None = None
+        self.written: Any = flow.written(regime)
         self.steps: list[IntegratorStep] = []
 
     def run(self, is_over: Callable[[float, np.ndarray], bool]) -> Phase:
@@ -135,7 +137,7 @@ class PhaseRun:
             return self._ended(failure=self.flow.not_finite, finite=False)
         self.solver = self._solver(self.t, self.x, self.end)
         while self.solver.status == "running" and not is_over(self.t, self.x):
-            self.finite = True
+            self.finite, self.rate = True, self.solver.f
             message = self._step(self.solver)
             if self.solver.status == "failed":
                 return self._ended(failure=message, finite=self.finite)
@@ -157,8 +159,8 @@ class PhaseRun:
         noise, count = self.flow.rounding(self.regime, step.forces, self.inertia), self.flow.distances
 
         def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            samples = [self.flow.sample(self.regime, float(s), dense(s)) for s in t]
-            return np.array([s.guards for s in samples]), np.array([s.rates[:count] for s in samples])
+            guards, _, rates = self._samples(t, dense(t).T)
+            return guards, rates[:, :count]
 
         search = Search(noise=noise, look=look, touching=TOUCHING * self.flow.scales.length)
         return search.first(step.t, guards, step.rates[:, :count], self.armed)
@@ -218,8 +220,11 @@ class PhaseRun:
     def _go_on(self) -> None:
         """Project the state, let the regime follow, and change the integrator in a stiff phase."""
         solver, flow = self.solver, self.flow
-        self.t, y = float(solver.t), _flushed(flow.project(self.regime, solver.t, solver.y))
-        self.x, self.regime = y, flow.turned(self.regime, self.t, y)
+        self.t, y = float(solver.t), _flushed(self._put(solver.y))
+        self.x, before = y, self.regime
+        self.regime = flow.turned(before, self.t, y)
+        if self.regime is not before:
+            self.written = flow.written(self.regime)
         self.slow = self.slow + 1 if self._watches() and _is_at_limit(solver) else 0
         grown = self.starts and not flow.starts(self.regime, self.t, y)
         self.starts = self.starts and not grown
@@ -230,6 +235,13 @@ class PhaseRun:
             solver.y = y
             solver.f = solver.fun(solver.t, y)
 
+    def _put(self, x: np.ndarray) -> np.ndarray:
+        """A state on the constraints of the regime."""
+        if self.written is not None and self.written[0].puts:
+            steps, data = self.written
+            return np.asarray(steps.put(x, data))
+        return self.flow.project(self.regime, self.t, x)
+
     def _watches(self) -> bool:
         return not self.stiff and not self.starts and self.flow.options.integrator == "auto"
 
@@ -239,13 +251,22 @@ class PhaseRun:
         options = self.flow.options
         limit = np.inf if options.max_step is None else options.max_step
         stiff = options.integrator == "Radau" or (options.integrator == "auto" and (self.stiff or self.starts))
+        self.whole = False
         shared = {"rtol": options.rtol, "atol": self.flow.atol, "max_step": limit, "first_step": first_step}
         if stiff:
             return Radau(self._rate, t, x, end, jac=self._jacobian, **shared)
+        if self.written is not None:
+            from nosnoc_py.simulation.event_driven.whole_step import WholeStepDOP853  # which imports SciPy's
+
+            self.whole = True
+            return WholeStepDOP853(self.written[0], lambda: self.written[1], self._rate, t, x, end, **shared)
         return DOP853(self._rate, t, x, end, **shared)
 
     def _rate(self, t: float, x: np.ndarray) -> np.ndarray:
-        rate = _flushed(self.flow.rhs(self.regime, t, x))
+        if self.written is not None:
+            rate = _flushed(self.written[0].rate(x, self.written[1]))
+        else:
+            rate = _flushed(self.flow.rhs(self.regime, t, x))
         self.finite = self.finite and bool(np.isfinite(rate).all())
         return rate
 
@@ -266,23 +287,33 @@ class PhaseRun:
             if self.finite:
                 raise
             solver.status, message = "failed", None
+        self.finite = self.finite and getattr(solver, "finite", True)
         return str(message) if self.finite else self.flow.not_finite
 
     def _read(self, low: float, high: float, dense: Any) -> tuple[IntegratorStep, np.ndarray]:
         """Samples of one step, and their guards (8, n_g)."""
         t = low + (high - low) * NODES
         x = dense(t).T
-        samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
-        forces, rates, guards = (
-            np.array([getattr(s, name) for s in samples]) for name in ("forces", "rates", "guards")
-        )
+        guards, forces, rates = self._samples(t, x)
         return IntegratorStep(t=t, x=x, forces=forces, rates=rates), guards
+
+    def _samples(self, t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Guards (m, n_g), forces and rates at times (m,) and states (m, n_x)."""
+        if self.written is not None:
+            steps, data = self.written
+            found: tuple[np.ndarray, np.ndarray, np.ndarray] = steps.samples(x, data)
+            return found
+        samples = [self.flow.sample(self.regime, *pair) for pair in zip(t, x, strict=True)]
+        guards, forces, rates = (
+            np.array([getattr(s, name) for s in samples]) for name in ("guards", "forces", "rates")
+        )
+        return guards, forces, rates
 
     def _land(self, crossing: Crossing, dense: Any) -> tuple[float, np.ndarray, list[IntegratorStep]]:
         """Time and state at a crossing, by steps of the integrator that end there, not by its dense output."""
 
-        def guard(s: float) -> float:
-            return float(self.flow.sample(self.regime, s, dense(s)).guards[crossing.guard])
+        def guard(s: float, x: np.ndarray) -> float:
+            return float(self._samples(np.array([s]), x[None, :])[0][0, crossing.guard])
 
         time = crossing.time
         for _ in range(CORRECTIONS):
@@ -290,18 +321,25 @@ class PhaseRun:
             if crossing.touches or not pieces:
                 break
             back = 1e-4 * (time - self.t)
-            slope = (guard(time) - guard(time - back)) / back if back > 0 else 0.0
-            value = float(self.flow.sample(self.regime, time, x).guards[crossing.guard])
-            correction = -value / slope if slope < 0.0 else 0.0
+            slope = (guard(time, dense(time)) - guard(time - back, dense(time - back))) / back if back > 0 else 0.0
+            correction = -guard(time, x) / slope if slope < 0.0 else 0.0
             if abs(correction) <= 2e-16 * max(1.0, abs(time)) or not self.t < time + correction <= self.end:
                 break
             time += correction
+            if abs(correction) <= SHORT * (time - self.t):
+                # The rate is as good as a step, and the polynomial reaches so far.
+                low, _, last = pieces[-1]
+                x, pieces[-1] = x + correction * self._rate(time, x), (low, time, last)
+                break
         return time, x, [self._read(*piece)[0] for piece in pieces]
 
     def _steps_to(self, time: float) -> tuple[np.ndarray, list[tuple[float, float, Any]]]:
         """Integrate from the beginning of the last step to a time inside it: the state, and (low, high, dense)."""
         if not time > self.t:
             return self.x, []
+        if self.whole and self.rate is not None:
+            x, dense = self.solver.part(self.t, self.x, self.rate, time)
+            return x, [(self.t, time, dense)]
         solver, pieces, low = self._solver(self.t, self.x, time, first_step=time - self.t), [], self.t
         while solver.status == "running":
             self._step(solver)

@@ -11,6 +11,16 @@ from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A control law that is one value u (n_u,)."""
+
+    u: np.ndarray
+
+    def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
+        return self.u
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sample:
     """What is known at one instant of a phase.

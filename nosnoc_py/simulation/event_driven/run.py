@@ -143,9 +143,7 @@ def _multipliers(history: History) -> dict[str, Series]:
     laws, steps = history.flows[0].laws, history.steps
     t = np.concatenate([step.t for step in steps])
     x, s = (np.concatenate([getattr(step, name) for step in steps]) for name in ("x", "forces"))
-    values = np.array(
-        [laws.series(s_k, np.concatenate([x_k, history.p]))[0][:, 0] for s_k, x_k in zip(s, x, strict=True)]
-    )
+    values = laws.series(s, np.hstack([x, np.tile(history.p, (len(x), 1))]))
     return {name: Series(t, values[:, k]) for k, name in enumerate(laws.series_names)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -20,6 +20,8 @@ CLASSICAL = explicit(4)
 MOST = 3**7
 # Rates of distances below this share of the largest rate (and of 1) decide nothing; what a little later does.
 SLOW = 1e-8
+# Modes with rates or multipliers below zero by such a share need no closer look.
+FAR = 1e-3
 # How far to look ahead, in time constants of the motion.
 AHEAD = tuple(10.0**k for k in (-6, -5, -4, -3, -2))
 # What a distance has to change ahead to be more than rounding; multipliers change by more.
@@ -68,12 +70,27 @@ class Candidates:
     def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[Candidate]:
         """The motions in these modes, one for every root of the equations."""
         first = regime_of(self.laws, modes, self.guess)
+        if self.laws.affine and self._is_far(first, x):
+            return
         x = self.flow.project(first, self.t, x, self._wrong(first, x))
         for s in self._roots(first, x):
-            regime = replace(first, guess=s)
+            regime = first.near(s)
             look = self.flow.look(regime, self.t, x)
             if np.isfinite(look.rate).all() and self._is_admissible(regime, x, look):
                 yield Candidate(regime=regime, x=x, look=look, later=self._later(regime, x, look, AHEAD[-1]))
+
+    def _is_far(self, regime: FilippovRegime, x: Array) -> bool:
+        """Whether multipliers or rates are so far from admissible that rounding of the state cannot matter."""
+        look, n_y = self.flow.look(regime, self.t, x), self.laws.n_y
+        if not np.isfinite(look.rate).all():
+            return False
+        rates = regime.relative(look.rates)[self.touched & (regime.sign != 0.0)]
+        others = self.flow.guards(regime, x, look.s)[n_y:]
+        fast, large = (
+            FAR * max(1.0, np.abs(look.rates).max(initial=0.0)),
+            FAR * max(1.0, np.abs(look.s).max(initial=0.0)),
+        )
+        return bool((rates < -fast).any() or (others < -large).any())
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
         """Touched surfaces that are left, on whose other side the state lies by rounding."""

@@ -10,6 +10,8 @@ regions that share a motion by equal rates g' and the sum 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -42,6 +44,8 @@ class Laws:
 
     Attributes
     ----------
+    x, p, u : SX
+        Symbols of the system.
     kinds, parts : (n_y,)
         Kind of every multiplier, and the part it belongs to.
     names : tuple of str
@@ -50,14 +54,16 @@ class Laws:
         Whether the equations for s are affine in s, in every mode.
     initial, lower, upper : (n_z,)
         Of the algebraic variables.
+    steps, regimes : dict
+        What was written for whole steps, and regimes, by the modes.
     """
 
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
         own = system.algebraic
-        self.system = system
+        self.x, self.p, self.u = system.x, system.p, system.u
         self.n_x, self.n_p, self.n_z = int(system.x.shape[0]), system.n_p, int(system.z.shape[0])
         self.z_names = () if own is None else tuple(own.names or ())
-        flow, made, masks = self._written()
+        flow, made, masks = self._written(system)
         self.kinds = np.array([part.kind for part in made for _ in range(part.count)])
         self.modes = [part.modes for part in made]
         self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)])
@@ -68,13 +74,15 @@ class Laws:
         )
         # Inverse of the metric in which states are put back on surfaces.
         self.metric = np.linalg.inv(system.metric) if isinstance(system, PDS) else np.eye(self.n_x)
-        self._compile(flow, made, masks)
+        self.steps: dict[tuple[int, ...], Any] = {}
+        self.regimes: dict[tuple[int, ...], Any] = {}
+        self._compile(system, flow, made, masks)
 
-    def _written(self) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
+    def _written(self, system: PSS | Heaviside | PDS) -> tuple[ca.SX, list[MultiplierGroup], list[Masks]]:
         """The flow (n_x,), multipliers and masks; regions with signs weigh as the products of step functions."""
         made, masks, series = list[MultiplierGroup](), list[Masks](), list[tuple[str, ca.SX]]()
         self._regions: list[ca.SX | None] = []
-        flow, every = inclusion_of(self.system)
+        flow, every = inclusion_of(system)
         for part in every:
             own, modes = part, part.modes
             signed = modes is not None and modes.functions is not None
@@ -91,11 +99,13 @@ class Laws:
             series += _series(part, theta)
             self._regions.append(regions if signed else None)
         self.series_names = (*(label for label, _ in series), *self.z_names)
-        self._series = ca.vertcat(*[value for _, value in series], self.system.z)
+        self._series = ca.vertcat(*[value for _, value in series], system.z)
         return flow, made, masks
 
-    def _compile(self, flow: ca.SX, made: list[MultiplierGroup], masks: list[Masks]) -> None:
-        system, own = self.system, self.system.algebraic
+    def _compile(
+        self, system: PSS | Heaviside | PDS, flow: ca.SX, made: list[MultiplierGroup], masks: list[Masks]
+    ) -> None:
+        own = system.algebraic
         y, c = (ca.vertcat(*[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
         m = ca.vertcat(*[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
@@ -103,15 +113,21 @@ class Laws:
         rows = ca.vertcat(self._rows(made, masks, rates), ca.SX(0, 1) if own is None else own.equations)
         slope = ca.jacobian(rows, s)
         self.affine = not ca.depends_on(slope, s)
-        self.residual = buffered(ca.Function("residual", [s, w, u, m], [rows, slope]))
-        self.motion = buffered(ca.Function("motion", [s, w, u, m], [flow, rates]))
+        self.residual_function = ca.Function("residual", [s, w, u, m], [rows, slope])
+        self.motion_function = ca.Function("motion", [s, w, u, m], [flow, rates])
+        self.functions_function = ca.Function("functions", [w], [c, ca.jacobian(c, w)])
+        self.residual, self.motion = buffered(self.residual_function), buffered(self.motion_function)
+        self.functions = buffered(self.functions_function)
         derivatives = [ca.jacobian(e, v) for e, v in ((rows, w), (rows, u), (flow, s), (flow, w), (flow, u))]
         self.slopes = buffered(ca.Function("slopes", [s, w, u, m], derivatives))
-        self.functions = buffered(ca.Function("functions", [w], [c, ca.jacobian(c, w)]))
-        self.series = buffered(ca.Function("series", [s, w], [self._series]))
+        self._series_function = ca.Function("series", [s, w], [ca.densify(self._series)])
         self.regions = [
             None if part is None else buffered(ca.Function("regions", [s, w, u, m], [part])) for part in self._regions
         ]
+
+    def series(self, s: Array, w: Array) -> Array:
+        """Series (m, n) at instants, row by row."""
+        return np.asarray(ca.DM(self._series_function.map(len(s))(s.T, w.T))).T
 
     def _rows(self, made: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""
@@ -126,6 +142,16 @@ class Laws:
             else:
                 rows.append(m.free * rate + (1 - m.free) * (own - m.value))
         return ca.vertcat(*rows)
+
+
+_KNOWN: WeakKeyDictionary[PSS | Heaviside | PDS, Laws] = WeakKeyDictionary()
+
+
+def laws_of(system: PSS | Heaviside | PDS) -> Laws:
+    """The laws of a system, made once."""
+    if system not in _KNOWN:
+        _KNOWN[system] = Laws(system)
+    return _KNOWN[system]
 
 
 def _weights(modes: Modes, alpha: ca.SX, m: Masks) -> tuple[ca.SX, ca.SX]:

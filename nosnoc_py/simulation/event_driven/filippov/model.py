@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.simulation.event_driven.filippov.candidates import touched_of
-from nosnoc_py.simulation.event_driven.filippov.laws import ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.laws import ON, laws_of
 from nosnoc_py.simulation.event_driven.filippov.node import FilippovNodes
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, regime_of, sides
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -19,7 +19,7 @@ class Filippov:
     """A `Model` of a PSS, a Heaviside system or a PDS."""
 
     def __init__(self, system: PSS | Heaviside | PDS) -> None:
-        self.laws = Laws(system)
+        self.laws = laws_of(system)
 
     def nodes(
         self, options: EventDriven, law: Callable[[float, np.ndarray], np.ndarray], p: np.ndarray

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.written import steps_of
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
-from nosnoc_py.simulation.event_driven.records import Sample
+from nosnoc_py.simulation.event_driven.records import Held, Sample
 from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
@@ -41,6 +44,19 @@ class FilippovRegime:
     laws: Laws
     modes: tuple[int, ...]
     guess: Array
+
+    def complete(self) -> FilippovRegime:
+        """The same with all that follows from the modes, for others to take over."""
+        for name, value in vars(FilippovRegime).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+        return self
+
+    def near(self, guess: Array) -> FilippovRegime:
+        """The same modes with another guess, and all that is known of them."""
+        made = FilippovRegime(laws=self.laws, modes=self.modes, guess=guess)
+        vars(made).update({name: value for name, value in vars(self).items() if name != "guess"})
+        return made
 
     @cached_property
     def on(self) -> Array:
@@ -107,6 +123,11 @@ class FilippovRegime:
                 break
         return np.full(s.size, np.nan)
 
+    def relative_of(self, values: ca.SX) -> ca.SX:
+        """`relative` of expressions (n_y,)."""
+        compared = [values[int(k)] if k >= 0 else 0 for k in self.reference]
+        return ca.vertcat(*[float(self.sign[i]) * (values[i] - compared[i]) for i in range(self.laws.n_y)])
+
     def relative(self, values: Array) -> Array:
         """Functions (n_y, ...) of the multipliers as distances from surfaces, with their signs; also their rates."""
         regions = self.reference >= 0
@@ -141,6 +162,13 @@ class FilippovFlow:
         s = regime.solve(w, u, guess)
         flow, rates = self.laws.motion(s, w, u, regime.masks)
         return Look(s=s, rate=flow[:, 0], rates=rates[:, 0])
+
+    def written(self, regime: FilippovRegime) -> tuple[Any, Array] | None:
+        """The `WholeSteps` of a regime under a constant control, with their data; None where SciPy's are taken."""
+        if not isinstance(self.control, Held):
+            return None
+        steps = steps_of(regime)
+        return None if steps is None else (steps, np.concatenate([self.p, self.control.u]))
 
     def functions(self, x: Array) -> tuple[Array, Array]:
         """Switching functions, indicators or constraints (n_y,), and their derivatives (n_y, n_w)."""
@@ -180,7 +208,9 @@ class FilippovFlow:
             compared = (reference >= 0).astype(float)
             value = c[rows] - compared * c[reference]
             slope = (c_w[rows] - compared[:, None] * c_w[reference])[:, : x.size]
-            back = np.linalg.lstsq(slope @ metric @ slope.T, value, rcond=1e-12)[0]
+            size = slope @ metric @ slope.T
+            one = rows.size == 1 and size[0, 0] > 0.0
+            back = value / size[0] if one else np.linalg.lstsq(size, value, rcond=1e-12)[0]
             x = x - metric @ slope.T @ back
         return x
 
@@ -201,11 +231,11 @@ class FilippovFlow:
         return np.array(sizes)
 
     def turned(self, regime: FilippovRegime, t: float, x: Array) -> FilippovRegime:
-        """The same modes with the multipliers of this instant as a guess."""
-        if regime.known is not None:
+        """The same modes with the multipliers of this instant as a guess, where one is asked for."""
+        if regime.known is not None or self.laws.affine:
             return regime
         s = self.look(regime, t, x).s
-        return replace(regime, guess=s) if np.isfinite(s).all() else regime
+        return regime.near(s) if np.isfinite(s).all() else regime
 
     def starts(self, regime: FilippovRegime, t: float, x: Array) -> bool:
         """No regime is stiff only at its beginning."""
@@ -224,7 +254,10 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
     signs = np.array(modes, dtype=float)
     fixed = np.where((laws.kinds == STEP) & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
-    return FilippovRegime(laws=laws, modes=modes, guess=guess)
+    if modes not in laws.regimes:
+        laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
+    known: FilippovRegime = laws.regimes[modes]
+    return known.near(guess)
 
 
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:

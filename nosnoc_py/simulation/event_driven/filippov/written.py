@@ -1,0 +1,70 @@
+"""The motion of a Filippov system in one regime as expressions, for steps in one call (`whole_step`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.systems.inclusion import REGION, STEP
+
+if TYPE_CHECKING:
+    from nosnoc_py.simulation.event_driven.filippov.regime import FilippovRegime
+    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps
+
+# Larger systems take long to write, and Python's share of their steps is small.
+MOST_STATES, MOST_MULTIPLIERS, MOST_UNKNOWNS = 24, 16, 6
+
+
+def steps_of(regime: FilippovRegime) -> WholeSteps | None:
+    """The steps of a regime, written once; None for large systems and multipliers of equations that are not affine."""
+    laws = regime.laws
+    if laws.n_x > MOST_STATES or laws.n_y > MOST_MULTIPLIERS:
+        return None
+    if regime.modes not in laws.steps:
+        made = _write(regime)
+        laws.steps[regime.modes] = made if made is not None and made.small else None
+    return laws.steps[regime.modes]
+
+
+def _write(regime: FilippovRegime) -> WholeSteps | None:
+    from nosnoc_py.simulation.event_driven.whole_step import WholeSteps  # which imports SciPy's integrators
+
+    laws, n_y = regime.laws, regime.laws.n_y
+    x, d = laws.x, ca.vertcat(laws.p, laws.u)
+    s = _multipliers(regime)
+    if s is None:
+        return None
+    given = (s, ca.vertcat(x, laws.p), laws.u, ca.DM(regime.masks))
+    rate, rates = laws.motion_function(*given)
+    functions = laws.functions_function(given[1])[0]
+    y, z = s[:n_y], s[n_y:]
+    sign, on, away = regime.sign, regime.on, regime.relative_of(functions)
+    bounded = regime.shares | (on & (laws.kinds != REGION))
+    guards = [away[i] if sign[i] else ca.SX.inf() for i in range(n_y)]
+    guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]
+    guards += [1 - y[i] if on[i] and laws.kinds[i] == STEP else ca.SX.inf() for i in range(n_y)]
+    guards += [z[i] - laws.lower[i] for i in range(laws.n_z)] + [laws.upper[i] - z[i] for i in range(laws.n_z)]
+    return WholeSteps(x, d, rate, ca.vertcat(*guards), s, regime.relative_of(rates))
+
+
+def _multipliers(regime: FilippovRegime) -> ca.SX | None:
+    """Multipliers and algebraic variables as expressions; None for roots of equations that are not affine."""
+    laws, n_y, known = regime.laws, regime.laws.n_y, regime.known
+    if known is not None:
+        return ca.SX(ca.DM(known))
+    open_ = np.flatnonzero([*(regime.free | ((laws.kinds == REGION) & regime.on)), *np.ones(laws.n_z, bool)])
+    if open_.size > MOST_UNKNOWNS:
+        return None
+    unknown = ca.SX.sym("s", open_.size)
+    s = ca.SX(ca.DM([*regime.masks[2 * n_y :], *np.zeros(laws.n_z)]))
+    s[open_.tolist()] = unknown
+    x, p, u = laws.x, laws.p, laws.u
+    rows = laws.residual_function(s, ca.vertcat(x, p), u, ca.DM(regime.masks))[0][open_.tolist()]
+    slope = ca.jacobian(rows, unknown)
+    if ca.depends_on(slope, unknown):
+        return None
+    start = ca.substitute(rows, unknown, ca.DM.zeros(open_.size))
+    found = -(start / slope if open_.size == 1 else ca.solve(ca.densify(slope), ca.densify(start)))
+    return ca.substitute(s, unknown, found)

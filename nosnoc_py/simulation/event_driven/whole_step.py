@@ -1,0 +1,158 @@
+"""Steps of DOP853 in one call: stages, error, dense output and samples of a small motion, written out by CasADi.
+
+A step by SciPy calls Python at every stage, which takes longer than the arithmetic of a few bodies. The coefficients,
+the control of steps and the polynomials are SciPy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from scipy.integrate import DOP853
+
+from nosnoc_py.functions import buffered
+from nosnoc_py.motion.crossing import NODES
+
+Array = np.ndarray
+STAGES, ALL = 12, 16
+# By what a step may become shorter or longer, and how much of what the estimate allows it takes: SciPy's numbers.
+MIN_FACTOR, MAX_FACTOR, SAFETY = 0.2, 10.0, 0.9
+# Motions whose rates take more operations are left to SciPy: compiling their steps takes too long.
+MOST_OPERATIONS = 800
+_ROWS = np.zeros((ALL, ALL))
+_ROWS[:STAGES, :STAGES], _ROWS[STAGES, :STAGES], _ROWS[STAGES + 1 :] = DOP853.A, DOP853.B, DOP853.A_EXTRA
+
+
+class WholeSteps:
+    """The motion dx/dt = rate(x, d) in one regime, with data d that are constant on a phase, and what is sampled on it.
+
+    Parameters
+    ----------
+    x, d : SX
+    rate : SX (n_x,)
+    guards, forces, rates : SX
+        As in a `Sample`.
+    put : SX (n_x,), optional
+        The state on the constraints of the regime.
+    """
+
+    def __init__(
+        self, x: ca.SX, d: ca.SX, rate: ca.SX, guards: ca.SX, forces: ca.SX, rates: ca.SX, put: ca.SX | None = None
+    ) -> None:
+        function = ca.Function("rate", [x, d], [ca.densify(rate)])
+        sample = ca.Function("sample", [x, d], [ca.densify(ca.vertcat(guards, forces, rates))])
+        self.small = function.n_instructions() <= MOST_OPERATIONS
+        self.parts = np.cumsum([guards.numel(), forces.numel()])
+        self.n_x = x.numel()
+        if not self.small:
+            return
+        self._rate, self._sample, self._samples = map(buffered, (function, sample, sample.map(NODES.size)))
+        self._step = buffered(self._written(function, x, d))
+        self.puts = put is not None
+        if put is not None:
+            self._put = buffered(ca.Function("put", [x, d], [ca.densify(put)]))
+
+    def _written(self, rate: ca.Function, x: ca.SX, d: ca.SX) -> ca.Function:
+        """The step of length h from x, where the rate is f: its end, 13 stages, and the polynomial of its states."""
+        f, h = ca.SX.sym("f", self.n_x), ca.SX.sym("h")
+        stages = [f]
+        for row in _ROWS[1:]:
+            y = x + h * (ca.horzcat(*stages) @ ca.sparsify(ca.DM(row[: len(stages)])))
+            stages.append(rate(y, d))
+            if len(stages) == STAGES + 1:
+                end = y
+        way = end - x
+        bend = [way, h * f - way, 2 * way - h * (stages[STAGES] + f)]
+        rest = h * (ca.horzcat(*stages) @ ca.DM(DOP853.D.T))
+        return ca.Function("step", [x, f, h, d], [end, ca.horzcat(*stages[: STAGES + 1]), ca.horzcat(*bend, rest)])
+
+    def rate(self, x: Array, d: Array) -> Array:
+        """dx/dt (n_x,)."""
+        return self._rate(x, d)[0][:, 0]
+
+    def step(self, x: Array, f: Array, h: float, d: Array) -> tuple[Array, Array, Array]:
+        """State at the end (n_x,), stages (13, n_x), and the polynomial (n_x, 7) of SciPy's dense output."""
+        end, stages, polynomial = self._step(x, f, h, d)
+        return end[:, 0], stages.T, polynomial
+
+    def put(self, x: Array, d: Array) -> Array:
+        """The state on the constraints of the regime, where it was given."""
+        return self._put(x, d)[0][:, 0]
+
+    def samples(self, x: Array, d: Array) -> tuple[Array, Array, Array]:
+        """Guards, forces and rates at states (m, n_x), row by row."""
+        if len(x) == NODES.size:
+            found = self._samples(x, d)[0].T
+        else:
+            found = np.array([self._sample(row, d)[0][:, 0] for row in x])
+        first, second = self.parts
+        return found[:, :first], found[:, first:second], found[:, second:]
+
+
+class WholeStepDOP853(DOP853):
+    """DOP853 whose steps are calls of a function; `data` gives the constants of the motion."""
+
+    y: Array
+    f: Array
+    h_abs: float
+    t: float
+
+    def __init__(self, steps: WholeSteps, data: Callable[[], Array], *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.steps, self.data, self.finite = steps, data, True
+
+    def _step_impl(self) -> tuple[bool, str | None]:
+        t, y = self.t, self.y
+        least = 10.0 * float(np.nextafter(t, np.inf) - t)
+        h_abs, rejected = max(min(self.h_abs, self.max_step), least), False
+        data = self.data()
+        while True:
+            if h_abs < least:
+                return False, self.TOO_SMALL_STEP
+            t_new = min(t + h_abs, self.t_bound)
+            h = h_abs = t_new - t
+            y_new, self.K, self.polynomial = self.steps.step(y, self.f, h, data)
+            scale = self.atol + np.maximum(np.abs(y), np.abs(y_new)) * self.rtol
+            error = float(self._estimate_error_norm(self.K, h, scale))
+            if error < 1.0:
+                factor = MAX_FACTOR if error == 0.0 else min(MAX_FACTOR, SAFETY * error**self.error_exponent)
+                self.h_abs = h_abs * (min(1.0, factor) if rejected else factor)
+                break
+            self.finite = self.finite and bool(np.isfinite(error))
+            h_abs *= max(MIN_FACTOR, SAFETY * error**self.error_exponent)
+            rejected = True
+        self.h_previous, self.y_old, self.t, self.y, self.f = h, y, t_new, y_new, self.K[-1]
+        return True, None
+
+    def part(self, t: float, x: Array, f: Array, time: float) -> tuple[Array, StepPolynomial]:
+        """A step from x, where the rate is f, to a time inside an accepted one: the state there, and those before."""
+        end, _, polynomial = self.steps.step(x, f, time - t, self.data())
+        return end, StepPolynomial(t, time, x, polynomial)
+
+    def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
+        fifth, third = _ERRORS @ K / scale
+        fifth, third = fifth @ fifth, third @ third
+        least = fifth + 0.01 * third
+        return float(h * fifth / np.sqrt(least * scale.size)) if least != 0.0 else 0.0
+
+    def _dense_output_impl(self) -> StepPolynomial:
+        return StepPolynomial(self.t_old, self.t, self.y_old, self.polynomial)
+
+
+class StepPolynomial:
+    """States on a step, as SciPy's dense output: (n_x,) at a time, (n_x, m) at many."""
+
+    def __init__(self, t_old: float, t: float, y_old: Array, polynomial: Array) -> None:
+        self.t_old, self.h, self.y_old, self.polynomial = t_old, t - t_old, y_old, polynomial
+
+    def __call__(self, t: Any) -> Array:
+        share = (np.asarray(t) - self.t_old) / self.h
+        weights = np.array([share, 1.0 - share] * 4)[:7].cumprod(axis=0)
+        moved = self.polynomial @ weights
+        return np.asarray(moved + (self.y_old if moved.ndim == 1 else self.y_old[:, None]))
+
+
+_ERRORS = np.array([DOP853.E5, DOP853.E3])

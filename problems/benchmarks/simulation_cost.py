@@ -1,0 +1,215 @@
+"""What accuracy costs: simulations by default, beside DOP853 by hand: `python -m problems.benchmarks.simulation_cost`.
+
+Both sides find their own events. The other one is `scipy.integrate.solve_ivp` with right-hand sides, terminal events
+and what happens there written by hand for every case (`tests/references/restarts.py`). Both get the loosest tolerance,
+a power of ten, from which on all errors of the state at the end stay below the target; then they take turns in this
+process, and of each the best time of the processor counts. Errors are measured against DOP853 at 1e-13.
+
+Times are of a repeated call of `ns.simulate`, trajectory with contact forces and dense output included: what CasADi
+compiles is kept by the system. The first call of a system is told apart, and so is a call by an `ns.Simulator`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.progress import Progress
+from problems.benchmarks.orders import check_names
+from problems.benchmarks.simulation_timing import geometric_mean
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+from tests.references.restarts import CASES, RestartCase
+
+TIGHTEST, AIM = 1e-13, 2.0
+TOLERANCES = tuple(10.0**-k for k in range(2, 14))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a target costs: the tolerance, its error, and the time of both sides.
+
+    Parameters
+    ----------
+    case : str
+    target : float
+        For the error; 0 for `ns.simulate` without options, beside DOP853 at the tightest tolerance.
+    tolerance, error, milliseconds : float
+        Of `ns.simulate`.
+    its_tolerance, its_error, its_milliseconds : float
+        Of DOP853.
+    """
+
+    case: str
+    target: float
+    tolerance: float
+    error: float
+    milliseconds: float
+    its_tolerance: float
+    its_error: float
+    its_milliseconds: float
+
+    @property
+    def ratio(self) -> float:
+        """Of the times, by default over DOP853."""
+        return self.milliseconds / self.its_milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """Milliseconds of calls without options: the first one of a system, later ones, and those by a Simulator."""
+
+    case: str
+    first: float
+    again: float
+    simulator: float
+    events: int
+
+
+def experiment(
+    cases: tuple[str, ...] = tuple(CASES),
+    targets: tuple[float, ...] = (1e-4, 1e-6, 1e-9),
+    repeats: int = 15,
+    *,
+    progress: Progress,
+) -> tuple[tuple[Cost, ...], tuple[Calls, ...]]:
+    """Costs of every case and target, and of calls.
+
+    Parameters
+    ----------
+    cases : tuple of str
+        Of `tests.references.restarts`.
+    targets : tuple of float
+        Errors of the state at the end, the largest component.
+    repeats : int
+        Turns, of which the best one counts.
+    """
+    costs, calls = list[Cost](), list[Calls]()
+    check_names(cases=(cases, CASES))
+    for name in cases:
+        progress.describe(name)
+        system = CASES[name].build()
+        calls.append(_calls(CASES[name], system, repeats))
+        costs += _costs(CASES[name], system, targets, repeats)
+    return tuple(costs), tuple(calls)
+
+
+def simulate(case: RestartCase, system: Any, tolerance: float | None = None) -> ns.Trajectory:
+    """By default, or with another tolerance."""
+    options: dict[str, Any] = {} if tolerance is None else {"method": ns.EventDriven(rtol=tolerance, atol=tolerance)}
+    return ns.simulate(system, x0=case.x0, duration=case.duration, u=case.u, **options)
+
+
+def _calls(case: RestartCase, system: Any, repeats: int) -> Calls:
+    first, found = _timed(lambda: simulate(case, system))
+    simulator = ns.Simulator(system, ns.EventDriven(), step=case.duration)
+    sides = (lambda: simulate(case, system), lambda: simulator.run(case.x0, steps=1, u=case.u))
+    again, by_simulator = _best(sides, repeats)
+    return Calls(case=case.name, first=1e3 * first, again=again, simulator=by_simulator, events=len(found.events))
+
+
+def _costs(case: RestartCase, system: Any, targets: Sequence[float], repeats: int) -> list[Cost]:
+    reference = case.by_restarts(TIGHTEST)
+
+    def errors(run: Callable[[float], Any]) -> list[float]:
+        return [float(np.abs(run(tolerance) - reference).max()) for tolerance in TOLERANCES]
+
+    def mine(tolerance: float | None) -> Any:
+        return simulate(case, system, tolerance).final_state
+
+    both, made = (errors(mine), errors(case.by_restarts)), []
+    by_default, tightest = float(np.abs(mine(None) - reference).max()), both[1][-2]
+    rows: list[tuple[float, float | None, float, float, float]] = [(0.0, None, by_default, TOLERANCES[-2], tightest)]
+    for target in targets:
+        first, second = (_loosest(found, target) for found in both)
+        if first is not None and second is not None:
+            rows.append((target, TOLERANCES[first], both[0][first], TOLERANCES[second], both[1][second]))
+    for target, tolerance, error, its, its_error in rows:
+        sides = (lambda t=tolerance: mine(t), lambda t=its: case.by_restarts(t))
+        spent, its_spent = _best(sides, repeats)
+        made.append(
+            Cost(
+                case=case.name,
+                target=target,
+                tolerance=ns.EventDriven().rtol if tolerance is None else tolerance,
+                error=error,
+                milliseconds=spent,
+                its_tolerance=its,
+                its_error=its_error,
+                its_milliseconds=its_spent,
+            )
+        )
+    return made
+
+
+def _loosest(errors: Sequence[float], target: float) -> int | None:
+    """The first of some errors from which on all are below a target."""
+    above = [i for i, error in enumerate(errors) if not error <= target]
+    first = max(above, default=-1) + 1
+    return first if first < len(errors) else None
+
+
+def _best(sides: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """Milliseconds of the best of some turns."""
+    turns = [[_timed(side)[0] for side in sides] for _ in range(repeats)]
+    return [1e3 * float(best) for best in np.min(turns, axis=0)]
+
+
+def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    started = time.thread_time()
+    found = run()
+    return time.thread_time() - started, found
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Measure; times decide nothing, but every target has to be reached."""
+    targets = settings.arguments["targets"]
+    costs, calls = experiment(**settings.arguments, progress=progress)
+    means = {target: geometric_mean([c.ratio for c in costs if c.target == target]) for target in (*targets, 0.0)}
+    asked = [cost.ratio for cost in costs if cost.target]
+    reached = len(asked) == len(targets) * len(calls)
+    slow = sorted({cost.case for cost in costs if cost.target and cost.ratio > AIM})
+    tables: dict[str, list[dict[str, Any]]] = {
+        f"errors below {target:g}" if target else "without options, beside DOP853 at 1e-12": [
+            {
+                "case": cost.case,
+                "rtol": cost.tolerance,
+                "error": cost.error,
+                "ms": cost.milliseconds,
+                "DOP853": cost.its_tolerance,
+                "its error": cost.its_error,
+                "its ms": cost.its_milliseconds,
+                "ratio": cost.ratio,
+            }
+            for cost in costs
+            if cost.target == target
+        ]
+        for target in means
+    }
+    tables["ms of calls without options"] = [vars(call) for call in calls]
+    said = [f"ratio, geometric mean: {_told(means, targets)}; all targets {geometric_mean(asked):.3g} (aim {AIM:g})"]
+    said.append(f"above the aim: {', '.join(slow) or 'none'}")
+    results = {
+        "ratios": {f"{target:g}": mean for target, mean in means.items() if target},
+        "ratio": geometric_mean(asked),
+        "ratio_without_options": means[0.0],
+        "costs": [{**vars(cost), "ratio": cost.ratio} for cost in costs],
+        "calls": [vars(call) for call in calls],
+    }
+    status = ns.Status.SOLVED if reached else ns.Status.INACCURATE
+    return tabled({"status": status.value, **results}, reached, tables, said=said)
+
+
+def _told(means: dict[float, float], targets: Sequence[float]) -> str:
+    told = [f"{means[target]:.3g} at {target:g}" for target in targets]
+    return ", ".join([*told, f"{means[0.0]:.3g} without options"])
+
+
+PROGRAM = program(
+    __name__, run, experiment, quick={"cases": ("oscillator", "bouncing ball"), "targets": (1e-6,), "repeats": 2}
+)
