@@ -79,7 +79,7 @@ class FESD(FiniteElementMethod):
         Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
         added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
         values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
-        `Simulator` is held against it alone. Steps that are solved as an MPCC have no estimate, and `None` asks for none.
+        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
     """
 
     takes: ClassVar[tuple[type, ...]] = (PSS, Heaviside, PDS)
@@ -157,7 +157,7 @@ class FESDJ(ContactOptions, FESD):
         Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
         added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
         values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
-        `Simulator` is held against it alone. Steps that are solved as an MPCC have no estimate, and `None` asks for none.
+        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
     impulse_form : {"sum", "product"}
         Impulse equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}

@@ -29,6 +29,8 @@ from nosnoc_py.simulation.common import (
     check_control,
     deadline_of,
     next_time,
+    no_time_note,
+    not_finite_control,
     not_unique_note,
     steps_given,
 )
@@ -43,8 +45,10 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.systems.unsigned import refuse_unsigned
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 
@@ -182,6 +186,7 @@ class FiniteElementStepper:
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
         method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
+        refuse_unsigned(system)
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
         self.problem = transcribe_step(system, method)
@@ -250,7 +255,7 @@ class FiniteElementStepper:
         found = self._step(state, u, time_limit, sensitivities)
         if self._accuracy is None or not found.solved:
             return found
-        found = replace(found, unjudged=(*state.unjudged, found.solved), sizes=state.sizes)
+        found = replace(found, unjudged=(*state.unjudged, found.solved), sizes=state.sizes, error=state.error)
         return self._judged(state.x, found) if state.t == 0.0 or len(found.unjudged) >= JUDGED else found
 
     def _judged(self, x: np.ndarray, state: SimulatorState) -> SimulatorState:
@@ -290,7 +295,7 @@ class FiniteElementStepper:
             message = found.message
             # What has more switches than elements is nothing for an MPCC either.
             if found.status is not None or found.crowded or self.solver is None:
-                return self._failed(state, found.status or Status.STEP_FAILED, message=message)
+                return self._failed(state, values, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
     def _by_newton(
@@ -349,11 +354,11 @@ class FiniteElementStepper:
                     "between the stages): take more steps, finite elements or RK stages"
                 )
             more["message"] = "; ".join(part for part in (message, said, late) if part)
-            return self._failed(state, best.status or Status.STEP_FAILED, **more)
+            return self._failed(state, values, best.status or Status.STEP_FAILED, **more)
         read = self.problem.read(best.w, values)
         if gaining := self._gaining(read, state.p):
             more["message"] = "; ".join(part for part in (message, f"an impact would gain energy at {gaining}") if part)
-            return self._failed(state, Status.ENERGY_GAIN, **more)
+            return self._failed(state, values, Status.ENERGY_GAIN, **more)
         x = read.x_right[-1]
         return self._advanced(state, (StepSolution(w=best.w, values=values),), x, values, **more)
 
@@ -403,21 +408,16 @@ class FiniteElementStepper:
         """Controls of a step, which are parameters, and the speed of time, where that is an unknown."""
         return np.append(values[self._slices["u"]], self.problem.inputs(w))
 
-    def _lost_gap(self, state: SimulatorState) -> str:
-        """The contact whose gap is no number where the motion leads in a step: no equations of a step hold there."""
-        if not isinstance(self.system, CLS) or not self.system.contacts:
-            return ""
-        ahead = np.repeat(state.x[None], AHEAD, axis=0)
-        n_q, speeds = self.system.n_q, self.system.kinematics(state.x, p=state.p).position_rate
-        ahead[:, :n_q] += self.length * np.linspace(0.0, 1.0, AHEAD)[:, None] * speeds
-        lost = ~np.isfinite(self.system.kinematics(ahead, p=state.p).gaps).all(axis=0)
-        names = self.system.mechanics.frames.names
-        return f"the gap of {names[int(np.argmax(lost))]} is no finite number ahead" if lost.any() else ""
-
-    def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
-        if status is Status.STEP_FAILED and (lost := self._lost_gap(state)):
-            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (lost, fields.get("message"))))
+    def _failed(self, state: SimulatorState, values: np.ndarray, status: Status, **fields: Any) -> SimulatorState:
+        if status is Status.STEP_FAILED and (lost := self._not_finite(state, values)):
+            said = f"{lost} ahead of t = {state.t:.6g}"
+            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (said, fields.get("message"))))
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
+
+    def _not_finite(self, state: SimulatorState, values: np.ndarray) -> str:
+        """The function that is no number where the motion leads in a step: no equations of a step hold there."""
+        u = values[self._slices["u"]]
+        return not_finite(self.system, ahead(self.system, state.x, u, state.p, self.length, AHEAD), u, state.p)
 
     def run(self, x0: Any, run: SteppedRun) -> Trajectory:
         """Simulate some steps, as many for every row of the control; see `nosnoc_py.Simulator`."""
@@ -432,7 +432,11 @@ class FiniteElementStepper:
         def step(state: SimulatorState) -> SimulatorState:
             k, left = len(done), run.left()
             value = control((k + 0.5) * self.length, state.x)
-            state = self._step(state, value, left, sensitivities)
+            if np.isfinite(value).all():
+                state = self._step(state, value, left, sensitivities)
+            else:
+                said = not_finite_control((k + 0.5) * self.length)
+                state = replace(state, status=Status.NUMERICAL_ERROR, message=said, parts=())
             notes.extend([(k * self.length, state.message)] if state.message else [])
             done.extend([state] if state.parts else [])
             return state
@@ -477,6 +481,7 @@ class FiniteElementStepper:
         else:
             fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
             fields |= {"state_names": system.state_names, "control_names": system.control_names}
+        more = more + no_time_note(state.status, len(done))
         return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 
