@@ -9,6 +9,7 @@ from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
     ModelError,
+    ModelWarning,
     NosnocError,
     OptionError,
     SolverError,
@@ -95,6 +96,7 @@ __all__ = [
     "LieGroupVariational",
     "MinimumPrinciple",
     "ModelError",
+    "ModelWarning",
     "Modes",
     "MPCC",
     "MPCCResult",

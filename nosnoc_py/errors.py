@@ -16,6 +16,10 @@ class NosnocError(Exception):
     """Root of all errors the library raises on purpose."""
 
 
+class ModelWarning(UserWarning):
+    """A system may be meant otherwise than it is written; it is taken as it stands."""
+
+
 class ModelError(NosnocError, ValueError):
     """A system or an optimal control problem is not well posed as written."""
 

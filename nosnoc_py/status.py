@@ -136,8 +136,9 @@ _REMEDIES = {
         "ns.FESD with an ns.PSS, which can slide."
     ),
     Status.INACCURATE: (
-        "The estimated error of a step is above the tolerance (the message says where, how large it is, and proposes a "
-        "length): use shorter steps; the trajectory is kept, but is not to be believed from there on."
+        "The estimated error of a step, or of all together, is above the tolerance (the message says where, how large "
+        "it is, and proposes a length or a number): use shorter steps, of finite elements also more rk_stages; the "
+        "trajectory is kept, but is not to be believed from there on."
     ),
     Status.BADLY_SCALED: (
         "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "

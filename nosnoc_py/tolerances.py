@@ -38,6 +38,8 @@ programs, which have no initial state of their own, they are in the user's units
     Does a motion break a law of mechanics? Certificates, where residuals explain less.
 `BADLY_SCALED` [share of what is at work], 1e-3
     The same for the status of a solution, and for what a simulator's steps miss between their stages.
+`SIMULATED` [share of the motion], 1e-3
+    Is a simulation by finite elements near the motion? Option `error_tolerance`.
 `STATED` [relative, and absolute], 1e-6
     Is what a solution lists (objective, bounds, states at nodes) what its own numbers give? Certificates.
 `GIVEN` [relative, and absolute], 1e-9
@@ -63,5 +65,6 @@ ENERGY = 1e-9
 ENERGY_SOLVED = 1e-6
 BROKEN = 1e-5
 BADLY_SCALED = 1e-3
+SIMULATED = 1e-3
 STATED = 1e-6
 GIVEN = 1e-9

@@ -13,6 +13,7 @@ from nosnoc_py.reformulation.contact import ContactOptions
 from nosnoc_py.reformulation.time_freezing import misfit
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+from nosnoc_py.tolerances import SIMULATED
 
 Aggregation = Literal["stage_stage", "stage_fe", "fe_stage", "fe_fe"]
 Equilibration = Literal[
@@ -74,6 +75,11 @@ class FESD(FiniteElementMethod):
     dcs_mode : {"stewart", "step"}
         How a piecewise smooth system is written: by convex multipliers of its regions, or by step functions of its
         switching functions.
+    error_tolerance : float, optional
+        Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
+        added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
+        values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
+        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
     """
 
     takes: ClassVar[tuple[type, ...]] = (PSS, Heaviside, PDS)
@@ -91,6 +97,7 @@ class FESD(FiniteElementMethod):
     switch_detection: bool = True
     gamma_h: float | None = Field(default=None, ge=0, le=1)
     dcs_mode: Literal["stewart", "step"] = "stewart"
+    error_tolerance: float | None = Field(default=SIMULATED, gt=0)
 
     @field_validator("finite_elements")
     @classmethod
@@ -146,6 +153,11 @@ class FESDJ(ContactOptions, FESD):
     gamma_h : float, optional
         h lies in [(1 - gamma_h) h0, (1 + gamma_h) h0]. Default .9 in optimal control (an element of length zero may
         carry a finite impulse without restitution) and .9999 in simulation, where events lie anywhere.
+    error_tolerance : float, optional
+        Of simulations: their error of discretisation, estimated for every element by one Runge-Kutta stage more and
+        added up, as a share of the motion (the largest change of a state; of velocities the largest one; in nominal
+        values). More than this ends in the status `INACCURATE`, with the whole trajectory; a single step of a
+        `Simulator` is held against it alone. Steps solved as an MPCC have no estimate, and `None` asks for none.
     impulse_form : {"sum", "product"}
         Impulse equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}

@@ -193,6 +193,18 @@ def equal_steps(method: Options, option: str, steps: Any, seconds: float) -> int
     return count
 
 
+def not_finite_control(t: float) -> str:
+    """Say that a control law gave no numbers."""
+    return f"the control u is no finite number at t = {t:.6g}"
+
+
+def no_time_note(status: Status, steps: int) -> list[str]:
+    """Say that a time limit left no time for a first step."""
+    if status is not Status.TIME_LIMIT or steps:
+        return []
+    return ["the time limit came before the end of the first step, so there is no motion: give more time"]
+
+
 def not_unique_note(times: Sequence[float]) -> list[str]:
     """Say which impacts have other admissible outcomes, by their times [s]; nothing where there are none."""
     if not len(times):

@@ -19,6 +19,7 @@ from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.strategy import Callback, SolverState, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import fitting
+from nosnoc_py.simulation.accuracy import Accuracy
 from nosnoc_py.simulation.checks import Checks
 from nosnoc_py.simulation.common import (
     SimulationTask,
@@ -28,10 +29,13 @@ from nosnoc_py.simulation.common import (
     check_control,
     deadline_of,
     next_time,
+    no_time_note,
+    not_finite_control,
     not_unique_note,
     steps_given,
 )
 from nosnoc_py.simulation.newton.engine import Hint
+from nosnoc_py.simulation.newton.error_estimate import SolvedPart
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.newton.stepper import SCHEMES, NewtonResult, NewtonStepper, misfit
 from nosnoc_py.simulation.step_sensitivity import StepSensitivity, chained
@@ -41,8 +45,10 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
+from nosnoc_py.systems.unsigned import refuse_unsigned
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 
@@ -52,16 +58,22 @@ MOST_SPLITS = 16
 AHEAD = 5
 # So many steps that fell back are listed by their times.
 MOST_LISTED = 20
+# Single steps are judged together: the estimates of so many take little longer than one.
+JUDGED = 8
 # Residuals below this are no reason for a step to fail.
 SOLVED = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepSolution:
-    """A solution of the equations of a step: w (n_w,) at the parameters (n_values,) of its MPCC."""
+    """A solution of the equations of a step: w (n_w,) at the parameters (n_values,) of its MPCC.
+
+    `solved` are its elements as Newton's method found them, for the estimate of their error.
+    """
 
     w: np.ndarray
     values: np.ndarray
+    solved: SolvedPart | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,8 +97,15 @@ class SimulatorState(StepState):
         Of the parts, where they were asked for; `sensitivity` is that of the whole step.
     hint : Hint or None
         Modes at the end of the last step, where Newton's method did it.
+    error : float
+        Of discretisation, the largest one of the steps judged last: a share of the motion so far (option
+        `error_tolerance`). The first step is judged at once, the others eight by eight.
+    sizes : (n_x,) or None
+        Of the motion so far, which the error is a share of.
+    unjudged : tuple
+        Parts of the steps since.
     message : str
-        Why Newton's method gave up, if it did.
+        Why Newton's method gave up, if it did, or how large the error of the step is where it is too large.
     """
 
     problem: Transcription
@@ -95,6 +114,14 @@ class SimulatorState(StepState):
     derivatives: tuple[StepDerivative, ...] = ()
     hint: Hint | None = None
     message: str = ""
+    error: float = 0.0
+    sizes: np.ndarray | None = None
+    unjudged: tuple[list[SolvedPart], ...] = ()
+
+    @property
+    def solved(self) -> list[SolvedPart]:
+        """The parts of the last step that Newton's method solved."""
+        return [part.solved for part in self.parts if part.solved is not None]
 
     @property
     def w(self) -> np.ndarray | None:
@@ -159,6 +186,7 @@ class FiniteElementStepper:
         solver: Strategy | ActiveSetNewton | None = None,
     ) -> None:
         method = fitting(system, method, FINITE_ELEMENTS, FiniteElementMethod)
+        refuse_unsigned(system)
         self.system, self.length = system, float(step)
         check_type(SIMULATION_SOLVER if solver is None else solver, (Strategy, ActiveSetNewton), "solver")
         self.problem = transcribe_step(system, method)
@@ -170,6 +198,8 @@ class FiniteElementStepper:
             if reason and solver is not None:
                 raise OptionError(f"solver: ActiveSetNewton does not fit this method: {reason}.")
             self._newton_step = None if reason else NewtonStepper(self.problem, newton.tolerance)
+        judges = self._newton_step is not None and self.problem.fesd.error_tolerance is not None
+        self._accuracy = Accuracy(self.problem, self._newton_step) if judges and self._newton_step else None
         layout = self.problem.mpcc.parameters
         self._slices = {name: layout[name] for name in ("x0", "p", "u", "horizon")}
 
@@ -222,6 +252,28 @@ class FiniteElementStepper:
         With `sensitivities` the new state has the derivatives of its x with respect to the x, u and p of this step, by
         the implicit function theorem.
         """
+        found = self._step(state, u, time_limit, sensitivities)
+        if self._accuracy is None or not found.solved:
+            return found
+        found = replace(found, unjudged=(*state.unjudged, found.solved), sizes=state.sizes, error=state.error)
+        return self._judged(state.x, found) if state.t == 0.0 or len(found.unjudged) >= JUDGED else found
+
+    def _judged(self, x: np.ndarray, state: SimulatorState) -> SimulatorState:
+        """The state with the largest error of its last steps, and a status where that is too large."""
+        assert self._accuracy is not None
+        sizes = self._accuracy.sizes(x, [part for step in state.unjudged for part in step])
+        sizes = sizes if state.sizes is None else np.maximum(sizes, state.sizes)
+        errors = self._accuracy(state.unjudged, sizes)
+        worst = int(np.argmax(errors.shares))
+        fields: dict[str, Any] = {"unjudged": (), "sizes": sizes, "error": float(errors.shares[worst])}
+        if self._accuracy.is_missed(fields["error"]):
+            at = state.t - (len(state.unjudged) - worst) * self.length
+            said = self._accuracy.said_of_step(fields["error"], at, self.length)
+            fields |= {"status": Status.INACCURATE, "message": "; ".join(filter(None, (state.message, said)))}
+        return replace(state, **fields)
+
+    def _step(self, state: SimulatorState, u: Any, time_limit: float | None, sensitivities: bool) -> SimulatorState:
+        """A step without an estimate of its error."""
         found = self._stepped(state, u, time_limit)
         if not sensitivities:
             return found
@@ -243,7 +295,7 @@ class FiniteElementStepper:
             message = found.message
             # What has more switches than elements is nothing for an MPCC either.
             if found.status is not None or found.crowded or self.solver is None:
-                return self._failed(state, found.status or Status.STEP_FAILED, message=message)
+                return self._failed(state, values, found.status or Status.STEP_FAILED, message=message)
         return self._as_mpcc(state, values, message, deadline)
 
     def _by_newton(
@@ -253,7 +305,10 @@ class FiniteElementStepper:
         assert self._newton_step is not None
         found = self._newton_step(values, hint)
         if found.w is not None:
-            return (StepSolution(w=found.w, values=values),), found
+            assert found.elements is not None
+            u, p = values[self._slices["u"]], values[self._slices["p"]]
+            solved = SolvedPart(elements=found.elements, u=u, p=p)
+            return (StepSolution(w=found.w, values=values, solved=solved),), found
         return self._halved(values, hint, splits) if found.crowded and splits else ((), found)
 
     def _halved(
@@ -299,11 +354,11 @@ class FiniteElementStepper:
                     "between the stages): take more steps, finite elements or RK stages"
                 )
             more["message"] = "; ".join(part for part in (message, said, late) if part)
-            return self._failed(state, best.status or Status.STEP_FAILED, **more)
+            return self._failed(state, values, best.status or Status.STEP_FAILED, **more)
         read = self.problem.read(best.w, values)
         if gaining := self._gaining(read, state.p):
             more["message"] = "; ".join(part for part in (message, f"an impact would gain energy at {gaining}") if part)
-            return self._failed(state, Status.ENERGY_GAIN, **more)
+            return self._failed(state, values, Status.ENERGY_GAIN, **more)
         x = read.x_right[-1]
         return self._advanced(state, (StepSolution(w=best.w, values=values),), x, values, **more)
 
@@ -353,21 +408,16 @@ class FiniteElementStepper:
         """Controls of a step, which are parameters, and the speed of time, where that is an unknown."""
         return np.append(values[self._slices["u"]], self.problem.inputs(w))
 
-    def _lost_gap(self, state: SimulatorState) -> str:
-        """The contact whose gap is no number where the motion leads in a step: no equations of a step hold there."""
-        if not isinstance(self.system, CLS) or not self.system.contacts:
-            return ""
-        ahead = np.repeat(state.x[None], AHEAD, axis=0)
-        n_q, speeds = self.system.n_q, self.system.kinematics(state.x, p=state.p).position_rate
-        ahead[:, :n_q] += self.length * np.linspace(0.0, 1.0, AHEAD)[:, None] * speeds
-        lost = ~np.isfinite(self.system.kinematics(ahead, p=state.p).gaps).all(axis=0)
-        names = self.system.mechanics.frames.names
-        return f"the gap of {names[int(np.argmax(lost))]} is no finite number ahead" if lost.any() else ""
-
-    def _failed(self, state: SimulatorState, status: Status, **fields: Any) -> SimulatorState:
-        if status is Status.STEP_FAILED and (lost := self._lost_gap(state)):
-            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (lost, fields.get("message"))))
+    def _failed(self, state: SimulatorState, values: np.ndarray, status: Status, **fields: Any) -> SimulatorState:
+        if status is Status.STEP_FAILED and (lost := self._not_finite(state, values)):
+            said = f"{lost} ahead of t = {state.t:.6g}"
+            status, fields["message"] = Status.NUMERICAL_ERROR, "; ".join(filter(None, (said, fields.get("message"))))
         return SimulatorState(t=state.t, x=state.x, p=state.p, problem=self.problem, status=status, **fields)
+
+    def _not_finite(self, state: SimulatorState, values: np.ndarray) -> str:
+        """The function that is no number where the motion leads in a step: no equations of a step hold there."""
+        u = values[self._slices["u"]]
+        return not_finite(self.system, ahead(self.system, state.x, u, state.p, self.length, AHEAD), u, state.p)
 
     def run(self, x0: Any, run: SteppedRun) -> Trajectory:
         """Simulate some steps, as many for every row of the control; see `nosnoc_py.Simulator`."""
@@ -382,17 +432,35 @@ class FiniteElementStepper:
         def step(state: SimulatorState) -> SimulatorState:
             k, left = len(done), run.left()
             value = control((k + 0.5) * self.length, state.x)
-            state = self.step(state, value, time_limit=left, sensitivities=sensitivities)
+            if np.isfinite(value).all():
+                state = self._step(state, value, left, sensitivities)
+            else:
+                said = not_finite_control((k + 0.5) * self.length)
+                state = replace(state, status=Status.NUMERICAL_ERROR, message=said, parts=())
             notes.extend([(k * self.length, state.message)] if state.message else [])
             done.extend([state] if state.parts else [])
             return state
 
         last = driven(self.init(x0, p), step, lambda state: len(done) == steps, callback, run.deadline)
-        trajectory = self._trajectory(last, done, notes, _mismatch(control, self.length))
+        status, said = self._inaccuracy(done, last.status, _rows(u))
+        trajectory = self._trajectory(replace(last, status=status), done, notes, _mismatch(control, self.length) + said)
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
         return replace(trajectory, sensitivity=chain)
+
+    def _inaccuracy(self, done: list[SimulatorState], status: Status, rows: int) -> tuple[Status, list[str]]:
+        """The status of some steps by their errors, and what is said about them."""
+        solved = [step.solved for step in done]
+        if self._accuracy is None or not any(solved):
+            return status, []
+        every = [part for step in solved for part in step]
+        x0 = done[0].parts[0].values[self._slices["x0"]][: len(self.system.state_names)]
+        errors = self._accuracy(solved, self._accuracy.sizes(x0, every))
+        if not self._accuracy.is_missed(errors.share):
+            return status, []
+        said = [self._accuracy.said(errors, self.length, rows)]
+        return Status.INACCURATE if status is Status.SOLVED else status, said
 
     def _trajectory(
         self, state: SimulatorState, done: list[SimulatorState], notes: list[tuple[float, str]], more: list[str]
@@ -413,6 +481,7 @@ class FiniteElementStepper:
         else:
             fields |= {"t": np.zeros(1), "x": state.x[None, :], "u_grid": np.zeros(1), "u": np.zeros((0, system.n_u))}
             fields |= {"state_names": system.state_names, "control_names": system.control_names}
+        more = more + no_time_note(state.status, len(done))
         return Trajectory(**fields, message=_told(notes, not state.parts, more))
 
 

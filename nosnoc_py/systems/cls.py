@@ -17,6 +17,11 @@ from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
+JUMPS = (
+    "nothing locates that, so simulators lose accuracy there or come to a halt; write friction as "
+    "ns.Contact(..., friction=...), other jumps as the regions of an ns.PSS, or smooth them"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Contact:
@@ -166,6 +171,7 @@ class CLS(Described):
         self._check_contacts()
         self._describe(force=len(self.contacts))
         check_free(self.force, allowed, "CLS: force")
+        self._warn_of_jumps({"CLS: force": self.force}, JUMPS)
 
     def _check_mass_matrix(self) -> None:
         matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])

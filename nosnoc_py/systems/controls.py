@@ -115,10 +115,32 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
         with_state = _positional(u) >= 2
         _check_arguments(u, 2 if with_state else 1, "u has to be a function of t, or of t and x")
         what = "u(t, x)" if with_state else "u(t)"
-        law = lambda t, x: numbers(u(t, x) if with_state else u(t), what, n_u)  # noqa: E731
-        return Control(law=law, breaks=ends, constant=False, feedback=with_state)
+        return Control(law=_Law(u, what, n_u, with_state), breaks=ends, constant=False, feedback=with_state)
     rows = _rows(u, n_u, "u", "control", A_CONTROL)
     return _on_grid(PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows), n_u, duration)
+
+
+class _Law:
+    """A function of the user as a control; NaN where it begins to be no number, an error where it never was one."""
+
+    def __init__(self, function: Callable[..., Any], what: str, n_u: int, with_state: bool) -> None:
+        self.function, self.what, self.n_u, self.with_state, self.good = function, what, n_u, with_state, False
+
+    def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
+        value = self.function(t, x) if self.with_state else self.function(t)
+        if self.good and _has_nan(value):
+            return np.full(self.n_u, np.nan)
+        found = numbers(value, self.what, self.n_u)
+        self.good = True
+        return found
+
+
+def _has_nan(value: Any) -> bool:
+    """Whether a value consists of numbers, and one of them is none."""
+    try:
+        return bool(np.isnan(np.asarray(value, dtype=float)).any()) and value is not None
+    except (TypeError, ValueError):
+        return False
 
 
 def control_guess(guess: Any, n_u: int, horizon: float) -> Callable[[float], np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.jumping import warn_of_jumps
 from nosnoc_py.systems.scene import Mark, PlanarShape
 from nosnoc_py.systems.symbols import (
     check_different,
@@ -159,6 +160,14 @@ class Described:
             self._set("p_default", finite(given, f"{self._kind}: p_default", self.n_p))
         self._set("x_initial", ca.SX.sym("x_initial", len(self.state_names)))
         self._set("scene", _checked_scene(self))
+
+    def _warn_of_jumps(self, expressions: Mapping[str, ca.SX], remedy: str, *more: ca.SX) -> None:
+        """Warn where expressions of the states, the other groups and some symbols more jump in the states."""
+        others = [self.u, self.p, self.z, *more]
+        values = [np.ones(symbol.numel()) for symbol in others]
+        if self.p_default is not None:
+            values[1] = np.asarray(self.p_default)
+        warn_of_jumps(expressions, self.x, others, values, remedy)
 
     def _check_names(self) -> None:
         given = mapping(self.names, f"{self._kind}: names")

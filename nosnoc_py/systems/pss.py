@@ -15,6 +15,11 @@ from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, finite, parts, titled
 
+JUMPS = (
+    "nothing locates that, so simulators lose accuracy there or come to a halt; make regions of it (ns.Modes), or "
+    "smooth it"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Modes:
@@ -195,6 +200,8 @@ class PSS(WithAlgebraic):
         check_free(self.flow, allowed, "PSS: flow")
         self._set("modes", modes)
         self._describe()
+        flows = {f"modes {m.name!r}: flows": ca.vertcat(*m.flows) for m in modes}
+        self._warn_of_jumps({"PSS: flow": self.flow, **flows}, JUMPS)
 
     def __repr__(self) -> str:
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
@@ -250,6 +257,7 @@ class Heaviside(WithAlgebraic):
         self._set("function_names", _function_names(names, "c", n_a))
         self._set("per_element", _indices(self.per_element, n_a))
         self._describe()
+        self._warn_of_jumps({"Heaviside: flow": self.flow}, JUMPS, self.alpha)
 
     def __repr__(self) -> str:
         functions = zip(self.function_names or (), ca.vertsplit(self.functions), strict=True)
@@ -296,6 +304,7 @@ class PDS(WithAlgebraic):
         given = component_names(None, "c", count) if self.constraint_names is None else self.constraint_names
         self._set("constraint_names", _different_names(given, "PDS: constraint_names", count))
         self._describe()
+        self._warn_of_jumps({"PDS: flow": self.flow}, JUMPS)
 
     @property
     def normals(self) -> ca.SX:

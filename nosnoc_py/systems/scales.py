@@ -88,6 +88,8 @@ def problem_scales(
     """
     instants = (np.arange(INSTANTS) + 0.5) * duration / INSTANTS
     controls = np.array([np.asarray(control(t, x0), dtype=float).reshape(-1) for t in instants])
+    finite = np.isfinite(controls).all(axis=1)
+    controls = controls[finite] if finite.any() else np.zeros_like(controls[:1])
     looks = [_Look.at(system, x0, u, p) for u in np.unique(controls, axis=0)]
     steepness = looks[0].steepness or 1.0
     moving = max(look.moving(duration) for look in looks)

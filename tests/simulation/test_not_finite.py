@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import casadi as ca
@@ -75,3 +76,98 @@ def test_a_law_of_contacts_that_is_missed_grossly_is_not_solved() -> None:
     assert found.status in (ns.Status.INACCURATE, ns.Status.NUMERICAL_ERROR)
     gentle = ns.simulate(ball(lambda q: q), x0=[1.0, 0.0], duration=1.0, method=ns.TimeStepping(), steps=200)
     assert gentle.success
+
+
+def thrown(force: Any) -> ns.CLS:
+    """A body on a line with a control; walls are far away."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    return ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=force(q, v, u), contacts=[ns.Contact("wall", gap=q + 50)])
+
+
+EVERY = [ns.EventDriven(), ns.FESDJ(), ns.TimeStepping(step=0.01)]
+NAMES = ["events", "elements", "steps"]
+
+
+@pytest.mark.parametrize("method", EVERY, ids=NAMES)
+@pytest.mark.parametrize(
+    "law", [lambda t, x: [np.nan] if x[0] > 0.5 else [0.0], lambda t: [np.nan] if t > 0.5 else 0.0]
+)
+def test_a_law_that_begins_to_be_no_number_ends_the_motion_where_it_does(law: Any, method: Any) -> None:
+    """At a speed of 1 m/s position and time are the same; the motion up to there is kept."""
+    system = thrown(lambda q, v, u: u)
+    for found in (
+        ns.Simulator(system, method, step=0.05).run([0, 1], steps=20, u=law),
+        ns.simulate(system, x0=[0, 1], duration=1.0, method=method, u=law),
+    ):
+        assert found.status is ns.Status.NUMERICAL_ERROR
+        assert found.t[-1] == pytest.approx(0.5, abs=0.06)
+        assert found.final_state[0] == pytest.approx(found.t[-1], abs=1e-9)
+        assert "the control" in found.message
+        assert "no finite number" in found.message
+        assert "t = 0.5" in found.message
+
+
+@pytest.mark.parametrize("method", EVERY, ids=NAMES)
+def test_a_law_that_never_was_a_number_is_an_error(method: Any) -> None:
+    with pytest.raises(ns.NosnocError, match="NaN"):
+        ns.simulate(thrown(lambda q, v, u: u), x0=[0, 1], duration=1.0, method=method, u=lambda t, x: [np.nan])
+
+
+@pytest.mark.parametrize("method", EVERY, ids=NAMES)
+def test_a_force_that_begins_to_be_no_number_is_named_with_its_time(method: Any) -> None:
+    """sqrt(.5 - q) is none behind q = .5, which is reached at about half a second."""
+    system = thrown(lambda q, v, u: u - 1e-3 * ca.sqrt(0.5 - q))
+    found = ns.simulate(system, x0=[0, 1], duration=1.0, method=method, time_limit=60)
+    assert found.status is ns.Status.NUMERICAL_ERROR
+    assert 0.45 < found.t[-1] < 0.52
+    assert "the force is no finite number" in found.message
+    assert re.search(r"t = 0\.(4[5-9]|5)", found.message), found.message
+
+
+X, U, A = ca.SX.sym("x"), ca.SX.sym("u"), ca.SX.sym("a")
+ROOT = 1 + U + 1e-3 * ca.sqrt(0.5 - X)
+FILIPPOV = {
+    "PSS": (
+        ns.PSS(x=X, u=U, modes=ns.Modes("m", flows=[ROOT, 2.0], functions=X + 1, signs=[[1], [-1]])),
+        "flow 0 of m",
+    ),
+    "Heaviside": (ns.Heaviside(x=X, u=U, alpha=A, functions=X + 1, flow=A * ROOT), "the flow"),
+    "PDS": (ns.PDS(x=X, u=U, flow=ROOT, constraints=X + 1), "the flow"),
+}
+
+
+@pytest.mark.parametrize("method", [ns.EventDriven(), ns.FESD()], ids=["events", "elements"])
+@pytest.mark.parametrize("kind", FILIPPOV)
+def test_flows_that_begin_to_be_no_number_are_named(kind: str, method: Any) -> None:
+    system, name = FILIPPOV[kind]
+    found = ns.simulate(system, x0=[0], duration=1.0, method=method, time_limit=60)
+    assert found.status is ns.Status.NUMERICAL_ERROR, found.message
+    assert 0.4 < found.t[-1] < 0.52
+    assert f"{name} is no finite number" in found.message
+
+
+@pytest.mark.parametrize("method", EVERY, ids=NAMES)
+def test_a_time_limit_before_the_first_step_says_so(method: Any) -> None:
+    system = thrown(lambda q, v, u: u)
+    found = ns.simulate(system, x0=[0, 1], duration=1.0, method=method, time_limit=1e-9)
+    assert found.status is ns.Status.TIME_LIMIT
+    assert "before the end of the first step" in found.message
+    assert not ns.simulate(system, x0=[0, 1], duration=1.0, method=method, time_limit=60).message
+
+
+def test_a_missed_law_is_a_status_by_the_share_of_the_speeds_at_work() -> None:
+    """Two sweeps leave a pile of five balls with misses of a tenth of its speeds; enough sweeps solve it."""
+    count = 5
+    q, v = ca.SX.sym("q", count), ca.SX.sym("v", count)
+    gaps = [q[0], *(q[k + 1] - q[k] for k in range(count - 1))]
+    contacts = [ns.Contact(f"c{k}", gap=gap) for k, gap in enumerate(gaps)]
+    pile = ns.CLS(q=q, v=v, mass_matrix=ca.DM.eye(count), force=-GRAVITY * ca.DM.ones(count), contacts=contacts)
+    x0 = [*(0.01 * np.arange(1, count + 1)), *np.zeros(count)]
+    rough = ns.simulate(pile, x0=x0, duration=0.3, method=ns.TimeStepping(max_sweeps=2, step=5e-3))
+    fine = ns.simulate(pile, x0=x0, duration=0.3, method=ns.TimeStepping(step=5e-3))
+    missed = float(re.search(r"the worst by ([\d.e+-]+) m/s", rough.message)[1])  # type: ignore[index]
+    speed = float(np.abs(rough.x[:, count:]).max())
+    assert missed > 1e-2 * speed
+    assert rough.status is ns.Status.INACCURATE
+    assert fine.success
+    assert "miss the tolerance" not in fine.message

@@ -22,6 +22,7 @@ from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosin
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
+from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
 from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
 
 # A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
@@ -31,11 +32,6 @@ TURNING = 1e-6
 # below this share of what it was a step before.
 FLAT = 1e-3
 BEHIND = 1e-6
-UNSIGNED = (
-    "the gap becomes zero and positive again while what it measures goes on; write a gap that becomes negative behind "
-    "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
-    "distance minus the sum of the radii"
-)
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
@@ -89,11 +85,10 @@ class ContactNodes:
 
     def _is_mirrored(self, x: np.ndarray, look: Kinematics, contact: int) -> bool:
         """Whether a gap is positive behind its contact, too: along its gradient, a little further than it touches."""
-        normal, short = look.jacobian[contact], float(look.short(BEHIND)[contact])
-        system = self.flow.mechanics.system
-        with np.errstate(all="ignore"):
-            behind = x[: self.n_q] - short * normal / (normal @ normal)
-        return bool(system.mechanics.gaps_at(behind, self.flow.p)[contact] > 0.5 * short)
+        short = float(look.short(BEHIND)[contact])
+        return is_mirrored(
+            self.flow.mechanics.system, x[: self.n_q], look.jacobian[contact], self.flow.p, contact, short
+        )
 
     def _impact(self, node: Node, look: Kinematics, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count

@@ -8,7 +8,7 @@ import numpy as np
 
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.motion.record import MotionRecord, contact_series
-from nosnoc_py.simulation.common import SimulationTask, check_control, not_unique_note, steps_given
+from nosnoc_py.simulation.common import SimulationTask, check_control, no_time_note, not_unique_note, steps_given
 from nosnoc_py.simulation.event_driven.filippov.saltation import sensitivity_of as filippov_sensitivity
 from nosnoc_py.simulation.event_driven.history import History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -19,11 +19,14 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, merged
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
+from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
 # Rows of a control that is no constant between breaks, in the trajectory.
 CONTROL_ROWS = 200
+# A function that is no number is looked for so far ahead, as a share of the duration.
+AHEAD = 1e-2
 
 
 def run(system: Described, method: EventDriven, task: SimulationTask) -> Trajectory:
@@ -77,7 +80,22 @@ def trajectory_of(system: Described, history: History, control: Control, grid: n
     Its control has a row for each interval of the grid (N + 1,), by default between the breaks of a constant control.
     """
     rows = control_rows(control, history, system.n_u, grid)
-    return record_of(system, history).trajectory(system, history.p, rows, history.status, _told(history))
+    told = [*_told(history), *_place(system, history, control), *no_time_note(history.status, len(history.steps))]
+    return record_of(system, history).trajectory(system, history.p, rows, history.status, told)
+
+
+def _place(system: Described, history: History, control: Control) -> list[str]:
+    """Which function is no number where a motion ended for that."""
+    if history.status is not Status.NUMERICAL_ERROR:
+        return []
+    length = AHEAD * float(control.breaks[-1] - control.breaks[0])
+    with np.errstate(all="ignore"):
+        u = control(history.t, history.x)
+        states = ahead(system, history.x, u, history.p, length)
+        for u in (u, *(control(history.t + length, x) for x in (history.x, *states))):
+            if found := not_finite(system, states, u, history.p):
+                return [f"{found} from t = {history.t:.6g} s on"]
+    return []
 
 
 def record_of(system: Described, history: History) -> MotionRecord:

@@ -10,7 +10,14 @@ import numpy as np
 
 from nosnoc_py.functions import numbers
 from nosnoc_py.motion.loop import driven
-from nosnoc_py.simulation.common import StepDerivative, SteppedRun, check_control, deadline_of, next_time
+from nosnoc_py.simulation.common import (
+    StepDerivative,
+    SteppedRun,
+    check_control,
+    deadline_of,
+    next_time,
+    not_finite_control,
+)
 from nosnoc_py.simulation.event_driven.history import EventDrivenState, History, Referee
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import differentiated, referee_of, trajectory_of
@@ -90,7 +97,10 @@ class EventDrivenStepper:
         done: list[EventDrivenStep] = []
 
         def step(state: EventDrivenStep) -> EventDrivenStep:
-            value = control((len(done) + 0.5) * self.length, state.x)
+            middle = (len(done) + 0.5) * self.length
+            value = control(middle, state.x)
+            if not np.isfinite(value).all():
+                return replace(state, status=Status.NUMERICAL_ERROR, message=not_finite_control(middle))
             state = self.step(state, value, time_limit=run.left())
             done.extend([state] if state.status is Status.SOLVED else [])
             return state

@@ -112,12 +112,12 @@ class Collocation:
         self._y_end = lagrange_basis(tableau.c, np.ones(1))[0]
         self._maps: dict[tuple[str, int], Callable[..., list[np.ndarray]]] = {}
         inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
-        self._stage = ca.Function("stage", inputs, [equations.flow, equations.rows])
+        self._stage = stage_function(equations)
         self._flow = buffered(ca.Function("flow", inputs, [equations.flow]))
         self._guards = ca.Function("guards", inputs, [equations.guards])
         slopes = ca.jacobian(equations.guards, ca.vertcat(equations.x, equations.y))
         self._slopes = buffered(ca.Function("slopes", inputs, [equations.guards, slopes]))
-        self._element = self._build()
+        self._element = element_function(equations, tableau, self._stage)
 
     def solve(
         self, guess: ElementRun, u: np.ndarray, p: np.ndarray, masks: np.ndarray, guard: int | None
@@ -346,22 +346,6 @@ class Collocation:
             self._maps[key] = buffered(mapped)
         return self._maps[key]
 
-    def _build(self) -> ca.Function:
-        """Rows of one element, and their derivatives by its stage values and by (x_left, h)."""
-        equations, stages = self.equations, self.tableau.stages
-        z, h = ca.SX.sym("z", stages * (self.n_x + self.n_y)), ca.SX.sym("h")
-        x_left = ca.SX.sym("x_left", self.n_x)
-        values = ca.reshape(z, self.n_x + self.n_y, stages)
-        x, y = values[: self.n_x, :], values[self.n_x :, :]
-        data = (equations.u, equations.p, equations.masks)
-        pairs = [self._stage(x[:, j], y[:, j], *data) for j in range(stages)]
-        flows = ca.horzcat(*[flow for flow, _ in pairs])
-        moved = ca.repmat(x_left, 1, stages) + h * flows @ ca.DM(self.tableau.a).T
-        rows = ca.vertcat(*[ca.vertcat(x[:, j] - moved[:, j], pairs[j][1]) for j in range(stages)])
-        derivatives = [ca.jacobian(rows, z), ca.jacobian(rows, ca.vertcat(x_left, h))]
-        outputs = [ca.densify(out) for out in (rows, *derivatives)]
-        return ca.Function("element", [z, x_left, h, *data], outputs)
-
     def _unpack(self, values: np.ndarray, h: float, guess: ElementRun) -> ElementRun:
         """The run of stage values that began with a guess."""
         stages = values.reshape(len(values), self.tableau.stages, -1)
@@ -374,3 +358,26 @@ class Collocation:
             x_left=left,
             x_right=np.concatenate([left[1:], end[None]]),
         )
+
+
+def stage_function(equations: StageEquations) -> ca.Function:
+    """The flow and the algebraic rows of one stage, by (x, y, u, p, masks)."""
+    inputs = [equations.x, equations.y, equations.u, equations.p, equations.masks]
+    return ca.Function("stage", inputs, [equations.flow, equations.rows])
+
+
+def element_function(equations: StageEquations, tableau: Tableau, stage: ca.Function) -> ca.Function:
+    """Rows of one element (z, x_left, h, u, p, masks), and their derivatives by its stage values z and (x_left, h)."""
+    n_x, n_y, stages = equations.x.shape[0], equations.y.shape[0], tableau.stages
+    z, h = ca.SX.sym("z", stages * (n_x + n_y)), ca.SX.sym("h")
+    x_left = ca.SX.sym("x_left", n_x)
+    values = ca.reshape(z, n_x + n_y, stages)
+    x, y = values[:n_x, :], values[n_x:, :]
+    data = (equations.u, equations.p, equations.masks)
+    pairs = [stage(x[:, j], y[:, j], *data) for j in range(stages)]
+    flows = ca.horzcat(*[flow for flow, _ in pairs])
+    moved = ca.repmat(x_left, 1, stages) + h * flows @ ca.DM(tableau.a).T
+    rows = ca.vertcat(*[ca.vertcat(x[:, j] - moved[:, j], pairs[j][1]) for j in range(stages)])
+    derivatives = [ca.jacobian(rows, z), ca.jacobian(rows, ca.vertcat(x_left, h))]
+    outputs = [ca.densify(out) for out in (rows, *derivatives)]
+    return ca.Function("element", [z, x_left, h, *data], outputs)

@@ -52,6 +52,8 @@ class NewtonResult:
         Where nothing else will help either.
     crowded : bool
         Whether the step has more switches than elements: shorter ones may do.
+    elements : Elements or None
+        The step in numbers, for the estimate of its error.
     """
 
     w: np.ndarray | None = None
@@ -61,6 +63,7 @@ class NewtonResult:
     message: str = ""
     status: Status | None = None
     crowded: bool = False
+    elements: Elements | None = None
 
 
 def misfit(problem: Transcription) -> str:
@@ -141,6 +144,7 @@ class NewtonStepper:
         system, self._elements = problem.ocp.system, len(problem.elements)
         count = self._elements
         self._endless = True
+        self.engine: Engine
         self._step: Callable[..., Elements]
         self._fill: Callable[[Elements, np.ndarray], np.ndarray]
         self._newton: ContactNewton | None = None
@@ -152,11 +156,13 @@ class NewtonStepper:
             )
             program, self._newton = _Program(problem), newton
             self._endless = rest == 0.0  # otherwise slow impacts end every sequence of them
+            self.engine = newton.engine
             self._step, self._fill = newton.engine.step, lambda step, values: program(newton.read(step), values)[0]
             self._program = lru_cache(lambda scales, mass: _Program(problem, scales, mass))
         else:
             model = FilippovModes(problem.dcs)
-            self._step = Engine(model, problem.tableau, count, tolerance).step
+            self.engine = Engine(model, problem.tableau, count, tolerance)
+            self._step = self.engine.step
             self._fill = FilippovFilling(model, problem)
         self._evaluator = _evaluator_of(problem)
 
@@ -174,7 +180,7 @@ class NewtonStepper:
             worst = self._evaluator.worst(at, 1)
             said = f"not certified: {worst[0] if worst else residuals}"
             return NewtonResult(x=x, residuals=residuals, message=said)
-        return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint(u, p))
+        return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint(u, p), elements=step)
 
     def _is_believed_in_units(self, step: Elements, values: np.ndarray) -> bool:
         """The same in units of the motion's own size: in those of the user rounding may be of any size."""

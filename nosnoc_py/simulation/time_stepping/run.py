@@ -11,7 +11,7 @@ import numpy as np
 from nosnoc_py.contacts.instants import several_outcomes
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.motion.record import MotionRecord
-from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps, not_unique_note
+from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps, no_time_note, not_unique_note
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.record import ImpulseRecord
 from nosnoc_py.simulation.time_stepping.scheme import Stepper, StepResult
@@ -19,7 +19,9 @@ from nosnoc_py.solution import RungeKuttaInterpolant, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control
+from nosnoc_py.systems.not_finite import ahead, not_finite
 from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.systems.unsigned import refuse_unsigned
 
 # Other outcomes of impacts are looked for with so many contacts in a step, of a system with so many contacts, at most.
 FEW, FEW_CONTACTS = 6, 50
@@ -46,6 +48,7 @@ class TimeSteppingState(StepState):
 
 def run(system: CLS, method: TimeStepping, task: SimulationTask) -> Trajectory:
     """See `nosnoc_py.simulate`."""
+    refuse_unsigned(system)
     seconds = task.seconds
     count = equal_steps(method, "step", task.steps, seconds)
     start, parameters, control = task.start(system)
@@ -102,7 +105,8 @@ class _TimeSteppingLoop:
             status = Status.NUMERICAL_ERROR
         if status is Status.SOLVED and self.unsolved.worst > GROSS * self.unsolved.speed(x):
             status = Status.INACCURATE
-        notes = [LOST.format(t[-1])] if status is Status.NUMERICAL_ERROR else []
+        notes = [self._lost(float(t[-1]), x[-1])] if status is Status.NUMERICAL_ERROR else []
+        notes += no_time_note(status, len(self.applied))
         notes += [*self.refused, *self.unsolved.notes, *not_unique_note(self._several(self.struck_at))]
         u = np.array(self.applied).reshape(len(self.applied), self.system.n_u)
         series, units = self.record.series(t)
@@ -116,13 +120,20 @@ class _TimeSteppingLoop:
         )
         return made.trajectory(self.system, self.p, (t, u), status, notes)
 
+    def _lost(self, t: float, x: np.ndarray) -> str:
+        """What is no number any more, as far as the system itself tells."""
+        with np.errstate(all="ignore"):
+            u = self.control(t + 0.5 * self.h, x)
+            found = not_finite(self.system, ahead(self.system, x, u, self.p, self.h), u, self.p)
+        return LOST.format(t) + (f": {found}" if found else "")
+
     def _step(self, state: TimeSteppingState) -> TimeSteppingState:
         done, n, names = len(self.applied), self.system.n_q, self.system.mechanics.frames.names
         t, x = float(self.grid[done]), self.x[-1]
         u = self.control(t + 0.5 * self.h, x)
         with np.errstate(all="ignore"):  # what is not finite is a status
             step = self.stepper.step(self.h, x[:n], x[n:], u, self.p)
-        if step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
+        if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
             return replace(state, status=Status.NUMERICAL_ERROR)
         if step.gain > 0.0:
             struck = step.contacts[step.approach < 0.0]

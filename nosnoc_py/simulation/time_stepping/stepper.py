@@ -16,6 +16,7 @@ from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.scales import problem_scales
+from nosnoc_py.systems.unsigned import refuse_unsigned
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +52,7 @@ class TimeStepper:
     """Steps of equal length of one system, each made of as many of the method's as fit into it."""
 
     def __init__(self, system: CLS, method: TimeStepping, length: float) -> None:
+        refuse_unsigned(system)
         self.system, self.method, self.length = system, method, length
         self.count = equal_steps(method, "step", None, length)
 

@@ -1,0 +1,129 @@
+"""Jumps of a force or a flow by its expression: sign, if_else, comparisons, floor, where a state crosses them.
+
+Graphs tell which operations may jump, samples on both sides of where these change whether the expression does: an
+if_else whose branches meet is continuous, and |q| and fmax(q, 0) only have kinks.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelWarning
+
+# Operations of one argument or two, with the function of them at whose zeros they jump.
+STEPS = (ca.OP_SIGN, ca.OP_NOT, ca.OP_FLOOR, ca.OP_CEIL)
+COMPARISONS = (ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE)
+# Lines through the states that are looked along, at so many places, with states of these sizes.
+LINES, PLACES, SIZES = 48, 33, (1e-2, 1.0, 1e2, 1e4)
+# Bisections between places, and a change of the value over what is left that is a jump, relative to values around.
+HALVINGS, JUMP = 48, 1e-5
+# Expressions with more operations that may jump are looked at in these first ones.
+MOST = 50
+
+
+def warn_of_jumps(
+    expressions: Mapping[str, ca.SX], x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray], remedy: str
+) -> None:
+    """Warn where an expression jumps in the states.
+
+    Parameters
+    ----------
+    expressions : mapping
+        By what they are called.
+    x, others : SX
+        The states, and the other symbols.
+    values : sequence of arrays
+        Of the other symbols.
+    remedy : str
+        What to write instead.
+    """
+    level = _level_of_user()
+    for what, expression in expressions.items() if level else ():
+        rows = jumping_rows(expression, x, others, values)
+        if rows:
+            raised = f"{what} jumps with the state (row {', '.join(map(str, rows))}): {remedy}"
+            warnings.warn(raised, ModelWarning, stacklevel=level)
+
+
+def jumping_rows(expression: ca.SX, x: ca.SX, others: Sequence[ca.SX], values: Sequence[np.ndarray]) -> list[int]:
+    """Rows of an expression that jump somewhere in the states, as far as samples tell."""
+    if not _may_jump(ca.Function("f", [x, *others], [expression])):
+        return []
+    switches = [e for e in _switches(expression) if ca.depends_on(e, x)][:MOST]
+    if not switches:
+        return []
+    both = ca.Function("both", [x, *others], [ca.vertcat(*switches), ca.densify(expression)])
+    rng, size, found = np.random.default_rng(0), int(x.numel()), set[int]()
+
+    def at(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        arguments = [np.repeat(np.reshape(v, (-1, 1)), points.shape[1], axis=1) for v in values]
+        return tuple(np.asarray(part) for part in both(points, *arguments))  # type: ignore[return-value]
+
+    for scale in SIZES:
+        ends = scale * rng.standard_normal((2, LINES, size))
+        shares = np.linspace(0.0, 1.0, PLACES)
+        points = (ends[0][:, None] + shares[None, :, None] * (ends[1] - ends[0])[:, None]).reshape(-1, size).T
+        sides = np.sign(at(points)[0]).reshape(len(switches), LINES, PLACES)
+        changes = np.argwhere((sides[:, :, 1:] != sides[:, :, :-1]) & np.isfinite(sides[:, :, 1:] + sides[:, :, :-1]))
+        if not len(changes):
+            continue
+        _, first = np.unique(changes[:, :2], axis=0, return_index=True)
+        of, line, place = changes[first].T
+        low, high = shares[place], shares[place + 1]
+        side = sides[of, line, place]
+
+        def states(share: np.ndarray, line: np.ndarray = line, ends: np.ndarray = ends) -> np.ndarray:
+            return (ends[0][line] + share[:, None] * (ends[1] - ends[0])[line]).T
+
+        around = np.abs(at(states(low))[1]) + np.abs(at(states(high))[1])
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            same = np.sign(at(states(middle))[0])[of, np.arange(len(of))] == side
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        before, after = at(states(low))[1], at(states(high))[1]
+        jumps = np.abs(after - before) > JUMP * around
+        found |= set(np.flatnonzero(jumps.any(axis=1)).tolist())
+    return sorted(found)
+
+
+def _level_of_user() -> int:
+    """How many calls above `warn_of_jumps` the system was written; 0 where the library derives one from another."""
+    level, frame = 1, sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        made = frame.f_code.co_filename.startswith("<") and frame.f_code.co_name == "__init__"
+        if not (name.startswith("nosnoc_py.systems.") or name == "dataclasses" or made):
+            return 0 if name.startswith("nosnoc_py.") else level
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    return 1
+
+
+def _may_jump(function: ca.Function) -> bool:
+    suspects = (*STEPS, *COMPARISONS)
+    return any(function.instruction_id(k) in suspects for k in range(function.n_instructions()))
+
+
+def _switches(expression: ca.SX) -> list[ca.SX]:
+    """Scalar expressions at whose zeros the operations of a graph jump."""
+    seen, found = set[int](), list[ca.SX]()
+    stack: list[Any] = expression.nonzeros()
+    while stack:
+        e = stack.pop()
+        if e.element_hash() in seen or e.is_constant() or not e.n_dep():
+            continue
+        seen.add(e.element_hash())
+        operation, parts = e.op(), [e.dep(k) for k in range(e.n_dep())]
+        if operation in (ca.OP_SIGN, ca.OP_NOT):
+            found.append(parts[0])
+        elif operation in (ca.OP_FLOOR, ca.OP_CEIL):
+            found.append(ca.sin(np.pi * parts[0]))
+        elif operation in COMPARISONS:
+            found.append(parts[0] - parts[1])
+        stack += parts
+    return found
