@@ -217,7 +217,7 @@ class Refinement:
     def elsewhere(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
     ) -> tuple[PhaseAttempt, PhaseStart]:
-        """Events in the intervals beside their own, where one constant control cannot do what is asked on both sides."""
+        """Events in the intervals beside their own, where no constant control does what is asked on both sides."""
         for edges in beside_nodes(mesh, start.edges):
             beside = replace(start, edges=edges)
             again = self.attempt(laws, plan, mesh, beside)
