@@ -30,11 +30,15 @@ def blocks() -> list[NLPBlock]:
         labels=("sine", "cube", "growth"),
     )
     z = ca.SX.sym("z", 2)
-    linear = NLPBlock(
-        name="linear", y=z, rows=3 * z[0] - z[1], lower=-1.0, upper=1.0, index=np.array([[6, 0], [1, 5]])
-    )
+    linear = NLPBlock(name="linear", y=z, rows=3 * z[0] - z[1], lower=-1.0, upper=1.0, index=np.array([[6, 0], [1, 5]]))
     spent = NLPBlock(
-        name="spent", y=z, rows=ca.SX(0, 1), cost=ca.log(1 + z[0] ** 2) * z[1], lower=0, upper=0, index=np.array([[3, 4]])
+        name="spent",
+        y=z,
+        rows=ca.SX(0, 1),
+        cost=ca.log(1 + z[0] ** 2) * z[1],
+        lower=0,
+        upper=0,
+        index=np.array([[3, 4]]),
     )
     twice = NLPBlock(name="twice", y=z, rows=z[0] ** 2 * z[1], lower=0.0, upper=9.0, index=np.array([[5, 5], [4, 0]]))
     return [curved, linear, spent, twice]
