@@ -23,6 +23,8 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.tableaus import Tableau, lagrange_basis, tableau
 
 Array = np.ndarray
+# An initial state that breaks the mode of the first phase by more than this is not in it.
+ELSEWHERE = 1e-5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -561,10 +563,18 @@ class PhaseNLP:
                 np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
             )
             self._add("beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
-        if ocp.x0 is None and self.boundaries[0] is None:
-            self._add_conditions(
-                "mode of the first phase", ca.vertcat(s.x, s.p), *self.laws.start(self.plan.modes[0]), at_start, 0
-            )
+        if self.boundaries[0] is None:
+            began = self.laws.start(self.plan.modes[0])
+            # Rows of an initial state that is fixed say nothing, unless it is in another mode: a body that hovers.
+            if ocp.x0 is None or self._misses(*began):
+                self._add_conditions("mode of the first phase", ca.vertcat(s.x, s.p), *began, at_start, 0)
+
+    def _misses(self, equations: Rows, inequalities: Rows) -> bool:
+        """Whether the fixed initial state breaks these rows."""
+        s = self.ocp.system
+        rows = ca.Function("rows", [s.x, s.p], [equations.expression, inequalities.expression])
+        held, away = (np.array(part) for part in rows(self.ocp.x0, self.start.p))
+        return bool(max(np.abs(held).max(initial=0.0), (-away).max(initial=0.0)) > ELSEWHERE)
 
     def _add(
         self,

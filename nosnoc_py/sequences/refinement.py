@@ -200,6 +200,8 @@ class Refinement:
         while True:
             mesh = self.method.mesh(level, points)
             found = self.attempt(laws, plan, mesh, start)
+            if mesh.equal and not found.solution.success:
+                found, start = self.elsewhere(laws, plan, mesh, start, found)
             if not found.solution.success:
                 return found
             if mesh.equal:
@@ -226,6 +228,17 @@ class Refinement:
         point = self.run(program, program.w0, "neighbour", least=KEPT, most=FEW)
         if self.good(point) and point.objective < bar:
             self.refined(laws, sequence, start)
+
+    def elsewhere(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
+    ) -> tuple[PhaseAttempt, PhaseStart]:
+        """Events in the intervals beside their own, where no constant control does what is asked on both sides."""
+        for edges in beside_nodes(mesh, start.edges):
+            beside = replace(start, edges=edges)
+            again = self.attempt(laws, plan, mesh, beside)
+            if again.solution.success:
+                return again, beside
+        return found, start
 
     def moved(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
@@ -317,7 +330,9 @@ class Refinement:
         options = {**IPOPT, "max_iter": most, **self.method.ipopt}
         nlp, lower = program.nlp, program.nlp.lbx.copy()
         at = program.at_lengths
-        lower[at] = np.maximum(lower[at], least * program.w0[at] / nlp.scale[at])
+        # A piece of a phase that has several, by nodes of equal intervals, may vanish: its event is then at the node.
+        kept = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
+        lower[at] = np.maximum(lower[at], kept * program.w0[at] / nlp.scale[at])
         result = Ipopt(nlp, options).solve(w / nlp.scale, np.empty(0), deadline=self.deadline, lbx=lower)
         point = PhasePoint.of(program, np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw), result)
         self.log.append(log_record(len(self.log), label, point))
@@ -396,6 +411,20 @@ def _growth(certificate: Certificate) -> str:
         f"; the motion is unstable: an error grows {growth:.3g}-fold until the end, so that on a real system it needs "
         "feedback that tracks it"
     )
+
+
+def beside_nodes(mesh: PhaseMesh, edges: Array) -> list[Array]:
+    """Ends of phases with one of them beyond the node of equal intervals that is nearest to it, for each of them."""
+    width, found = edges[-1] / mesh.intervals, list[Array]()
+    for k in range(1, edges.size - 1):
+        place = edges[k] / width
+        node = round(place)
+        if 0 < node < mesh.intervals:
+            moved = edges.copy()
+            moved[k] = (node + (BEYOND if place < node else -BEYOND)) * width
+            if (np.diff(moved) >= 0.0).all():
+                found.append(moved)
+    return found
 
 
 def _misplaced(mesh: PhaseMesh, before: Array, after: Array) -> bool:

@@ -69,12 +69,7 @@ class Sequence:
                 raise ModelError(f"Sequence: expected {EXPECTED}, given {item!r}.")
         if not phases or pending:
             raise ModelError("Sequence: expected one phase at least, and a phase after every impact.")
-        times = None if self.times is None else np.asarray(self.times, float).reshape(-1)
-        if times is not None and (times.size != len(phases) - 1 or (np.diff(times, prepend=0.0) < 0.0).any()):
-            raise ModelError(
-                f"Sequence: times: expected {len(phases) - 1} times that do not fall, one between any two phases, "
-                f"given {self.times!r}."
-            )
+        times = None if self.times is None else _times(self.times, len(phases) - 1)
         assign(self, items=items, times=times, phases=tuple(phases), impacts=tuple(impacts))
 
     def __len__(self) -> int:
@@ -90,4 +85,16 @@ class Sequence:
         return isinstance(other, Sequence) and self.items == other.items
 
     def __hash__(self) -> int:
-        return hash(str(self.items))
+        return hash(tuple(frozenset(item.items()) if isinstance(item, dict) else item for item in self.items))
+
+
+def _times(given: Any, count: int) -> np.ndarray:
+    try:
+        times = np.asarray(given, float).reshape(-1)
+    except (TypeError, ValueError):
+        times = np.full(1, np.nan)
+    if times.size != count or not np.isfinite(times).all() or (np.diff(times, prepend=0.0) < 0.0).any():
+        raise ModelError(
+            f"Sequence: times: expected {count} times that do not fall, one between any two phases, given {given!r}."
+        )
+    return times
