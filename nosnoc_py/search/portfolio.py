@@ -31,6 +31,8 @@ AGREE = 0.01
 GAIN = 1e-4
 # Seconds for one start, as a share of all.
 SHARE = 0.25
+# Seconds of neighbours, one after the other.
+MOVING = 2.0
 GUESS, MOVES = "guess", "moves"
 
 
@@ -139,7 +141,12 @@ class Portfolio(CompleteMethod):
     def choose(self, state: PortfolioState) -> str | None:
         """The kind whose gains per second are best; every kind is tried first."""
         kinds = [kind for kind in (GUESS, *self.starts) if kind in state.streams]
-        if MOVES in self.starts and state.best is not None and state.best.confirmed:
+        if (
+            MOVES in self.starts
+            and state.best is not None
+            and state.best.confirmed
+            and id(state.best) not in state.done
+        ):
             kinds.append(MOVES)
         if not kinds:
             return None
@@ -151,7 +158,7 @@ class Portfolio(CompleteMethod):
 
     def move(self, state: PortfolioState) -> None:
         """The next neighbours of the best sequence, until one of them is better."""
-        best, work = state.best, state.work
+        best, work, began = state.best, state.work, time.monotonic()
         assert best is not None
         if state.neighbours.get(id(best)) is None:
             state.neighbours[id(best)] = neighbours(state.laws, best.point, best.solution)
@@ -163,8 +170,9 @@ class Portfolio(CompleteMethod):
             work.refined_below(state.laws, sequence, start, best.solution.objective * (1.0 - GAIN))
             if work.best is not None and work.best.confirmed:
                 return
-            if work.left() <= 0.0:
+            if time.monotonic() - began > MOVING:
                 return
+        state.done.add(id(best))
 
     def told(self, state: PortfolioState, kind: str, found: PhaseAttempt | None, seconds: float) -> PortfolioState:
         """Keep what a start has brought."""
@@ -233,6 +241,7 @@ class PortfolioState:
     gains: dict[str, int] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
     neighbours: dict[int, Iterator[Sequence]] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
     ended: Status | None = None
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.mpcc.ipopt import Ipopt
@@ -441,12 +442,31 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     moves = isinstance(guess, Trajectory) and (guess.success or not len(guess.u)) and len(guess.t) > 1
     if moves and guess.state_names == ocp.system.state_names:
         return guess
-    x0 = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
+    x0 = free_start(ocp) if ocp.x0 is None else ocp.x0
     control_of_guess(ocp, guess)  # says what is wrong with it
     u = guess.get("u") if isinstance(guess, Mapping) else guess
     limit = None if np.isinf(left) else left
     task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)
     return SMOOTH.simulate(ocp.system, task)
+
+
+def free_start(ocp: OCP) -> Array:
+    """The state nearest to zero, or to the middle of its bounds, that the initial constraints and the contacts allow."""
+    s, (low, high) = ocp.system, ocp.x_bounds
+    both = np.isfinite(low) & np.isfinite(high)
+    near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
+    gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
+    rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(*[c.expression for c in ocp.initial_constraints], gaps)])
+    x = ca.MX.sym("x", near.size)
+    nlp = {"x": x, "f": ca.sumsqr((x - near) / s.x_nominal), "g": rows(x, ocp.p)}
+    limits = [
+        np.concatenate([np.zeros(0), *[getattr(c, side) for c in ocp.initial_constraints], np.full(gaps.numel(), end)])
+        for side, end in (("lower", 0.0), ("upper", np.inf))
+    ]
+    options = {"print_time": False, "error_on_fail": False, "ipopt": {"print_level": 0, "sb": "yes"}}
+    solver = ca.nlpsol("start", "ipopt", nlp, options)
+    found = np.array(solver(x0=near, lbx=low, ubx=high, lbg=limits[0], ubg=limits[1])["x"])[:, 0]
+    return np.clip(found, low, high)
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:
