@@ -18,6 +18,7 @@ import numpy as np
 Array = np.ndarray
 # Factors between the user's units and those of the program lie between these.
 SCALES = (1e-8, 1e8)
+MOST = 1e2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,7 +197,9 @@ class BlockNLP:
                     sizes[:, k] = weighted[:, row == k].max(axis=1, initial=0.0)
             rows.append(sizes.ravel())
             np.add.at(gradient, block.index, self._at(block, start, block.gradient)[0].T)
-        return _inverse(np.concatenate(rows)), float(_inverse(np.array([np.abs(gradient * self.scale).max()]))[0])
+        # At the start the objective may be almost stationary, which says nothing of its size.
+        steepest = np.array([np.abs(gradient * self.scale).max()])
+        return _inverse(np.concatenate(rows)), min(float(_inverse(steepest)[0]), MOST)
 
     def _gathered(self, block: NLPBlock, x: ca.MX) -> tuple[ca.MX, ca.DM]:
         y = (x * self.scale)[block.index.ravel().tolist()]

@@ -62,6 +62,8 @@ class PhaseMesh:
         Of the control, over the whole horizon; every phase has one at least.
     elements : int
         Finite elements in every interval.
+    per_phase : bool
+        Whether every phase has that many intervals.
     equal : bool
         Intervals of equal length over the horizon, in place of equal ones in every phase.
     degree : int
@@ -78,6 +80,7 @@ class PhaseMesh:
     stages: int = 3
     intervals: int = 20
     elements: int = 1
+    per_phase: bool = False
     equal: bool = False
     degree: int = 0
     points: int = 0
@@ -603,7 +606,7 @@ class PhaseNLP:
 
 def intervals_of(mesh: PhaseMesh, length: float, horizon: float) -> int:
     """Control intervals of a phase on a moving grid."""
-    return max(1, round(mesh.intervals * length / horizon))
+    return mesh.intervals if mesh.per_phase else max(1, round(mesh.intervals * length / horizon))
 
 
 def _least(matrix: Array, value: Array) -> Array:

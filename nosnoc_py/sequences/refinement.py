@@ -10,12 +10,12 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.optimise import optimise
 from nosnoc_py.sequences.plan import Plan, written
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
 from nosnoc_py.sequences.reading import read
@@ -35,15 +35,6 @@ from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
 Array = np.ndarray
-# Of IPOPT: redundant contacts leave rows dependent; a motion that is simulated needs the last digits.
-IPOPT = {
-    "perturb_always_cd": "yes",
-    "tol": 1e-9,
-    "dual_inf_tol": 1e-6,
-    "compl_inf_tol": 1e-9,
-    "mu_target": 0.0,
-    "acceptable_tol": 1e-7,
-}
 # Sequences that are tried one after the other where the simulation finds another one.
 TRIES = 4
 # So often intervals are given to the phases anew, by the lengths that these turn out to have.
@@ -328,14 +319,11 @@ class Refinement:
     def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0, most: int | None = None) -> PhasePoint:
         """IPOPT on one program, for so many iterations; phases keep this share of the lengths they start with."""
         most = self.method.max_iterations if most is None else min(most, self.method.max_iterations)
-        options = {**IPOPT, "max_iter": most, **self.method.ipopt}
-        nlp, lower = program.nlp, program.nlp.lbx.copy()
-        at = program.at_lengths
+        lower, at = program.nlp.lbw.copy(), program.at_lengths
         # A piece of a phase that has several, by nodes of equal intervals, may vanish: its event is then at the node.
         kept = np.where(np.bincount(program.length_phase)[program.length_phase] == 1, least, 0.0)
-        lower[at] = np.maximum(lower[at], kept * program.w0[at] / nlp.scale[at])
-        result = Ipopt(nlp, options).solve(w / nlp.scale, np.empty(0), deadline=self.deadline, lbx=lower)
-        point = PhasePoint.of(program, np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw), result)
+        lower[at] = np.maximum(lower[at], kept * program.w0[at])
+        point = optimise(program, w, {"max_iter": most, **self.method.ipopt}, self.deadline, lower)
         self.log.append(log_record(len(self.log), label, point))
         if self.callback is not None and (status := asked_to_stop(self.callback, point)) is not None:
             if self.best is None:

@@ -21,9 +21,11 @@ from nosnoc_py.methods.indirect.motion import HybridMotion
 from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, stated
 from nosnoc_py.methods.indirect.switching_start import predicted
 from nosnoc_py.methods.indirect.validity import invalidity
-from nosnoc_py.methods.shooting.phase_program import PhaseProgram
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult
+from nosnoc_py.methods.shooting.phase_program import motion_of_point, phase_program, rolled_out
+from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.ocp import OCP
+from nosnoc_py.sequences.optimise import optimise
+from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.controls import control_of_guess
@@ -46,7 +48,7 @@ class PhaseShooting(Iteration):
         Jumps (contacts) in their order. Default: those of the guess, which are its own if it is a trajectory, else
         those of a simulation with its control.
     intervals : int
-        K: equal intervals with a constant control in every phase, each of two Runge-Kutta steps (RK4).
+        K: equal intervals with a constant control in every phase, each one element of Radau IIA with three stages.
     shortest : float
         Lower bound of the duration of a phase, relative to the horizon.
     max_iterations : int
@@ -81,17 +83,20 @@ class PhaseShooting(Iteration):
             times, jumps = predicted(problem, guess, law, self.sequence, NAME)
         except SweepFailure as failure:
             times, jumps, status, message = np.empty(0), (), failure.status, failure.message
-        program = PhaseProgram(ocp, system, self.intervals, jumps, self.shortest * ocp.horizon)
-        w = program.rolled_out(x0, np.array([0.0, *times, horizon]), law)
+        edges = np.array([0.0, *times, horizon])
+        start = rolled_out(ocp, system, jumps, self.intervals, x0, edges, law)
+        program = phase_program(ocp, system, self.intervals, jumps, self.shortest, start)
         hint = "; give sequence=(...), or another guess" if status is Status.COLLISION_LOST else ""
-        return PhaseState.at(program, w, status=status, message=message + hint)
+        told = {"status": status, "message": message + hint}
+        return PhaseState.at(PhasePoint.of(program, program.w0), system, self.intervals, jumps, **told)
 
     def step(self, state: PhaseState, deadline: float = np.inf) -> Any:
         """Solve the program, which is all there is to do."""
-        ipopt = Ipopt(state.program.nlp, {"max_iter": self.max_iterations, **self.ipopt})
-        started = time.monotonic()
-        result = ipopt.solve(state.w, np.empty(0), deadline=deadline)
-        found = PhaseState.at(state.program, result.x)
+        program, started = state.point.program, time.monotonic()
+        point = optimise(program, state.point.w, {"max_iter": self.max_iterations, **self.ipopt}, deadline)
+        result = point.result
+        assert result is not None
+        found = PhaseState.at(point, state.system, state.intervals, state.motion.jumps)
         status, message = self._status(found, result)
         ended, motion = replace(found, status=status, message=message, iterations=result.iterations), found.motion
         told: dict[str, Any] = {"infeasibility": found.infeasibility, "iterations": result.iterations}
@@ -120,27 +125,35 @@ class PhaseShooting(Iteration):
             return Status.LOCALLY_INFEASIBLE, word
         if not result.converged:
             return Status.NO_DESCENT, word
-        limits = {"shortest": self.shortest * found.program.ocp.horizon, "tolerance": self.tolerance}
+        limits = {"shortest": self.shortest * found.point.program.ocp.horizon, "tolerance": self.tolerance}
         reason = invalidity(found.problem, found.motion, **limits, constrained=True)
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PhaseState(IterationState):
-    """Unknowns w of a program, and the motion of the problem with their x(0), horizon and parameters."""
+    """An iterate of a program, and the motion of the problem with its x(0), horizon and parameters."""
 
-    program: PhaseProgram
-    w: Array
+    point: PhasePoint
+    system: HybridSystem
+    intervals: int
     motion: HybridMotion
-    infeasibility: float
+
+    @property
+    def infeasibility(self) -> float:
+        """The largest violation of a row or a bound."""
+        return self.point.violation
 
     @classmethod
-    def at(cls, program: PhaseProgram, w: Array, **fields: Any) -> PhaseState:
-        """Read the unknowns."""
-        motion, p, infeasibility = program.read(w)
+    def at(
+        cls, point: PhasePoint, system: HybridSystem, intervals: int, jumps: tuple[int, ...], **fields: Any
+    ) -> PhaseState:
+        """Read an iterate."""
+        motion = motion_of_point(point, intervals, jumps)
         first, last = motion.phases[0], motion.phases[-1]
-        problem = _stated(program.ocp, program.system, first.x[0], float(last.t[-1]), p)
-        return cls(program=program, w=w, problem=problem, motion=motion, infeasibility=infeasibility, **fields)
+        ocp = point.program.ocp
+        problem = _stated(ocp, system, first.x[0], float(last.t[-1]), point.p)
+        return cls(point=point, system=system, intervals=intervals, problem=problem, motion=motion, **fields)
 
 
 def _start(ocp: OCP) -> Array:

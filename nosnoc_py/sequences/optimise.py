@@ -1,0 +1,37 @@
+"""IPOPT on a multi-phase program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.sequences.program import PhaseNLP
+from nosnoc_py.sequences.readout import PhasePoint
+
+Array = np.ndarray
+# A motion that is simulated needs the last digits.
+IPOPT = {"tol": 1e-9, "dual_inf_tol": 1e-6, "compl_inf_tol": 1e-9, "mu_target": 0.0, "acceptable_tol": 1e-7}
+# Redundant contacts leave rows dependent, and a wrong start may make others so; what regularises them can also be what
+# keeps an easy program from its end.
+REGULARISED = ({"perturb_always_cd": "yes"}, {"perturb_always_cd": "no"})
+STUCK = ("Restoration_Failed", "Error_In_Step_Computation", "Search_Direction_Becomes_Too_Small")
+
+
+def optimise(
+    program: PhaseNLP, w: Array, options: Mapping[str, Any], deadline: float, lower: Array | None = None
+) -> PhasePoint:
+    """Solve a program from w, with other lower bounds (n,) than its own; where IPOPT is stuck, once more."""
+    nlp, iterations = program.nlp, 0
+    bounds = {} if lower is None else {"lbx": lower / nlp.scale}
+    for more in REGULARISED:
+        ipopt = Ipopt(nlp, {**IPOPT, **more, **options})
+        result = ipopt.solve(w / nlp.scale, np.empty(0), deadline=deadline, **bounds)
+        iterations += result.iterations
+        if result.solver_status not in STUCK:
+            break
+    found = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
+    return PhasePoint.of(program, found, replace(result, iterations=iterations))
