@@ -243,7 +243,7 @@ def pole(sign: float) -> ns.CLS:
 
 
 def test_a_force_like_one_over_q() -> None:
-    """From rest at 1, q = exp(-s^2) where erf(s) = t sqrt(2 / pi): the pole is reached at sqrt(pi / 2), and is no end."""
+    """From rest at 1, q = exp(-s^2) where erf(s) = t sqrt(2 / pi): the pole is reached at sqrt(pi / 2)."""
     position = np.exp(-(erfinv(1.25 * np.sqrt(2.0 / np.pi)) ** 2))
     fall = ns.simulate(pole(-1.0), x0=[1.0, 0.0], duration=1.25)
     assert fall.success

@@ -108,7 +108,7 @@ class WholeStepDOP853(DOP853):
         t, y = self.t, self.y
         least = 10.0 * float(np.nextafter(t, np.inf) - t)
         h_abs, rejected = max(min(self.h_abs, self.max_step), least), False
-        data = self.data()
+        data, self.finite = self.data(), True
         while True:
             if h_abs < least:
                 return False, self.TOO_SMALL_STEP
