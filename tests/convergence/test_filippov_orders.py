@@ -195,9 +195,7 @@ MODES = ["heuristic_mean", "heuristic_difference", "l2_relaxed", "direct", "line
 @pytest.mark.parametrize("equilibration", MODES)
 def test_every_step_equilibration_solves_the_oscillator(equilibration: str, mode: str) -> None:
     """Steps 1-6 and 8-10 of ten are equal, in step 7 the two elements on the same side of the switch are."""
-    method = ns.FESD(
-        finite_elements=3, dcs_mode=mode, step_equilibration=equilibration, error_tolerance=5e-3
-    )
+    method = ns.FESD(finite_elements=3, dcs_mode=mode, step_equilibration=equilibration, error_tolerance=5e-3)
     found = ns.simulate(oscillator(), x0=START, duration=DURATION, steps=10, method=method)
     assert found.status is ns.Status.SOLVED, found.message
     assert np.abs(found.final_state - exact()).max() == pytest.approx(0.06358, abs=0.01)

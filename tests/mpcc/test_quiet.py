@@ -38,8 +38,8 @@ def test_threads_may_be_inside_together_and_an_error_restores_the_output(capfd: 
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(20)))
-    with pytest.raises(ValueError), without_lines_of_highs():
-        raise ValueError
+    with pytest.raises(ValueError, match="inside"), without_lines_of_highs():
+        raise ValueError("inside")
     os.write(1, b"end\n")
     found = capfd.readouterr().out.splitlines()
     assert sorted(found) == sorted(["end", *(f"line {k}" for k in range(20))])
