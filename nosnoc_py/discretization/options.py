@@ -162,8 +162,11 @@ class FESDJ(ContactOptions, FESD):
         Impulse equations of Appendix A.2 or of Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
         How friction is written: "box" is linear and exact in the plane, "polar" exact in space ("auto" takes these
-        two), "polyhedral" (Eq. 8) spreads eight directions over the contact plane; "paper" is Eqs. 5
+        two), "polyhedral" (Eq. 8) spreads directions over the contact plane; "paper" is Eqs. 5
         and 6, which has no solution in free flight and is there for comparison.
+    cone_directions : int
+        Of the polyhedral cone in space, an even number: the force of a slip is off by half the angle between two of
+        them, and by up to 1 - cos(pi / n) of its size.
     gap_rate : bool, optional
         In persistent contact demand the gap rate n'v = 0 beside the gap (Gear-Gupta-Leimkuhler, q' = v + n tau), which
         keeps the order of the scheme on curved contacts. Default: in simulation, where a normal depends on q.

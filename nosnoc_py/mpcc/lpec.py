@@ -22,6 +22,7 @@ import numpy as np
 
 from nosnoc_py.mpcc.linearization import LinearAnswer, Linearization, LocalProgram, divided, row_maxima, seconds_left
 from nosnoc_py.mpcc.program import MPCC, Side
+from nosnoc_py.mpcc.quiet import without_lines_of_highs
 
 _NODES = 50  # linear programs spent on a search over branches
 _MAGNIFY = 1e3  # the mixed-integer solver's tolerances are absolute: larger numbers make them smaller
@@ -273,18 +274,17 @@ def _mixed(program: LocalProgram, choice: Choice, deadline: float) -> tuple[np.n
     box = np.concatenate([program.box_lower, np.zeros(count)]), np.concatenate([program.box_upper, np.ones(count)])
     box[0][:size] *= _MAGNIFY
     box[1][:size] *= _MAGNIFY
-    # Some versions of HiGHS print a line of their own from here, whatever their options (mended upstream, HiGHS 2783);
-    # closing the output of the process around the call would swallow that of other threads.
-    answer = milp(
-        np.concatenate([program.cost / program.scale, np.zeros(count)]),
-        integrality=np.concatenate([np.zeros(size), np.ones(count)]),
-        bounds=Bounds(*box),
-        constraints=LinearConstraint(
-            sparse.bmat(blocks, format="csc"),
-            *(_MAGNIFY * np.concatenate(limit) for limit in zip(*limits, strict=True)),
-        ),
-        options={"time_limit": seconds_left(deadline)},
-    )
+    with without_lines_of_highs():
+        answer = milp(
+            np.concatenate([program.cost / program.scale, np.zeros(count)]),
+            integrality=np.concatenate([np.zeros(size), np.ones(count)]),
+            bounds=Bounds(*box),
+            constraints=LinearConstraint(
+                sparse.bmat(blocks, format="csc"),
+                *(_MAGNIFY * np.concatenate(limit) for limit in zip(*limits, strict=True)),
+            ),
+            options={"time_limit": seconds_left(deadline)},
+        )
     if answer.x is None:
         return None, -np.inf, {1: "time limit", 2: "infeasible"}.get(answer.status, "failed")
     bound = -np.inf if answer.mip_dual_bound is None else answer.mip_dual_bound * program.scale / _MAGNIFY

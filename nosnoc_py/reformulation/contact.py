@@ -24,7 +24,16 @@ from nosnoc_py.reformulation.dcs import (
     Variable,
     of_each,
 )
-from nosnoc_py.reformulation.friction import CONES, FrictionCone, FrictionLaw, Slip, cone_of, modes_of, weights
+from nosnoc_py.reformulation.friction import (
+    CONES,
+    DIRECTIONS,
+    FrictionCone,
+    FrictionLaw,
+    Slip,
+    cone_of,
+    modes_of,
+    weights,
+)
 from nosnoc_py.reformulation.switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import CLS, Contact
@@ -223,6 +232,8 @@ class ContactOptions(Options):
         Appendix A.2 or Eq. 17.
     friction_cone : {"auto", "box", "polar", "polyhedral", "paper"}
         See `friction`; "auto" takes the box in the plane and the polar cone in space.
+    cone_directions : int
+        Of the polyhedral cone in space: 4, 8 or 16, say.
     gap_rate : bool, optional
         In persistent contact demand gap = 0 and n'v = 0, with q' = v + n tau (Gear-Gupta-Leimkuhler): keeps the order
         where gaps are curved.
@@ -240,6 +251,7 @@ class ContactOptions(Options):
 
     impulse_form: ImpulseForm = "sum"
     friction_cone: FrictionCone = "auto"
+    cone_directions: int = Field(default=DIRECTIONS, ge=4, multiple_of=2)
     gap_rate: bool | None = None
     isolate_forces: bool = True
     rest_velocity: float | None = Field(default=None, ge=0)
@@ -301,6 +313,7 @@ def friction_laws(
             impulsive=impulsive,
             velocity_scale=float(system.nominal["v"].max()),
             force_scale=float(scale[i]),
+            directions=options.cone_directions,
         )
         laws.append(CONES[cone_of(contact, options.friction_cone)](slip))
     return tuple(laws)

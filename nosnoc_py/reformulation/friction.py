@@ -20,7 +20,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.systems.cls import Contact
 
 FrictionCone = Literal["auto", "box", "polar", "polyhedral", "paper"]
-# Of the polyhedral cone in space.
+# Of the polyhedral cone in space, unless the options say otherwise.
 DIRECTIONS = 8
 
 
@@ -52,7 +52,10 @@ class FrictionLaw:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slip:
-    """What a cone is given: the slip velocity W v_t [m/s], the normal multiplier, mu, W, and how to call things."""
+    """What a cone is given: the slip velocity W v_t [m/s], the normal multiplier, mu, W, and how to call things.
+
+    `directions` are those of a polyhedral cone in space.
+    """
 
     name: str
     velocity: ca.SX
@@ -62,6 +65,7 @@ class Slip:
     impulsive: bool
     velocity_scale: float = 1.0
     force_scale: float = 1.0
+    directions: int = DIRECTIONS
 
     @property
     def size(self) -> int:
@@ -170,14 +174,20 @@ def polar(slip: Slip) -> FrictionLaw:
     )
 
 
+def spread(size: int, directions: int) -> np.ndarray:
+    """Evenly spread unit directions (size, count) of a polyhedral cone; in the plane there are two."""
+    count = 2 if size == 1 else directions
+    angle = 2 * np.pi * np.arange(count) / count
+    return np.round(np.vstack([np.cos(angle), np.sin(angle)])[:size], 15)
+
+
 def polyhedral(slip: Slip) -> FrictionLaw:
     """Eq. 8: lambda_t = D lambda_d, 0 <= lambda_d against D'v_t + gamma e, 0 <= gamma against mu lambda_n - e'lambda_d.
 
     D holds evenly spread unit directions, opposite ones among them; in the plane the two of them are exact.
     """
-    count = 2 if slip.size == 1 else DIRECTIONS
-    angle = 2 * np.pi * np.arange(count) / count
-    D = ca.DM(np.round(np.vstack([np.cos(angle), np.sin(angle)])[: slip.size], 15))
+    D = ca.DM(spread(slip.size, slip.directions))
+    count = int(D.shape[1])
     force = slip.force("lambda_direction", Role.CONE_FORCE, count, lower=0.0)
     size = ca.norm_2(slip.velocity)
     gamma = slip.variable("gamma", Role.SLIP_MULTIPLIER, 1, lower=0.0, scale=slip.velocity_scale, estimate=size)

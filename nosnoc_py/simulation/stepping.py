@@ -68,6 +68,8 @@ class MPCCStep(Attempts):
         self._sigma = solver.sigma_0 if isinstance(solver, Homotopy) else None
         self._contacts = system.mechanics.touching
         self._solvers: dict[bytes, Solvers] = {}
+        cone = problem.fesdj.friction_cone
+        self._is_guessed = cone == "polyhedral" and not is_exact(system, cone)
 
     def _attempts(self, values: np.ndarray) -> Iterator[Attempt]:
         layout = self._problem.mpcc.parameters
@@ -79,6 +81,8 @@ class MPCCStep(Attempts):
             # then takes off: at first there is none.
             for pinned in (resting, np.zeros_like(resting)) if resting.any() else (resting,):
                 yield self._pinned(pinned), w, self._solver, sigma
+                if sigma is not None and self._is_guessed:  # homotopy alone leaves what two directions share
+                    yield self._pinned(pinned), w, SECOND_SOLVER, None
 
     def _pinned(self, contacts: np.ndarray) -> Solvers:
         """The program, without impulses of some contacts."""
@@ -98,8 +102,7 @@ class MPCCStep(Attempts):
         A step of the active-set Newton method with one RK stage; then states at x0 with zeros, with the impulses of
         what is about to hit, and with ones.
         """
-        predicted = self._prediction(values)
-        if predicted is not None:
+        for predicted in self._predictions(values):
             yield predicted, None if self._sigma is None else PREDICTED * self._sigma
             yield predicted, self._sigma
         rest = self._problem.initial_guess(None, values)
@@ -114,17 +117,19 @@ class MPCCStep(Attempts):
         places = Places.equal(problem.grid, problem.tableau.c, float(values[layout["horizon"]][0]))
         return fill(problem.mpcc, problem.dcs, places, p, lambda t, side: x0, hits=hits)
 
-    def _prediction(self, values: np.ndarray) -> np.ndarray | None:
+    def _predictions(self, values: np.ndarray) -> list[np.ndarray]:
         layout = self._problem.mpcc.parameters
         x, u, p = (values[layout[name]] for name in ("x0", "u", "p"))
         method = self._problem.fesdj
-        if not (method.switch_detection and is_exact(self._system, method.friction_cone)):
-            return None
+        # Of a polyhedral cone a prediction is a guess: its friction is of about the same size and direction.
+        if not method.switch_detection or not (self._is_guessed or is_exact(self._system, method.friction_cone)):
+            return []
         step = self._coarse.step(x, u, p, float(values[layout["horizon"]][0]), None)
         if not step.success:
-            return None
-        w = self._filling(_with_stages(step, self._problem.tableau.c), values)
-        return w if np.isfinite(w).all() else None
+            return []
+        full = _with_stages(step, self._problem.tableau.c)
+        found = [self._filling(full, values, mixed=mixed) for mixed in ((True, False) if self._is_guessed else (True,))]
+        return [w for w in found if np.isfinite(w).all()]
 
     @cached_property
     def _coarse(self) -> ContactNewton:

@@ -16,6 +16,7 @@ from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.jumping import warn_of_jumps
 from nosnoc_py.systems.scene import Mark, PlanarShape
 from nosnoc_py.systems.symbols import (
+    ReadOnlySX,
     check_different,
     check_distinct,
     check_keys,
@@ -120,7 +121,7 @@ class Described:
     x_initial: Any = field(init=False)
 
     def _set(self, name: str, value: Any) -> None:
-        assign(self, **{name: value})
+        assign(self, **{name: ReadOnlySX(value) if isinstance(value, ca.SX) else value})
 
     @property
     def _kind(self) -> str:

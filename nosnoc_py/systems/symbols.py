@@ -15,6 +15,18 @@ from nosnoc_py.functions import numbers as numbers
 OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
 
 
+class ReadOnlySX(ca.SX):
+    """An expression that cannot be changed in place: what was made of it before would not follow."""
+
+    def _refuse(self, *_: Any, **__: Any) -> None:
+        raise ModelError(
+            "the expressions of a system or a problem do not change: build another one, with dataclasses.replace or "
+            "from a copy, ca.SX(expression)."
+        )
+
+    __setitem__ = set = set_nz = remove = erase = enlarge = resize = clear = _refuse
+
+
 def column(value: Any, what: str, length: int | None = None) -> ca.SX:
     """Return `value` as an SX column; raise `ModelError` if it is no column of the expected length."""
     expression = _to_sx(value, what)
@@ -75,7 +87,7 @@ def _finite(expression: ca.SX, what: str) -> ca.SX:
         if function.instruction_id(k) == ca.OP_CONST and not np.isfinite(function.instruction_constant(k)):
             value = function.instruction_constant(k)
             raise ModelError(f"{what}: contains {value}; every number in a model has to be finite.")
-    return expression
+    return ReadOnlySX(expression)
 
 
 def check_free(expression: ca.SX, allowed: Mapping[str, ca.SX], what: str) -> None:

@@ -253,3 +253,25 @@ def test_the_energy_of_a_jump():
     values = np.zeros(jump.symbol.numel())
     values[:2] = 2.2, 0.0
     assert float(at([0, 0, 3, -2], values)) == pytest.approx(0.5 * (2.2**2 - 13), abs=1e-14)
+
+
+@pytest.mark.parametrize(("directions", "ratio"), [(4, 1.0), (8, np.tan(np.pi / 8))])
+def test_a_ball_in_space_lands_on_a_polyhedral_cone(directions: int, ratio: float) -> None:
+    """A slip turns to where two directions oppose it alike, 45 or 22.5 degrees off one of them, and goes on there.
+
+    Of the ball that falls .1 m at (1, .5) m/s friction takes mu (g t) of the speed along one direction, or along the
+    bisector of two, over 1 / cos(pi / n) of what Coulomb's law would.
+    """
+    system = particle(3, friction=0.3)
+    x0, duration = [0.0, 0.0, 0.1, 1.0, 0.5, 0.0], 0.18
+    method = ns.FESDJ(friction_cone="polyhedral", cone_directions=directions)
+    found = ns.simulate(system, x0=x0, duration=duration, method=method, steps=9)
+    coulomb = ns.simulate(system, x0=x0, duration=duration, method=ns.EventDriven())
+    assert found.success, found.message
+    assert len(found.impacts) == 1
+    assert found.impacts[0].time == pytest.approx(np.sqrt(0.2 / 9.81), abs=1e-8)
+    lost = np.hypot(*x0[3:5]) - np.hypot(*found.final_state[3:5])
+    exact = np.hypot(*x0[3:5]) - np.hypot(*coulomb.final_state[3:5])
+    assert abs(lost - exact) < (0.35 if directions == 4 else 0.1) * exact
+    if directions == 8:
+        assert found.final_state[4] / found.final_state[3] == pytest.approx(ratio, abs=1e-6)

@@ -225,7 +225,7 @@ def test_the_steps_that_fell_back_are_listed(monkeypatch: pytest.MonkeyPatch) ->
 
     def limited(self: Any, state: Any, *rest: Any) -> Any:
         return (
-            self._failed(state, ns.Status.STEP_FAILED, message="forced")
+            self._failed(state, rest[0], ns.Status.STEP_FAILED, message="forced")
             if state.t > 0.05
             else real_mpcc(self, state, *rest)
         )

@@ -320,3 +320,23 @@ def test_good_mass_matrices(matrix):
 )
 def test_bad_names_and_numbers(changes, message):
     refused(message, system, **changes)
+
+
+def test_expressions_of_a_system_cannot_be_changed_in_place() -> None:
+    """What was compiled from them would not follow; copies are free."""
+    q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    given = ca.SX(-9.81)
+    system = ns.CLS(q=q, v=v, mass_matrix=1, force=given, contacts=[ns.Contact("ground", gap=q)])
+    expressions = (system.force, system.x, system.q, system.mass_matrix, system.contacts[0].gap, system.x_initial)
+    for expression in expressions:
+        with pytest.raises(ns.ModelError, match="do not change"):
+            expression[0] = 1
+        with pytest.raises(ns.ModelError, match="do not change"):
+            expression.nz[0] = 1
+    given[0] = 5
+    assert float(system.force) == -9.81
+    copy = ca.SX(system.force)
+    copy[0] = 3
+    assert float(copy) == 3.0
+    assert type(system.force + 1) is ca.SX
+    assert ns.simulate(system, x0=[1, 0], duration=0.1).final_state[1] == pytest.approx(-0.981)

@@ -92,8 +92,8 @@ def _place(system: Described, history: History, control: Control) -> list[str]:
     with np.errstate(all="ignore"):
         u = control(history.t, history.x)
         states = ahead(system, history.x, u, history.p, length)
-        for u in (u, *(control(history.t + length, x) for x in (history.x, *states))):
-            if found := not_finite(system, states, u, history.p):
+        for later in (u, *(control(history.t + length, x) for x in (history.x, *states))):
+            if found := not_finite(system, states, later, history.p):
                 return [f"{found} from t = {history.t:.6g} s on"]
     return []
 

@@ -18,7 +18,7 @@ import numpy as np
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.layout import Block
-from nosnoc_py.reformulation.friction import FrictionCone, cone_of, weights
+from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, cone_of, spread, weights
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
@@ -76,13 +76,26 @@ def _polar(slip: np.ndarray, force: np.ndarray) -> Values:
     return {Role.FRICTION_RADIUS: radius[:, None], Role.FRICTION_DIRECTION: direction, Role.SLIP_SPEED: speed[:, None]}
 
 
-def _polyhedral(slip: np.ndarray, force: np.ndarray) -> Values:
-    """In the plane, where two directions are exact."""
-    directions = np.hstack([np.maximum(force, 0.0), np.maximum(-force, 0.0)])
-    return {Role.CONE_FORCE: directions, Role.SLIP_MULTIPLIER: np.abs(slip)}
+def _polyhedral(slip: np.ndarray, force: np.ndarray, directions: int = DIRECTIONS, mixed: bool = True) -> Values:
+    """In the plane two directions are exact; in space a guess: between two of them, or all against the slip.
+
+    A slip turns to where two directions oppose it alike, and then goes on between them.
+    """
+    unit = spread(slip.shape[1], directions)
+    if slip.shape[1] == 1:
+        forces = np.hstack([np.maximum(force, 0.0), np.maximum(-force, 0.0)])
+        return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: np.abs(slip)}
+    along, forces = -slip @ unit, np.zeros((len(slip), unit.shape[1]))
+    for j, size in enumerate(np.linalg.norm(force, axis=1)):
+        if not mixed and along[j].max() > SMALL:
+            forces[j, np.argmax(along[j])] = size
+        elif size > SMALL:
+            pair = np.argsort(force[j] @ unit)[-2:]
+            forces[j, pair] = np.linalg.solve(unit[:, pair], force[j]).clip(0.0)
+    return {Role.CONE_FORCE: forces, Role.SLIP_MULTIPLIER: along.max(axis=1, keepdims=True).clip(0.0)}
 
 
-CONES: dict[str, Callable[[np.ndarray, np.ndarray], Values]] = {"box": _box, "polar": _polar, "polyhedral": _polyhedral}
+CONES: dict[str, Callable[..., Values]] = {"box": _box, "polar": _polar, "polyhedral": _polyhedral}
 
 
 def is_exact(system: CLS, cone: FrictionCone) -> bool:
@@ -95,7 +108,7 @@ class Filling:
     """Writes steps of the active-set Newton into iterates of one transcription; built once."""
 
     def __init__(self, system: CLS, problem: Transcription, cone: FrictionCone, rest_velocity: float) -> None:
-        self._system, self._cone = system, cone
+        self._system, self._cone, self._directions = system, cone, problem.fesdj.cone_directions
         self._frictional = [c for c in system.contacts if c.frictional]
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
         self._parts = [slice(a, b) for a, b in pairwise(ends)]
@@ -149,8 +162,12 @@ class Filling:
         values = ca.vertcat(s.v, impulse, *_signed(share))
         return stage, ca.Function("node", [before, s.x, impulse, first, s.p], [values, moving[1]])
 
-    def __call__(self, step: ContactStep, values: np.ndarray) -> np.ndarray:
-        """Return w of a step at the parameters `values` of the MPCC."""
+    def __call__(self, step: ContactStep, values: np.ndarray, *, mixed: bool = True) -> np.ndarray:
+        """Return w of a step at the parameters `values` of the MPCC.
+
+        Of a polyhedral cone in space it is a guess, whose forces are `mixed` of two directions, or of one.
+        """
+        self._mixed = mixed
         u, p, w = values[self._u], values[self._p], self._blank.copy()
         x, normal, tangent, drift = (
             part.reshape(part.shape[0] * part.shape[1], part.shape[2])
@@ -174,7 +191,10 @@ class Filling:
     def _friction(self, slips: np.ndarray, force: np.ndarray, *, node: bool) -> dict[Place, np.ndarray]:
         found: dict[Place, np.ndarray] = {}
         for contact, part, weight in zip(self._frictional, self._parts, self._weights, strict=True):
-            values = CONES[cone_of(contact, self._cone)](slips[:, part], force[:, part] / weight)
+            which, more = cone_of(contact, self._cone), list[int]()
+            if which == "polyhedral":
+                more = [self._directions, self._mixed]
+            values = CONES[which](slips[:, part], force[:, part] / weight, *more)
             found |= {Place(role, contact.name, node): value for role, value in values.items()}
         return found
 
