@@ -16,10 +16,20 @@ from nosnoc_py.solution.sequence import IMPACT, Sequence
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """A sequence as a system reads it: the modes of all phases, and the impacts before each of them."""
+    """A sequence as a system reads it: the modes of all phases, and the impacts before each of them.
+
+    Attributes
+    ----------
+    modes : tuple of Mode
+    impacts : tuple of mapping
+        From names to what they do in the impact; those that are mentioned.
+    contacts : mapping name -> mode
+        What has impacts, and the mode from which it has one, which need not be mentioned.
+    """
 
     modes: tuple[Mode, ...]
     impacts: tuple[Mapping[str, str], ...]
+    contacts: Mapping[str, str]
 
     @classmethod
     def of(cls, sequence: Sequence, laws: ModeLaws) -> Plan:
@@ -31,23 +41,33 @@ class Plan:
             For names and modes that the system does not have.
         """
         modes = tuple(_mode(phase, laws, k) for k, phase in enumerate(sequence.phases))
-        return cls(modes=modes, impacts=tuple(_impacts(said, laws) for said in sequence.impacts))
+        contacts = {name: laws.default(name) or "" for name in laws.names} if laws.impulses else {}
+        return cls(modes=modes, impacts=tuple(_impacts(said, laws) for said in sequence.impacts), contacts=contacts)
 
     def __len__(self) -> int:
         return len(self.modes)
 
     def without(self, gone: np.ndarray, edges: np.ndarray) -> tuple[Plan, np.ndarray]:
-        """The plan and the ends of its phases without some phases; their impacts are those of the next phase."""
+        """The plan and the ends of its phases without some phases; their impacts are those of the next phase.
+
+        A contact that closes for no time at all has an impact, too.
+        """
         modes, impacts, begins, pending = list[Mode](), list[Mapping[str, str]](), list[float](), dict[str, str]()
         for k, mode in enumerate(self.modes):
-            pending = {**pending, **self.impacts[k]}
+            pending = {**pending, **(self._closing(k) if gone[k] else {}), **self.impacts[k]}
             if gone[k] or (modes and mode == modes[-1] and not pending):
                 continue
             modes.append(mode)
             impacts.append(pending)
             begins.append(float(edges[k]) if modes[1:] else 0.0)
             pending = {}
-        return Plan(modes=tuple(modes), impacts=tuple(impacts)), np.array([*begins, edges[-1]])
+        plan = Plan(modes=tuple(modes), impacts=tuple(impacts), contacts=self.contacts)
+        return plan, np.array([*begins, edges[-1]])
+
+    def _closing(self, k: int) -> dict[str, str]:
+        """Contacts that close before phase k, and how."""
+        pairs = zip(self.contacts.items(), self.modes[k - 1], self.modes[k], strict=True) if k and self.contacts else ()
+        return {name: is_ for (name, open_), was, is_ in pairs if was == open_ and is_ != open_}
 
 
 def _mode(phase: Mapping[str, str], laws: ModeLaws, k: int) -> Mode:

@@ -243,7 +243,9 @@ class Refinement:
             times = found.point.sequence.items, edges[1:-1]
             start = start_of_motion(self.ocp, Sequence(*times), found.solution)
             again = self.attempt(laws, plan, mesh, start)
-            if not again.solution.success or again.solution.objective >= found.solution.objective:
+            # At a node itself both sides have the same optimum; the simulation may confirm one of the two.
+            sounder = again.confirmed and not found.confirmed and self.better(again.point, found.point)
+            if not again.solution.success or not (sounder or again.solution.objective < found.solution.objective):
                 return found
             found = again
         return found

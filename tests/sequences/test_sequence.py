@@ -143,12 +143,20 @@ def test_regions_without_signs():
 def test_phases_are_taken_out():
     """Their impacts are those of the next phase; what is then the same mode twice is one phase."""
     laws = ContactLaws(two_feet())
-    stick = {"left": "stick"}
-    plan = Plan.of(ns.Sequence([{}, stick, {}, "impact right", stick]), laws)
-    shorter, edges = plan.without(np.array([False, True, False, False]), np.array([0.0, 1.0, 1.5, 2.0, 3.0]))
+    stick, slip = {"left": "stick"}, {"left": "slip+"}
+    plan, edges = Plan.of(ns.Sequence([slip, stick, slip, "impact right", stick]), laws), np.array([0, 1, 1.5, 2, 3])
+    shorter, left = plan.without(np.array([False, True, False, False]), edges)
     assert shorter.modes == (plan.modes[0], plan.modes[3])
     assert shorter.impacts == ({}, {"right": "stick"})
-    np.testing.assert_array_equal(edges, [0.0, 2.0, 3.0])
-    shorter, edges = plan.without(np.array([True, False, False, False]), np.array([0.0, 1.0, 1.5, 2.0, 3.0]))
+    np.testing.assert_array_equal(left, [0.0, 2.0, 3.0])
+    shorter, left = plan.without(np.array([True, False, False, False]), edges)
     assert len(shorter) == 3
-    np.testing.assert_array_equal(edges, [0.0, 1.5, 2.0, 3.0])
+    np.testing.assert_array_equal(left, [0.0, 1.5, 2.0, 3.0])
+
+
+def test_a_contact_that_closes_for_no_time_has_an_impact():
+    """Mentioned or not: the limit of its sequence is not a flight without one."""
+    laws = ContactLaws(two_feet())
+    for items in ([{}, {"left": "slip+"}, {}], [{}, "impact left slip+", {"left": "slip+"}, {}]):
+        shorter, _ = Plan.of(ns.Sequence(items), laws).without(np.array([False, True, False]), np.arange(4.0))
+        assert written(shorter.modes, shorter.impacts, laws) == ns.Sequence([{}, "impact left slip+", {}])
