@@ -441,7 +441,7 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
 
 
 def free_start(ocp: OCP) -> Array:
-    """The state nearest to zero, or to the middle of its bounds, that the initial constraints and the contacts allow."""
+    """The state nearest to zero, or to the middle of its bounds, that initial constraints and contacts allow."""
     s, (low, high) = ocp.system, ocp.x_bounds
     both = np.isfinite(low) & np.isfinite(high)
     near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))

@@ -15,14 +15,9 @@ START = (1.0, 2.0, 0.0, 0.0)
 
 def run(steps: int, stiffness: float = 1e4, duration: float = 1.0, **method: object) -> ns.Trajectory:
     system = two_balls.build(stiffness=stiffness)
-<<<<<<< HEAD
     return ns.simulate(
         system, x0=START, duration=duration, steps=steps, method=ns.FESDJ(**{"error_tolerance": None, **method})
     )
-=======
-    chosen = ns.FESDJ(error_tolerance=None, **method)  # type: ignore[arg-type]
-    return ns.simulate(system, x0=START, duration=duration, steps=steps, method=chosen)
->>>>>>> elements
 
 
 def error(steps: int, stiffness: float = 1e4, **method: object) -> float:

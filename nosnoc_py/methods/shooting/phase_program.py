@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import casadi as ca
@@ -47,7 +48,7 @@ def phase_program(
     laws = HybridLaws(system)
     mode = (WAITING,) * len(laws.names)
     impacts = ({}, *({laws.names[jump]: JUMPS} for jump in jumps))
-    plan = Plan(modes=(mode,) * len(impacts), impacts=impacts)
+    plan = Plan(modes=(mode,) * len(impacts), impacts=impacts, contacts={})
     mesh = PhaseMesh(stages=STAGES, intervals=intervals, per_phase=True, shortest=shortest)
     return PhaseNLP(ocp, laws, plan, mesh, start)
 
@@ -69,7 +70,7 @@ def rolled_out(
     resets = [ca.Function("reset", [x, system.p], [jump.reset]) for jump in system.jumps]
     lefts, rights, begins, widths = [], [], [], []
     here = x0
-    for i, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for i, (a, b) in enumerate(itertools.pairwise(edges)):
         if i:
             here = np.array(resets[jumps[i - 1]](here, p))[:, 0]
         width = (b - a) / intervals
