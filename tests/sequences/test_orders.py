@@ -1,4 +1,4 @@
-"""Orders of convergence of the multi-phase program: 2 n_s - 1 for states and objective, through events and in contact."""
+"""Orders of convergence of the multi-phase program: 2 n_s - 1 for states and objective, through events and contact."""
 
 from __future__ import annotations
 
