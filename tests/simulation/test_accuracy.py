@@ -140,6 +140,7 @@ def test_steps_of_a_closed_loop_are_judged() -> None:
     assert run.status is ns.Status.INACCURATE
 
 
+@pytest.mark.slow
 def test_an_estimate_costs_little() -> None:
     """Of a run less than a quarter of its time; the bound is generous, as times of a shared machine are rough."""
     plain, judged = (ns.Simulator(ball(), ns.FESDJ(error_tolerance=e), step=0.02) for e in (None, 1e-3))
