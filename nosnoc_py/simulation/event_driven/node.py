@@ -12,6 +12,7 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.motion import kinds
+from nosnoc_py.simulation.event_driven.accumulation import SETTLED, accumulates, at_rest, is_bound, recurs
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
@@ -22,7 +23,7 @@ from nosnoc_py.simulation.event_driven.soft_closing import SOFT_RATE, SoftClosin
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
-from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
+from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
 
 # A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
 # not ended.
@@ -49,7 +50,13 @@ class ContactNodes:
         self.names = self.frames.names
 
     def cross(
-        self, t: float, x: np.ndarray, before: ContactRegime | None, ended: Phase | None, drift: float = RESTING
+        self,
+        t: float,
+        x: np.ndarray,
+        before: ContactRegime | None,
+        ended: Phase | None,
+        drift: float = RESTING,
+        past: Sequence[Node] = (),
     ) -> Node:
         """The node at time t and state x after a phase in the regime `before`.
 
@@ -59,6 +66,8 @@ class ContactNodes:
             The phase that was ended by a crossing.
         drift : float
             Gap rates of contacts closed before that are zero all the same, as a share of the speed at work.
+        past : sequence of Node
+            The nodes before this one, under the same constant control.
         """
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
@@ -85,7 +94,38 @@ class ContactNodes:
             made = self._impact(made, look, np.flatnonzero(closed))
             if made.status is not Status.SOLVED:
                 return made
-        return self._next(made, before, ended, closed, slow)
+        # Where flights get lost in the rounding of the gap, it touches and there is no impact: no better limit follows.
+        left = SETTLED if made.impact is not None else IMPACT
+        if kind == GAP and accumulates(self.flow, past, look, contact, left):
+            settled = self._settled(made, before, ended, closed, slow, left)
+            if settled is not None:
+                return settled
+        made = self._next(made, before, ended, closed, slow)
+        if made.grazing and self._is_structural(made, past, contact):
+            return replace(made, grazing="", message="")
+        return made
+
+    def _settled(
+        self,
+        node: Node,
+        before: ContactRegime | None,
+        ended: Phase | None,
+        closed: np.ndarray,
+        slow: np.ndarray,
+        left: float,
+    ) -> Node | None:
+        """The node with all contacts of a cycle of impacts at rest; None where forces do not hold them."""
+        look = self.flow.look(node.t, node.after)
+        modes = at_rest(self.frames, look, closed, left)
+        still = regime_of(self.frames, modes, np.zeros(self.frames.weights.size), look)
+        made = replace(node, after=self.flow.project(still, node.t, node.after), accumulation=True)
+        made = self._next(made, before, ended, closed, slow)
+        return made if made.regime is not None and FREE not in np.array(made.regime.modes)[still.closed] else None
+
+    def _is_structural(self, node: Node, past: Sequence[Node], contact: int) -> bool:
+        """Whether a touch without speed follows from the modes, so that no change of the data makes an impact of it."""
+        look = self.flow.look(node.t, node.after)
+        return is_bound(look, node.regime, contact) or recurs(self.flow, past, node.regime, node.t, node.after, contact)
 
     def _is_mirrored(self, x: np.ndarray, look: Kinematics, contact: int) -> bool:
         """Whether a gap is positive behind its contact, too: along its gradient, a little further than it touches."""
@@ -110,13 +150,13 @@ class ContactNodes:
             return self._stopped(node, Status.ENERGY_GAIN, closed)
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
         # Without impacts of contacts that are thrown back a sequence of impacts ends.
-        thrown = problem.offset[:n_c] < look.rates[:n_c]
+        thrown, fast = problem.offset[:n_c] < look.rates[:n_c], look.slow(1.0)
         impact = ImpactRecord(
             modes=found.modes,
             impulses=found.forces,
             restitution=np.where(thrown, frames.restitution, 0.0),
             energy_gain=float(energy_gain(found.forces, look.rates, rates)),
-            bounce=max((-float(look.rates[c]) for c in closed if thrown[c]), default=np.inf),
+            bounce=max((-float(look.rates[c] / fast[c]) for c in closed if thrown[c]), default=np.inf),
             unique=self.solver.is_unique(problem),
         )
         return replace(node, after=after, impact=impact, counted=True)
@@ -134,6 +174,10 @@ class ContactNodes:
             return self._stopped(node, Status.PAINLEVE, active)
         regime = regime_of(self.frames, found.modes, self._direction(problem, found), look)
         after = self.flow.project(regime, node.t, node.after)
+        # A gap that touches is zero as far as anybody knows: to put one to zero must not leave another one below it.
+        gaps = self.flow.look(node.t, after).gaps
+        below = np.flatnonzero(closed & (gaps < -look.short(CROSSED)))
+        after = self.flow.project(regime, node.t, node.after, below) if below.size else after
         jammed = [c for c in regime.slipping if regime.stiffness(c, look) <= 0.0]
         if jammed:
             return self._stopped(node, Status.PAINLEVE, jammed)
