@@ -19,7 +19,7 @@ from nosnoc_py.solution.trajectory import jsonable
 from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
-from tests.references.fuzzing import BAD, GAINS, HONEST, KINDS, RESTS, judge
+from tests.references.fuzzing import BAD, GAINS, HONEST, KINDS, NO_MOTION, RESTS, judge
 
 NO_REMEDY = ", and what the message advises does not help"
 
@@ -59,7 +59,9 @@ def run(settings: Settings, progress: Progress) -> Report:
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]
     }
-    told = [row for row in rows if row["verdict"] in (*BAD, HONEST, GAINS, RESTS) or settings.arguments["only"]]
+    told = [
+        row for row in rows if row["verdict"] in (*BAD, HONEST, GAINS, NO_MOTION, RESTS) or settings.arguments["only"]
+    ]
     tables = {kind: [{"kind": kind, **{v: counted[v] for v in KINDS[kind]}}] for kind, counted in counts.items()}
     said = [
         f"{row['verdict']}{NO_REMEDY * (not row.get('remedy', True))}: --set seed={row['seed']} kinds={row['kind']} "

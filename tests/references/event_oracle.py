@@ -45,6 +45,10 @@ class GainsEnergy(NoOracle):
     """An impact by Newton's restitution and Coulomb's friction raises the kinetic energy."""
 
 
+class NoMotion(NoOracle):
+    """Coulomb's friction leaves rigid bodies no motion."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Accuracy:
     """Tolerance of the integrator; speeds that are none; how far a force leaves its range before its mode ends."""
@@ -359,8 +363,10 @@ def _onto(mass: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _only(found: Solutions, what: str) -> Solutions:
-    if len(found.rates) != 1:
-        raise NoOracle(f"{what}: {'several' if found.rates else 'no'} solutions")
+    if not found.rates:
+        raise NoMotion(f"{what}: no solutions")
+    if len(found.rates) > 1:
+        raise NoOracle(f"{what}: several solutions")
     return found
 
 

@@ -16,18 +16,29 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from tests.references.event_oracle import COARSE, FINE, Contacts, Filippov, GainsEnergy, Modes, NoOracle, motion
+from tests.references.event_oracle import (
+    COARSE,
+    FINE,
+    Contacts,
+    Filippov,
+    GainsEnergy,
+    Modes,
+    NoMotion,
+    NoOracle,
+    motion,
+)
 from tests.references.fuzz_scenes import Scene, bodies, calls, filippov, wrong_things
 
 RIGHT, RESTS = "right", "right by rest_velocity"
 WRONG, HONEST, RAISED, HANG = "WRONG", "honest failure", "EXCEPTION", "HANG"
-GAINS = "the law gains energy"  # an honest failure, and the oracle says the same of the law of impacts
+# Honest failures of which the oracle says the same: no simulator has a motion there.
+GAINS, NO_MOTION = "the law gains energy", "rigid bodies have no motion"
 NO_ORACLE, SENSITIVE, NOTHING = "no oracle", "sensitive", "nothing touches"
 CLEAR, SIGNATURE, RAW, ACCEPTED = "clear error", "signature error", "RAW EXCEPTION", "accepted"
 BAD = (WRONG, RAISED, HANG, RAW)
 SCENES = {"bodies": bodies, "filippov": filippov}
 KINDS = {
-    "bodies": (RIGHT, RESTS, WRONG, HONEST, GAINS, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
+    "bodies": (RIGHT, RESTS, WRONG, HONEST, GAINS, NO_MOTION, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
     "filippov": (RIGHT, WRONG, HONEST, RAISED, HANG, NO_ORACLE, SENSITIVE, NOTHING),
     "inputs": (CLEAR, SIGNATURE, RAW, ACCEPTED, HANG),
 }
@@ -81,8 +92,7 @@ def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate
     except Exception as error:  # an exception is a finding like any other
         return {"verdict": RAISED, "said": f"{type(error).__name__}: {error}"}
     if not found.success:
-        gains = found.status is ns.Status.ENERGY_GAIN and _gains_energy(kind, scene, found.final_state)
-        verdict = GAINS if gains else HONEST
+        verdict = _confirmed(kind, scene, found)
         said = f"{found.status}: {found.message}"
         return {"verdict": verdict, "said": said, "remedy": _remedied(scene, found, simulate)}
     try:
@@ -94,15 +104,17 @@ def _scene(kind: str, scene: Scene, rng: np.random.Generator, simulate: Simulate
         return {"verdict": NO_ORACLE, "said": "slow"}
 
 
-def _gains_energy(kind: str, scene: Scene, x: np.ndarray) -> bool:
-    """Whether the oracle's impact at a state raises the kinetic energy."""
+def _confirmed(kind: str, scene: Scene, found: Any) -> str:
+    """The verdict on a failure: whether the oracle fails as well at the state where the motion ends."""
+    confirmed = {ns.Status.ENERGY_GAIN: GAINS, ns.Status.PAINLEVE: NO_MOTION, ns.Status.NO_ADMISSIBLE_IMPACT: NO_MOTION}
     try:
-        modes_of(kind, scene).settle(x, FINE)
-    except GainsEnergy:
-        return True
+        modes_of(kind, scene).settle(np.asarray(found.final_state), FINE)
+    except (GainsEnergy, NoMotion) as reason:
+        says = GAINS if isinstance(reason, GainsEnergy) else NO_MOTION
+        return says if confirmed.get(found.status) == says else HONEST
     except NoOracle:
         pass
-    return False
+    return HONEST
 
 
 def _remedied(scene: Scene, found: Any, simulate: Simulate) -> bool:

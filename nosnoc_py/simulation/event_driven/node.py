@@ -172,20 +172,26 @@ class ContactNodes:
         found = self._solve(node, problem, before, ended)
         if found is None:
             return self._stopped(node, Status.PAINLEVE, active)
-        regime = regime_of(self.frames, found.modes, self._direction(problem, found), look)
+        regime = self._regime(problem, found, look)
+        jammed = regime.jammed(look)
+        if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
+            found = self.solver.solve(problem, [tuple(FREE if c in jammed else m for c, m in enumerate(found.modes))])
+            regime = regime if found is None else self._regime(problem, found, look)
+            if regime.jammed(look):
+                return self._stopped(node, Status.PAINLEVE, jammed)
         after = self.flow.project(regime, node.t, node.after)
         # A gap that touches is zero as far as anybody knows: to put one to zero must not leave another one below it.
         gaps = self.flow.look(node.t, after).gaps
         below = np.flatnonzero(closed & (gaps < -look.short(CROSSED)))
         after = self.flow.project(regime, node.t, node.after, below) if below.size else after
-        jammed = [c for c in regime.slipping if regime.stiffness(c, look) <= 0.0]
-        if jammed:
-            return self._stopped(node, Status.PAINLEVE, jammed)
         made = replace(node, after=after, regime=regime)
         made = replace(made, events=self._events(made, before, self.flow.look(node.t, node.before), look))
         grazing = self._grazes(made, before)
         unsigned = f"at {grazing}: {UNSIGNED}" if grazing and self._is_unsigned(node, look, ended) else ""
         return replace(made, grazing=grazing, message=unsigned or made.message)
+
+    def _regime(self, problem: ContactProblem, found: ContactSolution, look: Kinematics) -> ContactRegime:
+        return regime_of(self.frames, found.modes, self._direction(problem, found), look)
 
     def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
         resting, speed = np.full(self.frames.count, RESTING * look.scales.speed), look.scales.speed
