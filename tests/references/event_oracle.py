@@ -10,7 +10,7 @@ Where the answer is not unique `NoOracle` is raised; where rounding decides it, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from typing import Any, Protocol
@@ -26,6 +26,8 @@ from tests.references.contact_oracle import Problem, Solutions, energy_gain, imp
 
 MOST_EVENTS = 250
 MOST_CLOSED = 3
+# So many events within such a share of the motion are an accumulation.
+CROWDED, CROWD, CALMER, MOST_SLOW = 20, 1e-5, 1.5, 1e-5
 SAMPLES = np.linspace(0.0, 1.0, 17)[1:]
 CLOSED = 1e-9  # gaps, relative to the lengths of a scene, and switching functions
 JUST = 1e-14  # how far a guard that is zero at the beginning may become negative, relative
@@ -91,8 +93,12 @@ def motion(modes: Modes, x0: np.ndarray, duration: float, at: Accuracy = FINE) -
     ------
     NoOracle
     """
-    t, x, most = 0.0, np.array(x0, dtype=float), np.abs(x0)
+    t, x, most, times, given = 0.0, np.array(x0, dtype=float), np.abs(x0), [-np.inf] * CROWDED, at
     for events in range(MOST_EVENTS):
+        # Impacts that accumulate end in rounding: the speeds that are none grow until nothing happens any more.
+        crowded = t - times[-CROWDED] < CROWD * duration
+        at = replace(at, slow=min(CALMER * at.slow, MOST_SLOW)) if crowded else given
+        times.append(t)
         x, piece = modes.settle(x, at)
         most = np.maximum(most, np.abs(x))
         t, x, ended = _smooth(piece, modes.size, t, x, duration, at)
