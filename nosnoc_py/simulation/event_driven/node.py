@@ -28,6 +28,8 @@ from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
 # A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
 # not ended.
 TURNING = 1e-6
+# Contacts whose impulse is a smaller share of the largest one have no part in an impact.
+STRUCK = 1e-9
 # A gap like |q|, q^2 or the distance of two points has no sign: it comes with speed and turns, or its gradient falls
 # below this share of what it was a step before.
 FLAT = 1e-3
@@ -36,6 +38,9 @@ UNSIGNED = (
     "the gap becomes zero and positive again while what it measures goes on; write a gap that becomes negative behind "
     "the contact and has a gradient there: q instead of |q| or q^2, x_2 - x_1 instead of a distance of points, a "
     "distance minus the sum of the radii"
+)
+JAMS = (
+    ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
 )
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
@@ -87,7 +92,7 @@ class ContactNodes:
         if not np.isfinite(look.inverse).all():
             return replace(made, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
         if kind == STIFFNESS:
-            return self._stopped(made, Status.PAINLEVE, [contact])
+            return self._stopped(made, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, look, contact):
             return replace(made, status=Status.GRAZING, message=f"at {self.names[contact]}: {UNSIGNED}")
         if (closed & (look.rates[: self.frames.count] < -slow)).any():
@@ -147,7 +152,8 @@ class ContactNodes:
         jump = look.response @ found.forces
         rates = look.jacobian @ (look.velocity + jump)
         if raises_energy(found.forces, look.rates, rates):
-            return self._stopped(node, Status.ENERGY_GAIN, closed)
+            struck = found.forces[closed] > STRUCK * np.abs(found.forces).max()
+            return self._stopped(node, Status.ENERGY_GAIN, closed[struck])
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
         # Without impacts of contacts that are thrown back a sequence of impacts ends.
         thrown, fast = problem.offset[:n_c] < look.rates[:n_c], look.slow(1.0)
@@ -171,14 +177,14 @@ class ContactNodes:
         problem = self._accelerations(look, active, ended)
         found = self._solve(node, problem, before, ended)
         if found is None:
-            return self._stopped(node, Status.PAINLEVE, active)
+            return self._stopped(node, Status.PAINLEVE, active, ": no contact forces are admissible")
         regime = self._regime(problem, found, look)
         jammed = regime.jammed(look)
         if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
             found = self.solver.solve(problem, [tuple(FREE if c in jammed else m for c, m in enumerate(found.modes))])
             regime = regime if found is None else self._regime(problem, found, look)
             if regime.jammed(look):
-                return self._stopped(node, Status.PAINLEVE, jammed)
+                return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
         after = self.flow.project(regime, node.t, node.after)
         # A gap that touches is zero as far as anybody knows: to put one to zero must not leave another one below it.
         gaps = self.flow.look(node.t, after).gaps
@@ -296,8 +302,8 @@ class ContactNodes:
         assert node.regime is not None
         return self.names[node.trigger] if node.regime.modes[node.trigger] == FREE else ""
 
-    def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray) -> Node:
-        return replace(node, status=status, message=f"at {', '.join(self.names[int(c)] for c in contacts)}")
+    def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray, because: str = "") -> Node:
+        return replace(node, status=status, message=f"at {', '.join(self.names[int(c)] for c in contacts)}{because}")
 
 
 def _only(contact: int, mode: int, count: int) -> tuple[int, ...]:
