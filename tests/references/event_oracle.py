@@ -20,6 +20,7 @@ import numpy as np
 from scipy.integrate import DOP853
 from scipy.linalg import null_space
 from scipy.optimize import brentq
+from scipy.sparse.csgraph import connected_components
 
 import nosnoc_py as ns
 from tests.references.contact_oracle import Problem, Solutions, energy_gain, impact, solutions
@@ -204,6 +205,8 @@ class Contacts:
         tangents = [ca.SX(self.n_q, 1) if c.tangent is None else c.tangent for c in system.contacts]
         rows = ca.horzcat(ca.SX(self.n_q, 0), *normals, *tangents).T
         drift = ca.jtimes(ca.mtimes(rows, v), q, v)
+        moves = np.array(ca.DM(ca.sparsify(rows).sparsity(), 1.0)).reshape(2, len(self.friction), self.n_q).max(axis=0)
+        self._coupled = moves @ np.array(ca.DM(ca.sparsify(system.mass_matrix).sparsity(), 1.0)) @ moves.T > 0.0
         self._all = ca.Function("all", [system.x], [system.mass_matrix, system.force, gaps, rows, drift])
         self.touched = 0
 
@@ -232,26 +235,34 @@ class Contacts:
         if gaps.min(initial=0.0) < -1e3 * CLOSED * self.length:
             raise NoOracle("penetration")
         closed = np.flatnonzero(gaps <= CLOSED * self.length)
-        if len(closed) > MOST_CLOSED:
-            raise NoOracle("many contacts")
         q -= _onto(mass, rows[closed], gaps[closed])
         mass, _, _, rows, _ = self._read(np.append(q, v))
         slow = at.slow * self.speed * np.linalg.norm(rows, axis=1)
         for _ in range(3):
             if not len(closed) or (rows[closed] @ v).min() >= -slow[closed].min():
                 break
-            v, self.touched = self._struck(mass, v, rows, closed), self.touched + 1
+            jumps = [self._struck(mass, v, rows, group) - v for group in self._groups(closed)]
+            v, self.touched = v + sum(jumps), self.touched + 1
         resting = [int(i) for i in closed if abs(rows[i] @ v) <= slow[i]]
         modes = [OPEN] * count
         if resting:
             self.touched += 1
             v -= _onto(mass, rows[resting], rows[resting] @ v)
-            for i, mode in zip(resting, self._modes(np.append(q, v), resting, slow), strict=True):
-                modes[i] = mode
+            for group in self._groups(np.array(resting)):
+                for i, mode in zip(group, self._modes(np.append(q, v), group.tolist(), slow), strict=True):
+                    modes[i] = mode
             stuck = [i + k for i in resting if modes[i] != OPEN for k in ((0, count) if modes[i] == STICK else (0,))]
             v -= _onto(mass, rows[stuck], rows[stuck] @ v)
         x = np.append(q, v)
         return x, self._piece(x, tuple(modes), set(closed), at)
+
+    def _groups(self, contacts: np.ndarray) -> list[np.ndarray]:
+        """Contacts that move the same bodies, or others in between: the groups are independent of one another."""
+        label = connected_components(self._coupled[np.ix_(contacts, contacts)], directed=False)[1]
+        groups = [contacts[label == k] for k in range(label.max(initial=-1) + 1)]
+        if any(len(group) > MOST_CLOSED for group in groups):
+            raise NoOracle("many contacts")
+        return groups
 
     def _struck(self, mass: np.ndarray, v: np.ndarray, rows: np.ndarray, closed: np.ndarray) -> np.ndarray:
         count, norms = len(self.friction), np.linalg.norm(rows, axis=1)
@@ -305,10 +316,22 @@ class Contacts:
     def _solved(self, x: np.ndarray, modes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, float]:
         """Accelerations, slacks of the closed contacts, in units of accelerations, and their magnitude."""
         mass, force, _, rows, drift = self._read(x)
-        count, free = len(modes), np.linalg.solve(mass, force)
-        closed = [i for i, mode in enumerate(modes) if mode != OPEN]
-        if not closed:
-            return free, np.zeros(0), 0.0
+        free, closed = np.linalg.solve(mass, force), np.flatnonzero(np.array(modes) != OPEN)
+        parts = [self._group_solved(mass, free, rows, drift, modes, group.tolist()) for group in self._groups(closed)]
+        changes, slacks, sizes = zip(*parts, strict=True) if parts else ((), (), ())
+        return free + sum(changes), np.concatenate([np.zeros(0), *slacks]), max(sizes, default=0.0)
+
+    def _group_solved(
+        self,
+        mass: np.ndarray,
+        free: np.ndarray,
+        rows: np.ndarray,
+        drift: np.ndarray,
+        modes: tuple[str, ...],
+        closed: list[int],
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """What a group of closed contacts adds to the accelerations, their slacks and magnitude."""
+        count = len(modes)
         kept = [k for i in closed for k in ((i, count + i) if modes[i] == STICK else (i,))]
         units = np.sqrt(np.einsum("ij,ji->i", rows, np.linalg.solve(mass, rows.T)))
         columns = rows[kept].copy()
@@ -328,7 +351,7 @@ class Contacts:
                 normal = self.friction[k - count] * np.eye(len(kept))[kept.index(k - count)]
                 lines += [normal - one, normal + one]
         left = null_space(matrix, rcond=RANK)
-        return free + response @ z, _slacks(np.array(lines), z, left), float(np.abs(offset).max())
+        return response @ z, _slacks(np.array(lines), z, left), float(np.abs(offset).max())
 
     def _piece(self, x: np.ndarray, modes: tuple[str, ...], closed: set[int], at: Accuracy) -> Piece:
         count, tiny = len(modes), JUST * self.length
