@@ -108,12 +108,16 @@ class Search:
         As in `first_crossing`.
     rise : (n,)
         Guards that are zero at the beginning have to rise above this before they cross; else they do so at once.
+    slow : float
+        Rates of distances below this are zero. A distance that rises faster at the beginning, and falls faster below
+        zero, has crossed, even where the noise hides how far it rose.
     """
 
     look: Look
     noise: Array
     touching: float = 0.0
     rise: float | Array = 0.0
+    slow: float = np.inf
 
     def first(self, t: Array, guards: Array, rates: Array, armed: Array, halvings: int = HALVINGS) -> Crossing | None:
         """The earliest crossing.
@@ -154,8 +158,8 @@ class Search:
         found = []
         for k in np.flatnonzero(near):
             guard = int(watched[k])
-            opens = bool(armed[guard]) and guard < count and bool(rates[0, guard] > 0.0)
-            found += [self._change(guard, t, guards[:, guard], armed=bool(armed[guard]), opens=opens)]
+            speeds = rates[:, guard] if guard < count else np.zeros(NODES.size)
+            found += [self._change(guard, t, guards[:, guard], speeds, armed=bool(armed[guard]))]
             found += [self._dip(guard, t, guards[:, guard], fine[:, k], floor[:, k] - missed[k], float(margin[k]))]
         crossings = [crossing for crossing in found if crossing is not None]
 
@@ -190,13 +194,14 @@ class Search:
             armed = armed | (guards[-1] > self.noise)
         return None
 
-    def _change(self, guard: int, t: Array, values: Array, *, armed: bool, opens: bool) -> Crossing | None:
-        """A guard that is negative at a sample."""
-        noise = self.noise[guard]
+    def _change(self, guard: int, t: Array, values: Array, speeds: Array, *, armed: bool) -> Crossing | None:
+        """A guard that is negative at a sample; `speeds` are its rates where they are known, else zero."""
+        noise, opens = self.noise[guard], armed and bool(speeds[0] > 0.0)
         # A fast impact leaves its gap below zero by the rounding of large numbers, which may be more than the noise:
         # what opens at the beginning has to rise before it can cross.
         first = max(1, int(np.argmax(values > noise))) if opens else 0
-        below = first + np.flatnonzero(values[first:] < -noise)
+        hidden = (values < 0.0) & (speeds < -self.slow) & (speeds[0] > self.slow)
+        below = first + np.flatnonzero((values < -noise)[first:] | hidden[first:])
         if not below.size:
             return None
         j = int(below[0])

@@ -22,6 +22,8 @@ MOVED = 0.1
 NOISE = 1e-6
 # Sizes closer than this to a power of ten, relative, count as it, so that rounding does not choose the power.
 ROUNDING = 1e-6
+# Lengths below this share of the way from the origin are none: the rounding of positions is coarser than tolerances.
+FAR = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,7 @@ def problem_scales(
     speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
     strongest = pushed / (MOVED * duration) if pushed > NOISE * others else free
     length = speed * (min(duration, speed / strongest) if strongest else duration)
+    length = max(length, FAR * max(look.away for look in looks)) if length else length
     return ProblemScales(
         length=_power(length), speed=_power(speed) if speed_scale is None else speed_scale, steepness=steepness
     )
@@ -112,8 +115,9 @@ class _Look:
 
     Attributes
     ----------
-    steepness, free : float
-        Norm of the steepest gradient of a gap, and the largest acceleration of a coordinate.
+    steepness, free, away : float
+        Norm of the steepest gradient of a gap, the largest acceleration of a coordinate, and the largest sum of what
+        coordinates make of a gap: its rounding is that of the gap.
     """
 
     gaps: Array
@@ -121,6 +125,7 @@ class _Look:
     accelerations: Array
     steepness: float
     free: float
+    away: float
 
     @staticmethod
     def at(system: CLS, x: Array, u: Array, p: Array) -> _Look:
@@ -129,7 +134,9 @@ class _Look:
         with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
             free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
             norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
-            return _Look(np.asarray(gaps)[:, 0], rows @ x[system.n_q :], rows @ free, largest(norms), largest(free))
+            away = largest(np.asarray(abs(rows[:n_c]) @ np.abs(x[: system.n_q])))
+            speeds, accelerations = rows @ x[system.n_q :], rows @ free
+            return _Look(np.asarray(gaps)[:, 0], speeds, accelerations, largest(norms), largest(free), away)
 
     @property
     def pushed(self) -> float:

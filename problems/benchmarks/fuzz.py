@@ -19,7 +19,9 @@ from nosnoc_py.solution.trajectory import jsonable
 from problems.benchmarks.orders import check_names
 from problems.runner import Report, program, tabled
 from problems.settings import Settings
-from tests.references.fuzzing import BAD, KINDS, RESTS, judge
+from tests.references.fuzzing import BAD, GAINS, HONEST, KINDS, NO_MOTION, RESTS, judge
+
+NO_REMEDY = ", and what the message advises does not help"
 
 
 def experiment(
@@ -57,10 +59,13 @@ def run(settings: Settings, progress: Progress) -> Report:
     counts = {
         kind: Counter(row["verdict"] for row in rows if row["kind"] == kind) for kind in settings.arguments["kinds"]
     }
-    told = [row for row in rows if row["verdict"] in (*BAD, RESTS) or settings.arguments["only"]]
+    told = [
+        row for row in rows if row["verdict"] in (*BAD, HONEST, GAINS, NO_MOTION, RESTS) or settings.arguments["only"]
+    ]
     tables = {kind: [{"kind": kind, **{v: counted[v] for v in KINDS[kind]}}] for kind, counted in counts.items()}
     said = [
-        f"{row['verdict']}: --set seed={row['seed']} kinds={row['kind']} only={row['index']}: {row['said']} "
+        f"{row['verdict']}{NO_REMEDY * (not row.get('remedy', True))}: --set seed={row['seed']} kinds={row['kind']} "
+        f"only={row['index']}: {row['said']} "
         + ", ".join(f"{name} {row[name]:.2g}" for name in ("error", "kappa", "itself", "rest_velocity") if name in row)
         for row in told
     ]

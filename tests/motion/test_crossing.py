@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import first_crossing, root
+from nosnoc_py.motion.crossing import NODES, Search, first_crossing, root
 
 pytestmark = pytest.mark.quick
 
@@ -147,3 +147,18 @@ def test_roots() -> None:
     assert abs(root(lambda t: t**3, -1.0, 2.0)) < 1e-12
     with pytest.raises(ValueError, match="different signs"):
         root(lambda t: t + 1.0, 0.0, 1.0)
+
+
+def test_a_flight_below_the_noise_ends() -> None:
+    """A distance rises by 5e-18 and falls by less than the noise 1e-15 until the end of the step: its rates tell."""
+
+    def look(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (1e-8 * t - 5.0 * t**2)[:, None], (1e-8 - 10.0 * t)[:, None]
+
+    t = 3e-9 * NODES
+    found = Search(look=look, noise=np.array([1e-15]), slow=1e-9).first(t, *look(t), np.array([True]))
+    assert found is not None
+    assert not found.at_once
+    assert found.time == pytest.approx(2e-9, rel=1e-6)
+    # Rates that are none tell nothing.
+    assert Search(look=look, noise=np.array([1e-15]), slow=1e-7).first(t, *look(t), np.array([True])) is None

@@ -224,7 +224,7 @@ def pushed() -> ns.Trajectory:
 
 
 def test_contacts_that_rest_have_no_impulse_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MPCCStep, "_prediction", lambda *_: None)
+    monkeypatch.setattr(MPCCStep, "_predictions", lambda *_: [])
     trajectory = pushed()
     assert trajectory.success
     np.testing.assert_allclose(trajectory.final_state, 0.0, rtol=0, atol=1e-8)
@@ -233,6 +233,6 @@ def test_contacts_that_rest_have_no_impulse_at_first(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_without_it_the_first_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: seconds until everything has been tried."""
-    monkeypatch.setattr(MPCCStep, "_prediction", lambda *_: None)
+    monkeypatch.setattr(MPCCStep, "_predictions", lambda *_: [])
     monkeypatch.setattr(MPCCStep, "_pinned", lambda self, contacts: self._problem.solvers)
     assert pushed().status is ns.Status.STEP_FAILED

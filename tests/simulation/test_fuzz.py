@@ -62,6 +62,23 @@ def test_random_scenes_are_right(kind: str, indices: Any) -> None:
     assert verdicts.count(fuzzing.RIGHT) >= 3
 
 
+@pytest.mark.parametrize(
+    ("seed", "index", "verdict"),
+    [
+        (7, 70, fuzzing.RIGHT),  # a disc between a point and the ground: impacts within microseconds
+        (8, 110, fuzzing.RIGHT),  # at rest 266 m away from the origin, where a gap is known to 4e-14 m
+        (9, 187, fuzzing.RIGHT),  # sticks as long as friction holds it down, then opens
+        (0, 9, fuzzing.GAINS),
+        (9, 275, fuzzing.NO_MOTION),
+    ],
+)
+def test_scenes_that_once_failed(seed: int, index: int, verdict: str) -> None:
+    """Right, or a failure of the laws on which the oracle agrees; what its message advises helps."""
+    found = fuzzing.judge("bodies", seed, index)
+    assert found["verdict"] == verdict
+    assert found.get("remedy", True)
+
+
 def test_wrong_inputs_are_told() -> None:
     verdicts = [fuzzing.judge("inputs", 0, index)["verdict"] for index in range(30)]
     assert fuzzing.RAW not in verdicts

@@ -98,12 +98,12 @@ class ContactFlow:
         look, n_c = self.look(t, x), self.mechanics.frames.count
         return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
 
-    def project(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """Put a state back on the constraints of a regime, in the metric of the mass matrix."""
+    def project(self, regime: ContactRegime, t: float, x: np.ndarray, also: np.ndarray | None = None) -> np.ndarray:
+        """Put a state back on the constraints of a regime, in the metric of the masses; others (k,) by gap only."""
         if not regime.rows.size:
             return x
         look, n_q = self.look(t, x), self.mechanics.system.n_q
-        closed = regime.closed
+        closed = regime.closed if also is None else np.union1d(regime.closed, also)
         moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
         x = np.concatenate([x[:n_q] - moved, x[n_q:]])
         look, rows = self.look(t, x), regime.rows

@@ -197,8 +197,8 @@ class _EventLoop:
         """A node, and the phase that follows it."""
         if self.ended is None:
             low, self.end = self.pieces.pop()
-            self.crossing = self._nodes(low, self.end)
-        node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift)
+            self.crossing, self.begun = self._nodes(low, self.end), len(self.nodes)
+        node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift, self._past())
         self.nodes.append(node)
         self.drift = RESTING
         status, message = self._verdict(node)
@@ -218,6 +218,10 @@ class _EventLoop:
             status = self.stopped or Status.TIME_LIMIT
         self.ended = phase if phase.crossing is not None and phase.t < self.end else None
         return replace(state, t=phase.t, x=phase.x, status=status, message=message)
+
+    def _past(self) -> list[Node]:
+        """The nodes since the control has been what it is: how a contact was left then tells how it is left now."""
+        return self.nodes[self.begun :] if self.control.constant else []
 
     def _is_over(self, t: float, x: np.ndarray) -> bool:
         """Whether the work ends after a step of the integrator, which a callback sees like the end of a phase."""
@@ -240,11 +244,7 @@ class _EventLoop:
             return Status.SOLVED, ""
         self.counted.append(node.t)
         limits = [(options.max_impacts, options.impact_window)]
-        limits += (
-            [(ACCUMULATED, ACCUMULATION)]
-            if node.impact is not None and node.impact.bounce < SLOW * self.referee.scales.speed
-            else []
-        )
+        limits += [(ACCUMULATED, ACCUMULATION)] if node.impact is not None and node.impact.bounce < SLOW else []
         for count, window in limits:
             if len(self.counted) > count and self.counted[-1] - self.counted[-1 - count] < window:
                 return Status.ZENO, f"{count} {'switches' if node.impact is None else 'impacts'} within {window:g} s"

@@ -87,6 +87,10 @@ class ContactRegime:
         sideways = look.delassus[contact, self.frames.count :][part] @ self.slip_direction(contact, look.rates)
         return float(look.delassus[contact, contact] - self.frames.friction[contact] * sideways)
 
+    def jammed(self, look: Kinematics) -> list[int]:
+        """Slipping contacts whose normal force pulls them into their surface (the paradox of Painleve)."""
+        return [c for c in self.slipping if self.stiffness(c, look) <= 0.0]
+
     def turned(self, rates: Array) -> ContactRegime:
         """The same modes with the directions of slip of this instant."""
         if not self.spatial:

@@ -12,6 +12,7 @@ from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
 from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
 from nosnoc_py.motion import kinds
+from nosnoc_py.simulation.event_driven.accumulation import SETTLED, accumulates, at_rest, is_bound, recurs
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLACK, SLIP_SPEED, STIFFNESS
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime, regime_of
@@ -23,15 +24,20 @@ from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.systems.unsigned import UNSIGNED, is_mirrored
-from nosnoc_py.tolerances import IMPACT, RESTING, TOUCHING
+from nosnoc_py.tolerances import CROSSED, IMPACT, RESTING, TOUCHING
 
 # A slip in space that is faster than this share of the speed at work when its direction has turned by a right angle has
 # not ended.
 TURNING = 1e-6
+# Contacts whose impulse is a smaller share of the largest one have no part in an impact.
+STRUCK = 1e-9
 # A gap like |q|, q^2 or the distance of two points has no sign: it comes with speed and turns, or its gradient falls
 # below this share of what it was a step before.
 FLAT = 1e-3
 BEHIND = 1e-6
+JAMS = (
+    ": its normal force pulls it into the surface; to go on slipping and to stop at once are both possible, or neither"
+)
 # Where two modes are admissible at an event, the accelerations are looked at so far ahead, in steps of the integrator.
 AHEAD = tuple(10.0**k for k in range(-7, -1))
 
@@ -45,7 +51,13 @@ class ContactNodes:
         self.names = self.frames.names
 
     def cross(
-        self, t: float, x: np.ndarray, before: ContactRegime | None, ended: Phase | None, drift: float = RESTING
+        self,
+        t: float,
+        x: np.ndarray,
+        before: ContactRegime | None,
+        ended: Phase | None,
+        drift: float = RESTING,
+        past: Sequence[Node] = (),
     ) -> Node:
         """The node at time t and state x after a phase in the regime `before`.
 
@@ -55,6 +67,8 @@ class ContactNodes:
             The phase that was ended by a crossing.
         drift : float
             Gap rates of contacts closed before that are zero all the same, as a share of the speed at work.
+        past : sequence of Node
+            The nodes before this one, under the same constant control.
         """
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         kind, contact = (None, -1) if trigger is None else divmod(trigger, self.frames.count)
@@ -74,14 +88,45 @@ class ContactNodes:
         if not np.isfinite(look.inverse).all():
             return replace(made, status=Status.NUMERICAL_ERROR, message="the mass matrix is singular")
         if kind == STIFFNESS:
-            return self._stopped(made, Status.PAINLEVE, [contact])
+            return self._stopped(made, Status.PAINLEVE, [contact], JAMS)
         if kind == GAP and self._is_mirrored(x, look, contact):
             return replace(made, status=Status.GRAZING, message=f"at {self.names[contact]}: {UNSIGNED}")
         if (closed & (look.rates[: self.frames.count] < -slow)).any():
             made = self._impact(made, look, np.flatnonzero(closed))
             if made.status is not Status.SOLVED:
                 return made
-        return self._next(made, before, ended, closed, slow)
+        # Where flights get lost in the rounding of the gap, it touches and there is no impact: no better limit follows.
+        left = SETTLED if made.impact is not None else IMPACT
+        if kind == GAP and accumulates(self.flow, past, look, contact, left):
+            settled = self._settled(made, before, ended, closed, slow, left)
+            if settled is not None:
+                return settled
+        made = self._next(made, before, ended, closed, slow)
+        if made.grazing and self._is_structural(made, past, contact):
+            return replace(made, grazing="", message="")
+        return made
+
+    def _settled(
+        self,
+        node: Node,
+        before: ContactRegime | None,
+        ended: Phase | None,
+        closed: np.ndarray,
+        slow: np.ndarray,
+        left: float,
+    ) -> Node | None:
+        """The node with all contacts of a cycle of impacts at rest; None where forces do not hold them."""
+        look = self.flow.look(node.t, node.after)
+        modes = at_rest(self.frames, look, closed, left)
+        still = regime_of(self.frames, modes, np.zeros(self.frames.weights.size), look)
+        made = replace(node, after=self.flow.project(still, node.t, node.after), accumulation=True)
+        made = self._next(made, before, ended, closed, slow)
+        return made if made.regime is not None and FREE not in np.array(made.regime.modes)[still.closed] else None
+
+    def _is_structural(self, node: Node, past: Sequence[Node], contact: int) -> bool:
+        """Whether a touch without speed follows from the modes, so that no change of the data makes an impact of it."""
+        look = self.flow.look(node.t, node.after)
+        return is_bound(look, node.regime, contact) or recurs(self.flow, past, node.regime, node.t, node.after, contact)
 
     def _is_mirrored(self, x: np.ndarray, look: Kinematics, contact: int) -> bool:
         """Whether a gap is positive behind its contact, too: along its gradient, a little further than it touches."""
@@ -102,16 +147,17 @@ class ContactNodes:
         jump = look.response @ found.forces
         rates = look.jacobian @ (look.velocity + jump)
         if raises_energy(found.forces, look.rates, rates):
-            return self._stopped(node, Status.ENERGY_GAIN, closed)
+            struck = found.forces[closed] > STRUCK * np.abs(found.forces).max()
+            return self._stopped(node, Status.ENERGY_GAIN, closed[struck])
         after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
         # Without impacts of contacts that are thrown back a sequence of impacts ends.
-        thrown = problem.offset[:n_c] < look.rates[:n_c]
+        thrown, fast = problem.offset[:n_c] < look.rates[:n_c], look.slow(1.0)
         impact = ImpactRecord(
             modes=found.modes,
             impulses=found.forces,
             restitution=np.where(thrown, frames.restitution, 0.0),
             energy_gain=float(energy_gain(found.forces, look.rates, rates)),
-            bounce=max((-float(look.rates[c]) for c in closed if thrown[c]), default=np.inf),
+            bounce=max((-float(look.rates[c] / fast[c]) for c in closed if thrown[c]), default=np.inf),
             unique=self.solver.is_unique(problem),
         )
         return replace(node, after=after, impact=impact, counted=True)
@@ -126,17 +172,27 @@ class ContactNodes:
         problem = self._accelerations(look, active, ended)
         found = self._solve(node, problem, before, ended)
         if found is None:
-            return self._stopped(node, Status.PAINLEVE, active)
-        regime = regime_of(self.frames, found.modes, self._direction(problem, found), look)
+            return self._stopped(node, Status.PAINLEVE, active, ": no contact forces are admissible")
+        regime = self._regime(problem, found, look)
+        jammed = regime.jammed(look)
+        if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
+            found = self.solver.solve(problem, [tuple(FREE if c in jammed else m for c, m in enumerate(found.modes))])
+            regime = regime if found is None else self._regime(problem, found, look)
+            if regime.jammed(look):
+                return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
         after = self.flow.project(regime, node.t, node.after)
-        jammed = [c for c in regime.slipping if regime.stiffness(c, look) <= 0.0]
-        if jammed:
-            return self._stopped(node, Status.PAINLEVE, jammed)
+        # A gap that touches is zero as far as anybody knows: to put one to zero must not leave another one below it.
+        gaps = self.flow.look(node.t, after).gaps
+        below = np.flatnonzero(closed & (gaps < -look.short(CROSSED)))
+        after = self.flow.project(regime, node.t, node.after, below) if below.size else after
         made = replace(node, after=after, regime=regime)
         made = replace(made, events=self._events(made, before, self.flow.look(node.t, node.before), look))
         grazing = self._grazes(made, before)
         unsigned = f"at {grazing}: {UNSIGNED}" if grazing and self._is_unsigned(node, look, ended) else ""
         return replace(made, grazing=grazing, message=unsigned or made.message)
+
+    def _regime(self, problem: ContactProblem, found: ContactSolution, look: Kinematics) -> ContactRegime:
+        return regime_of(self.frames, found.modes, self._direction(problem, found), look)
 
     def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
         resting, speed = np.full(self.frames.count, RESTING * look.scales.speed), look.scales.speed
@@ -241,8 +297,8 @@ class ContactNodes:
         assert node.regime is not None
         return self.names[node.trigger] if node.regime.modes[node.trigger] == FREE else ""
 
-    def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray) -> Node:
-        return replace(node, status=status, message=f"at {', '.join(self.names[int(c)] for c in contacts)}")
+    def _stopped(self, node: Node, status: Status, contacts: Sequence[int] | np.ndarray, because: str = "") -> Node:
+        return replace(node, status=status, message=f"at {', '.join(self.names[int(c)] for c in contacts)}{because}")
 
 
 def _only(contact: int, mode: int, count: int) -> tuple[int, ...]:

@@ -40,7 +40,8 @@ class EventDriven(SimulationMethod):
         where a control or a gap changes only for a moment, so briefly that no sample of a step sees it.
     rest_velocity : float, optional
         Impacts slower than this [m/s] are inelastic, so that a bouncing body comes to rest; below 1e-5 of the speed at
-        work an infinite sequence of impacts ends the simulation. By default 1e-3 of the speed at work.
+        work an infinite sequence of impacts ends the simulation. By default 1e-3 of the speed at work. Sequences in
+        which several contacts take turns (a box rocks to rest) go on from their limit, closer than 1e-6 of that speed.
     speed_scale : float, optional
         The speed at work [m/s], which the tolerances of contacts are relative to. By default the power of ten below
         the speed with which contacts move at x0 or reach each other by the forces there. Give it where parts of one
@@ -50,7 +51,9 @@ class EventDriven(SimulationMethod):
     impact_window : float
     grazing : {"stop", "continue"}
         What to do where a contact or a surface is touched without speed and left again: the motion goes on
-        continuously, but small changes of the data make an impact or a switch of it, or none. The same where a
+        continuously, but small changes of the data make an impact or a switch of it, or none. Touches that follow from
+        the modes, whatever the data are, are not counted (a spring brings a body back to where it left without speed;
+        a point slides on a floor below a disc that stands there). The same where a
         Filippov system has several motions (a repulsive surface): the first in the order crossing, sliding, leaving.
     """
 

@@ -14,7 +14,7 @@ from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
 from nosnoc_py.tableaus import lagrange_basis
-from nosnoc_py.tolerances import TOUCHING
+from nosnoc_py.tolerances import RESTING, TOUCHING
 
 # The smooth motion of a system under one control law, in any of its regimes.
 Flow = ContactFlow | FilippovFlow
@@ -162,7 +162,8 @@ class PhaseRun:
             guards, _, rates = self._samples(t, dense(t).T)
             return guards, rates[:, :count]
 
-        search = Search(noise=noise, look=look, touching=TOUCHING * self.flow.scales.length)
+        scales = self.flow.scales
+        search = Search(noise=noise, look=look, touching=TOUCHING * scales.length, slow=RESTING * scales.speed)
         return search.first(step.t, guards, step.rates[:, :count], self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:

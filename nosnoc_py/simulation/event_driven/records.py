@@ -44,8 +44,8 @@ class Sample:
 class ImpactRecord:
     """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
 
-    `bounce` is the fastest approach of a contact that is thrown back [m/s], infinite if none is; `unique` says
-    that no other velocity after it is admissible.
+    `bounce` is the fastest approach of a contact that is thrown back, as a share of the speed at work, infinite if none
+    is; `unique` says that no other velocity after it is admissible.
     """
 
     modes: tuple[int, ...]
@@ -72,6 +72,8 @@ class Node:
     events : tuple of Event
     grazing : str
         What is touched without speed and left again (a contact), or where the motion is not unique; "" for neither.
+    accumulation : bool
+        Whether infinitely many impacts come to an end here.
     counted : bool
         Whether too many such nodes within a window end the simulation.
     status, message
@@ -85,6 +87,7 @@ class Node:
     regime: Any = None
     events: tuple[Event, ...] = ()
     grazing: str = ""
+    accumulation: bool = False
     counted: bool = False
     status: Status = Status.SOLVED
     message: str = ""

@@ -26,6 +26,8 @@ class ContactPassage(Passage):
 
     def _modes(self) -> Iterator[str]:
         yield from self._impact()
+        if self.node.accumulation:
+            yield "infinitely many impacts come to an end"
         if self.after is not None and self.node.regime is not None:
             yield from self._beginnings(self.after)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,15 @@ class FilippovNodes:
     def __init__(self, flow: FilippovFlow) -> None:
         self.flow, self.laws = flow, flow.laws
 
-    def cross(self, t: float, x: Array, before: FilippovRegime | None, ended: Phase | None, drift: float) -> Node:
+    def cross(
+        self,
+        t: float,
+        x: Array,
+        before: FilippovRegime | None,
+        ended: Phase | None,
+        drift: float,
+        past: Sequence[Node] = (),
+    ) -> Node:
         """The node at time t and state x after a phase in the regime `before`; `ended` if a crossing ended it."""
         trigger = None if ended is None or ended.crossing is None else ended.crossing.guard
         made, values = Node(t=t, before=x, after=x, trigger=trigger), self.flow.functions(x)[0]
