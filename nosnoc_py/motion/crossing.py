@@ -160,7 +160,8 @@ class Search:
             guard = int(watched[k])
             speeds = rates[:, guard] if guard < count else np.zeros(NODES.size)
             found += [self._change(guard, t, guards[:, guard], speeds, armed=bool(armed[guard]))]
-            found += [self._dip(guard, t, guards[:, guard], fine[:, k], floor[:, k] - missed[k], float(margin[k]))]
+            low = floor[:, k] - missed[k]
+            found += [self._dip(guard, t, guards[:, guard], speeds, fine[:, k], low, float(margin[k]))]
         crossings = [crossing for crossing in found if crossing is not None]
 
         def order(crossing: Crossing) -> tuple[float, bool, float]:
@@ -227,12 +228,20 @@ class Search:
         """The crossing of a guard that is positive at one time and negative at a later one."""
         return Crossing(guard=guard, low=low, high=high, time=root(lambda s: self._value(guard, s), low, high))
 
-    def _dip(self, guard: int, t: Array, values: Array, fine: Array, floor: Array, margin: float) -> Crossing | None:
+    def _dip(
+        self, guard: int, t: Array, values: Array, speeds: Array, fine: Array, floor: Array, margin: float
+    ) -> Crossing | None:
         """A guard that comes down between two samples and rises again."""
         lowest = (fine[1:-1] <= fine[:-2]) & (fine[1:-1] <= fine[2:]) & (floor[1:-1] < margin)
         times = t[0] + (t[-1] - t[0]) * FINE
-        for k in np.flatnonzero(lowest):
-            bottom = self._bottom(guard, float(times[k]), float(times[k + 2]))
+        brackets = [(float(times[k]), float(times[k + 2])) for k in np.flatnonzero(lowest)]
+        # Close to an end of the piece only the rates tell that it turns there.
+        if speeds[0] < 0.0 and fine[0] <= fine[1]:
+            brackets.insert(0, (float(times[0]), float(times[1])))
+        if speeds[-1] > 0.0 and fine[-1] <= fine[-2]:
+            brackets.append((float(times[-2]), float(times[-1])))
+        for first, last in brackets:
+            bottom = self._bottom(guard, first, last)
             value = self._value(guard, bottom)
             before = t[(t < bottom) & (values > self.noise[guard])]
             if not (value < margin and before.size):

@@ -54,11 +54,14 @@ class HybridLaws:
         """The guard that is reached, and the reset."""
         s = self.system
         (jump,) = (jump for jump in s.jumps if jump.name in impacts)
+        # It is reached by falling; a rate that the control changes is not known to a boundary.
+        rate = ca.jtimes(jump.guard, s.x, s.flow)
+        falls = [] if ca.depends_on(rate, s.u) else [(f"approach[{jump.name}]", -rate)]
         later = Unknowns.made("after", [f"{name}(+)" for name in s.state_names], scale=np.asarray(s.x_nominal))
         return Boundary(
             y=later,
             equations=Rows.of((f"guard[{jump.name}]", jump.guard), ("reset", later.symbol - jump.reset)),
-            inequalities=Rows(),
+            inequalities=Rows.of(*falls),
             after=tuple((True, i) for i in range(later.size)),
             beginning=Rows(),
             shown=ca.SX(0, 1),

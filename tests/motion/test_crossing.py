@@ -162,3 +162,18 @@ def test_a_flight_below_the_noise_ends() -> None:
     assert found.time == pytest.approx(2e-9, rel=1e-6)
     # Rates that are none tell nothing.
     assert Search(look=look, noise=np.array([1e-15]), slow=1e-7).first(t, *look(t), np.array([True])) is None
+
+
+@pytest.mark.parametrize("bottom", [0.008, 0.02, 0.5, 0.992])
+def test_a_touch_close_to_an_end_of_the_piece(bottom: float) -> None:
+    """A parabola that touches zero, so close to an end that the samples rise, or fall, all the way."""
+    found = first_crossing(
+        lambda t: np.array([(t - bottom) ** 2]),
+        0.0,
+        1.0,
+        rates=lambda t: np.array([2.0 * (t - bottom)]),
+        touching=1e-9,
+    )
+    assert found is not None
+    assert found.touches
+    assert found.time == pytest.approx(bottom, abs=1e-9)
