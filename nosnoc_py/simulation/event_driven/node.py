@@ -180,6 +180,7 @@ class ContactNodes:
             regime = regime if found is None else self._regime(problem, found, look)
             if regime.jammed(look):
                 return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
+        node = replace(node, after=self._at_rest(regime, problem, node, look))
         after = self.flow.project(regime, node.t, node.after)
         # A gap that touches is zero as far as anybody knows: to put one to zero must not leave another one below it.
         gaps = self.flow.look(node.t, after).gaps
@@ -193,6 +194,17 @@ class ContactNodes:
 
     def _regime(self, problem: ContactProblem, found: ContactSolution, look: Kinematics) -> ContactRegime:
         return regime_of(self.frames, found.modes, self._direction(problem, found), look)
+
+    def _at_rest(self, regime: ContactRegime, problem: ContactProblem, node: Node, look: Kinematics) -> np.ndarray:
+        """The state with slips stopped that are so slow that they count as rest, and turn by the acceleration."""
+        modes, slips = list(regime.modes), look.rates[self.frames.count :]
+        for c in regime.slipping:
+            part = self.frames.tangents[c]
+            if not problem.held[c] and slips[part] @ regime.direction[part] < 0.0:
+                modes[c] = STICK
+        if tuple(modes) == regime.modes:
+            return node.after
+        return self.flow.project(regime_of(self.frames, tuple(modes), regime.direction, look), node.t, node.after)
 
     def _accelerations(self, look: Kinematics, active: np.ndarray, ended: Phase | None) -> ContactProblem:
         resting, speed = np.full(self.frames.count, RESTING * look.scales.speed), look.scales.speed
