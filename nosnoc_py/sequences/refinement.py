@@ -134,6 +134,10 @@ class Refinement:
             ended = Status.INTERRUPTED
         assert self.best is not None
         solution = replace(self.best.solution, **self.effort())
+        asked = self.method.sequence
+        if solution.success and asked is not None and not self.method.follow and solution.sequence != asked:
+            note = "phases or impacts of the sequence that was asked for vanished: see solution.sequence"
+            solution = replace(solution, message="; ".join(part for part in (solution.message, note) if part))
         if ended is None or not solution.success:
             return solution
         return replace(solution, status=ended, message=f"the best so far is {self.best.verdict}")

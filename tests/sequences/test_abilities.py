@@ -36,7 +36,6 @@ def test_the_optimum_of_a_sequence_is_the_known_one(kind: MotionKind, feature: s
     assert solution.success, solution.message
     assert solution.sequence == made.method.sequence
     certificate = ns.certify(made.ocp, solution)
-    # A control that jumps just before slip turns, by rounding, stops the simulation of the whole; its windows tell.
     assert certificate.verdict in CONFIRMED, certificate.reason
     pieces = pieces_of(solution, equal=made.equal)
     known = reduced_optimum(made.problem, pieces, equal=made.equal, edges=kind.edges)
