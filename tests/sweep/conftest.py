@@ -18,7 +18,7 @@ problem:
   build: "small:ball"
   arguments: {pause: 0.2}
   measure: "small:fallen"
-method: {name: FESDJ, finite_elements: 2}
+method: {name: FESDJ, finite_elements: 2, error_tolerance: null}
 simulate: {x0: [9.0, 0.0], duration: 1.0, steps: 2}
 sweep:
   grid: {problem.arguments.height: [1, 2, 3], problem.arguments.number: [0, 1, 2], method.rk_stages: [1, 2]}
