@@ -80,7 +80,7 @@ def polish(
     if (misfit := method.accepts(ocp.system)) is not None:
         raise OptionError(misfit)
     found = method.solve(ocp, guess=solution, callback=callback, time_limit=time_limit)
-    return min((found, solution), key=lambda one: _true_objective(ocp, one))
+    return found if _true_objective(ocp, found) < _true_objective(ocp, solution) else solution
 
 
 def _true_objective(ocp: OCP, solution: Solution) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.errors import ModelError
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
@@ -147,6 +148,7 @@ class Refinement:
         motion = motion_of(self.ocp, guess, self.left())
         laws = laws_of(self.ocp, motion)
         sequence, tried = self.method.sequence or read(laws, motion, self.ocp.p), list[Sequence]()
+        check_times(self.ocp, sequence)
         for _ in range(TRIES if self.method.follow else 1):
             tried.append(sequence)
             found = self.refined(laws, sequence, start_of_motion(self.ocp, sequence, motion))
@@ -442,6 +444,14 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     limit = None if np.isinf(left) else left
     task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)
     return SMOOTH.simulate(ocp.system, task)
+
+
+def check_times(ocp: OCP, sequence: Sequence) -> None:
+    """Raise `ModelError` where a phase would begin after the end."""
+    longest = float(ocp.horizon) if ocp.free_time is None else ocp.free_time.upper
+    last = 0.0 if sequence.times is None or not len(sequence.times) else float(sequence.times[-1])
+    if last > longest:
+        raise ModelError(f"Sequence: times: the last phase begins at {last:g} s, after the horizon of {longest:g} s.")
 
 
 def free_start(ocp: OCP) -> Array:

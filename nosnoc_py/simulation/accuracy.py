@@ -81,7 +81,9 @@ class Accuracy:
         limit = np.full(self.newton.engine.collocation.n_x, np.inf)
         limit[: self.n_x] = sharp * self.nominal * sizes if sharp < np.inf else np.inf
         weights = 1.0 / (np.where(sizes > 0.0, sizes, np.inf) * self.nominal)
-        shares = [abs(error[:, : self.n_x]).sum(axis=0) * weights for error in self._estimate(parts, limit)]
+        # An element without an estimate does not hide those of the others in its step.
+        known = [np.nan_to_num(abs(error[:, : self.n_x])) for error in self._estimate(parts, limit)]
+        shares = [error.sum(axis=0) * weights for error in known]
         each = np.zeros((len(steps), self.n_x))
         np.add.at(each, np.repeat(np.arange(len(steps)), [len(step) for step in steps]), shares)
         each[~np.isfinite(each)] = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.errors import OptionError
+from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.status import Status, Verdict
 from problems import disc_manipulation, three_boxes, two_discs
 from tests.references.two_discs import optimum
@@ -321,6 +321,20 @@ def test_what_is_given_is_returned_where_nothing_better_is_confirmed(monkeypatch
     good = ns.solve(ocp, ns.MultiPhase(follow=True), guess=ns.solve(ocp, ns.FESDJ(control_stages=16)))
     assert good.success
     assert ns.polish(ocp, good, method=ns.MultiPhase(max_iterations=1)) is good
+
+
+def test_nothing_worse_takes_the_place_of_a_failure() -> None:
+    """A solution that failed comes back where nothing is confirmed, not an iterate of no time at all."""
+    ocp = particle(1.0, 3.0)
+    failed = ns.solve(ocp, ns.FESDJ(control_stages=3, finite_elements=1, rk_stages=1))
+    assert not failed.success
+    assert ns.polish(ocp, failed, time_limit=0.0) is failed
+
+
+def test_times_after_the_end_are_told() -> None:
+    late = ns.Sequence([{}, {"ground": "slip+"}], times=[7.0])
+    with pytest.raises(ModelError, match="begins at 7 s, after the horizon of 2 s"):
+        ns.solve(particle(1.0, 3.0), ns.MultiPhase(sequence=late))
 
 
 def test_a_loaded_solution_asks_for_its_problem(tmp_path: Path) -> None:

@@ -66,13 +66,13 @@ class ErrorEstimate:
     def __call__(self, parts: Sequence[SolvedPart], sharp: Any = np.inf) -> list[np.ndarray]:
         """Errors (E, n_x) at the ends of the elements of every part, NaN where there is no estimate.
 
-        Where an error exceeds `sharp` (n_x,), Newton's method is iterated, the largest one first, until that changes
+        Where an error exceeds `sharp` (n_x,), Newton's method is iterated, the worst in these units first, until that changes
         nothing any more.
         """
         known = np.concatenate([self._known(part) for part in parts])
         errors = np.concatenate([self._chunk(known[k : k + CHUNK]) for k in range(0, len(known), CHUNK)])
         confirmed = 0
-        for k in np.argsort(-np.nan_to_num(abs(errors)).max(axis=1)):
+        for k in np.argsort(-np.nan_to_num(abs(errors) / sharp).max(axis=1)):
             if confirmed == ENOUGH or not (abs(errors[k]) > sharp).any():
                 break
             first, errors[k] = errors[k].copy(), self._iterated(known[k])
