@@ -66,8 +66,8 @@ class ErrorEstimate:
     def __call__(self, parts: Sequence[SolvedPart], sharp: Any = np.inf) -> list[np.ndarray]:
         """Errors (E, n_x) at the ends of the elements of every part, NaN where there is no estimate.
 
-        Where an error exceeds `sharp` (n_x,), Newton's method is iterated, the worst in these units first, until that changes
-        nothing any more.
+        Where an error exceeds `sharp` (n_x,), Newton's method is iterated, the worst in these units first, until that
+        changes nothing any more.
         """
         known = np.concatenate([self._known(part) for part in parts])
         errors = np.concatenate([self._chunk(known[k : k + CHUNK]) for k in range(0, len(known), CHUNK)])
