@@ -15,6 +15,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.constraints import excess
+
 Array = np.ndarray
 # Factors between the user's units and those of the program lie between these.
 SCALES = (1e-8, 1e8)
@@ -141,8 +143,8 @@ class BlockNLP:
     def violation(self, w: Array) -> tuple[float, str]:
         """The largest violation of a row or a bound in the user's units, and the name of the row."""
         rows = self.evaluate(w)[1]
-        over = np.maximum(np.maximum(self.lower - rows, rows - self.upper), 0.0)
-        bounds = np.maximum(np.maximum(self.lbw - w, w - self.ubw), 0.0)
+        over = excess(rows, self.lower, self.upper)
+        bounds = excess(w, self.lbw, self.ubw)
         if not np.isfinite(over).all():
             return np.inf, "a row that is no number"
         if over.max(initial=0.0) < bounds.max(initial=0.0):

@@ -116,10 +116,6 @@ class ContactLaws:
         at = self.system.kinematics(x[None], 0.0, p)
         return tuple(self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
 
-    def gaps(self, states: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Gaps (m, n_c) at states (m, n_x)."""
-        return np.asarray(self.system.kinematics(states, 0.0, p).gaps)
-
     def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
         """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
         looks = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]

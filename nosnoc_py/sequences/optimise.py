@@ -11,6 +11,7 @@ import numpy as np
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.sequences.program import PhaseNLP
 from nosnoc_py.sequences.readout import PhasePoint
+from nosnoc_py.status import Status
 
 Array = np.ndarray
 # A motion that is simulated needs the last digits.
@@ -35,3 +36,23 @@ def optimise(
             break
     found = np.clip(result.x * nlp.scale, nlp.lbw, nlp.ubw)
     return PhasePoint.of(program, found, replace(result, iterations=iterations))
+
+
+def status_of(point: PhasePoint, tolerance: float) -> tuple[Status, str]:
+    """What IPOPT's word and the residuals say."""
+    result = point.result
+    assert result is not None
+    word = result.solver_status
+    if result.interrupted:
+        return Status.INTERRUPTED, word
+    if not np.isfinite([point.objective, point.violation]).all() or word == "Invalid_Number_Detected":
+        return Status.NUMERICAL_ERROR, word
+    if point.violation <= tolerance and result.converged:
+        return Status.SOLVED, ""
+    if word == "User_Requested_Stop":
+        return Status.TIME_LIMIT, word
+    if word == "Maximum_Iterations_Exceeded":
+        return Status.ITERATION_LIMIT, word
+    if point.violation > tolerance:
+        return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
+    return Status.NO_DESCENT, word

@@ -9,13 +9,13 @@ import numpy as np
 from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.refinement import CONFIRMED
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution
 from nosnoc_py.status import Verdict
 
 # Control intervals, where the solution has fewer.
 INTERVALS = 20
-CONFIRMED = (Verdict.CONFIRMED, Verdict.CONFIRMED_IN_WINDOWS)
 
 
 def polish(

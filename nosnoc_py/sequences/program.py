@@ -266,10 +266,7 @@ class PhaseNLP:
     def control_nodes(self) -> Array:
         """Where in an interval the unknowns of a control are: Lobatto's nodes, of which the ends keep the bounds."""
         degree = self.mesh.degree
-        if degree == 0:
-            return np.array([0.5])
-        inner = np.polynomial.Legendre.basis(degree).deriv().roots()
-        return np.concatenate([[0.0], 0.5 * (1.0 + np.real(inner)), [1.0]])
+        return tableau("lobatto_iiic", degree + 1).c if degree else np.array([0.5])
 
     @staticmethod
     def control_basis(nodes: Array, places: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.audit.constraints import excess
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.ipopt import NLPResult
@@ -201,7 +202,7 @@ def peaks_of(point: PhasePoint, tolerance: float) -> Array:
             x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
             u = of_z @ e.u_stages[i]
             values = np.array(rows(x.T, z.T, u.T, p)).T.reshape(SAMPLES, -1)
-            over = np.maximum(np.array(lower) - values, values - np.array(upper))
+            over = excess(values, np.array(lower), np.array(upper))
             for column in over.T:
                 j = int(column.argmax())
                 if column[j] > tolerance:

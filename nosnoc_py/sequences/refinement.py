@@ -11,12 +11,14 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
+from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.contact_laws import ContactLaws
 from nosnoc_py.sequences.equations import Mode, ModeLaws
 from nosnoc_py.sequences.filippov_laws import FilippovLaws
 from nosnoc_py.sequences.multi_phase import MultiPhase
-from nosnoc_py.sequences.optimise import optimise
+from nosnoc_py.sequences.optimise import optimise, status_of
 from nosnoc_py.sequences.plan import Plan, written
 from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, intervals_of
 from nosnoc_py.sequences.reading import read
@@ -55,10 +57,11 @@ ADDED = 0.1
 # An event so close to a node of equal intervals (in intervals) is held there; it is moved so far beyond.
 HELD, BEYOND = 1e-5, 0.05
 SMOOTH = EventDriven(grazing="continue")
+# Of the whole motion, or of an unstable one in all windows.
+CONFIRMED = (Verdict.CONFIRMED, Verdict.CONFIRMED_IN_WINDOWS)
 # The better first.
 ORDER = (
-    Verdict.CONFIRMED,
-    Verdict.CONFIRMED_IN_WINDOWS,
+    *CONFIRMED,
     Verdict.CONSTRAINT_BETWEEN_NODES,
     Verdict.INACCURATE,
     Verdict.UNDECIDED,
@@ -82,14 +85,7 @@ class PhaseAttempt:
     @property
     def confirmed(self) -> bool:
         """Whether the simulation agrees, of an unstable motion in all windows."""
-        return self.verdict in ORDER[:2]
-
-    @property
-    def true_objective(self) -> float:
-        """That of the simulated motion, where it is confirmed as a whole."""
-        if self.certificate is not None and self.verdict is Verdict.CONFIRMED:
-            return self.certificate.true_objective
-        return self.solution.objective
+        return self.verdict in CONFIRMED
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -219,14 +215,6 @@ class Refinement:
             peaks = np.unique(np.concatenate([start.peaks, broken]))
             start = replace(start_of_motion(self.ocp, found.point.sequence, found.solution), peaks=peaks)
 
-    def refined_below(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, bar: float) -> None:
-        """Solve the program of a sequence, and refine it where its objective is below a bar."""
-        plan = Plan.of(sequence, laws)
-        program = PhaseNLP(self.ocp, laws, plan, self.method.mesh(0), start)
-        point = self.run(program, program.w0, "neighbour", least=KEPT, most=FEW)
-        if self.good(point) and point.objective < bar:
-            self.refined(laws, sequence, start)
-
     def elsewhere(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
     ) -> tuple[PhaseAttempt, PhaseStart]:
@@ -259,7 +247,7 @@ class Refinement:
     def attempt(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhaseAttempt:
         """Solve one program and simulate what it finds."""
         point = self.pruned(laws, plan, mesh, start)
-        status, message = self.status(point)
+        status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         found = PhaseAttempt(point=point, solution=solution)
         if status.success:
@@ -322,7 +310,7 @@ class Refinement:
 
     def good(self, point: PhasePoint) -> bool:
         """Whether it is feasible and IPOPT is content."""
-        return self.status(point)[0].success
+        return status_of(point, self.method.tolerance)[0].success
 
     def run(self, program: PhaseNLP, w: Array, label: str, least: float = 0.0, most: int | None = None) -> PhasePoint:
         """IPOPT on one program, for so many iterations; phases keep this share of the lengths they start with."""
@@ -338,25 +326,6 @@ class Refinement:
                 self.keep(PhaseAttempt(point=point, solution=solution_of(point, status, "", self.effort())))
             raise Ended(status)
         return point
-
-    def status(self, point: PhasePoint) -> tuple[Status, str]:
-        """What IPOPT's word and the residuals say."""
-        result = point.result
-        assert result is not None
-        word = result.solver_status
-        if result.interrupted:
-            return Status.INTERRUPTED, word
-        if not np.isfinite([point.objective, point.violation]).all() or word == "Invalid_Number_Detected":
-            return Status.NUMERICAL_ERROR, word
-        if point.violation <= self.method.tolerance and result.converged:
-            return Status.SOLVED, ""
-        if word == "User_Requested_Stop":
-            return Status.TIME_LIMIT, word
-        if word == "Maximum_Iterations_Exceeded":
-            return Status.ITERATION_LIMIT, word
-        if point.violation > self.method.tolerance:
-            return Status.LOCALLY_INFEASIBLE, f"this sequence misses {point.worst} by {point.violation:.3g}"
-        return Status.NO_DESCENT, word
 
 
 def lengthened(laws: Any, attempt: PhaseAttempt, mode: Mode, *, at_end: bool) -> tuple[Sequence, PhaseStart]:
@@ -461,16 +430,17 @@ def free_start(ocp: OCP) -> Array:
     near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
     gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
     rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(*[c.expression for c in ocp.initial_constraints], gaps)])
-    x = ca.MX.sym("x", near.size)
-    nlp = {"x": x, "f": ca.sumsqr((x - near) / s.x_nominal), "g": rows(x, ocp.p)}
     limits = [
         np.concatenate([np.zeros(0), *[getattr(c, side) for c in ocp.initial_constraints], np.full(gaps.numel(), end)])
         for side, end in (("lower", 0.0), ("upper", np.inf))
     ]
-    options = {"print_time": False, "error_on_fail": False, "ipopt": {"print_level": 0, "sb": "yes"}}
-    solver = ca.nlpsol("start", "ipopt", nlp, options)
-    found = np.array(solver(x0=near, lbx=low, ubx=high, lbg=limits[0], ubg=limits[1])["x"])[:, 0]
-    return np.clip(found, low, high)
+    distance = ca.sumsqr((s.x - near) / s.x_nominal)
+    index = np.arange(near.size)[None]
+    numbers: dict[str, Any] = {"lower": limits[0], "upper": limits[1]}
+    block = NLPBlock(name="start", y=s.x, rows=rows(s.x, ocp.p), cost=distance, index=index, **numbers)
+    nlp = BlockNLP([block], low, high, np.asarray(s.x_nominal, float), near)
+    found = Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0))
+    return np.clip(found.x * nlp.scale, low, high)
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:
@@ -494,8 +464,7 @@ def laws_of(ocp: OCP, motion: Trajectory) -> Any:
 
 def sequence_of(ocp: OCP, motion: Trajectory) -> Sequence:
     """The sequence of modes of a motion of an OCP, whatever method made it."""
-    p = getattr(motion, "p", np.empty(0))
-    return read(laws_of(ocp, motion), motion, p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p))
+    return read(laws_of(ocp, motion), motion, _parameters(ocp, motion))
 
 
 def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseStart:
@@ -517,7 +486,10 @@ def start_of_motion(ocp: OCP, sequence: Sequence, motion: Trajectory) -> PhaseSt
             else np.zeros(ocp.system.n_u)
         )
 
+    return PhaseStart(edges=edges, state=state, control=control, p=_parameters(ocp, motion))
+
+
+def _parameters(ocp: OCP, motion: Trajectory) -> Array:
+    """Those of a solution, else of the OCP (n_p,)."""
     p = getattr(motion, "p", np.empty(0))
-    return PhaseStart(
-        edges=edges, state=state, control=control, p=p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p)
-    )
+    return p if np.size(p) == ocp.system.n_p else np.asarray(ocp.p)

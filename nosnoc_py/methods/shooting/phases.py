@@ -22,9 +22,8 @@ from nosnoc_py.methods.indirect.problem import HybridProblem, hybrid_system, sta
 from nosnoc_py.methods.indirect.switching_start import predicted
 from nosnoc_py.methods.indirect.validity import invalidity
 from nosnoc_py.methods.shooting.phase_program import motion_of_point, phase_program, rolled_out
-from nosnoc_py.mpcc.ipopt import NLPResult
 from nosnoc_py.ocp import OCP
-from nosnoc_py.sequences.optimise import optimise
+from nosnoc_py.sequences.optimise import optimise, status_of
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status
@@ -97,7 +96,7 @@ class PhaseShooting(Iteration):
         result = point.result
         assert result is not None
         found = PhaseState.at(point, state.system, state.intervals, state.motion.jumps)
-        status, message = self._status(found, result)
+        status, message = self._status(found)
         ended, motion = replace(found, status=status, message=message, iterations=result.iterations), found.motion
         told: dict[str, Any] = {"infeasibility": found.infeasibility, "iterations": result.iterations}
         told["solver_status"] = result.solver_status
@@ -111,20 +110,10 @@ class PhaseShooting(Iteration):
         """The motion of the last iterate, IPOPT's iterations, and the largest violation of the program."""
         return state.motion, state.iterations, state.infeasibility
 
-    def _status(self, found: PhaseState, result: NLPResult) -> tuple[Status, str]:
-        word, infeasibility = result.solver_status, found.infeasibility
-        if result.interrupted:
-            return Status.INTERRUPTED, word
-        if not np.isfinite([*result.x, infeasibility]).all() or word == "Invalid_Number_Detected":
-            return Status.NUMERICAL_ERROR, word
-        if word == "User_Requested_Stop":
-            return Status.TIME_LIMIT, word
-        if word == "Maximum_Iterations_Exceeded":
-            return Status.ITERATION_LIMIT, word
-        if not infeasibility <= self.tolerance:
-            return Status.LOCALLY_INFEASIBLE, word
-        if not result.converged:
-            return Status.NO_DESCENT, word
+    def _status(self, found: PhaseState) -> tuple[Status, str]:
+        status, message = status_of(found.point, self.tolerance)
+        if not status.success:
+            return status, message
         limits = {"shortest": self.shortest * found.point.program.ocp.horizon, "tolerance": self.tolerance}
         reason = invalidity(found.problem, found.motion, **limits, constrained=True)
         return (Status.NOT_AN_OPTIMUM, reason) if reason else (Status.SOLVED, "")
