@@ -36,11 +36,13 @@ class Status(Enum):
     NOT_EVENT_SELECTED = "not event-selected"
     INACCURATE = "steps too long"
     BADLY_SCALED = "badly scaled"
+    NOT_CERTIFIED = "solved, not certified"
+    NOT_CONFIRMED = "not confirmed"
 
     @property
     def success(self) -> bool:
-        """True only for `SOLVED`: the unrelaxed problem is feasible and complementary."""
-        return self is Status.SOLVED
+        """True for `SOLVED`, and for `NOT_CERTIFIED`: the unrelaxed problem is feasible and complementary."""
+        return self in (Status.SOLVED, Status.NOT_CERTIFIED)
 
     @property
     def remedy(self) -> str:
@@ -139,6 +141,14 @@ _REMEDIES = {
         "The estimated error of a step, or of all together, is above the tolerance (the message says where, how large "
         "it is, and proposes a length or a number): use shorter steps, of finite elements also more rk_stages; the "
         "trajectory is kept, but is not to be believed from there on."
+    ),
+    Status.NOT_CERTIFIED: (
+        "The problem is solved, but no independent simulation can say whether this is a motion (the message says why): "
+        "look at solution.certificate, and compare with another method or other parameters."
+    ),
+    Status.NOT_CONFIRMED: (
+        "The program is solved, but the simulation of its control does something else (the message says what): give more "
+        "time (time_limit=, effort='thorough'), or look at solution.certificate for the place where they part."
     ),
     Status.BADLY_SCALED: (
         "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "

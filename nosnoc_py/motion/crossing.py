@@ -91,12 +91,12 @@ def first_crossing(
     times = low + (high - low) * NODES
     values, slopes = look(times)
     size = np.broadcast_to(np.asarray(noise, dtype=float), values.shape[1:])
-    search = Search(look=look, noise=size, touching=touching)
+    search = GuardSearch(look=look, noise=size, touching=touching)
     return search.first(times, values, slopes, values[0] > size if armed is None else armed)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Search:
+class GuardSearch:
     """Looks for the first crossing on a piece whose samples are known.
 
     Attributes

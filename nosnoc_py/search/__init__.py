@@ -7,5 +7,6 @@ starts the finite elements of the optimal control problem, exactly, as a feasibl
 """
 
 from nosnoc_py.search.multi_start import MultiStart
+from nosnoc_py.search.portfolio import Search
 
-__all__ = ["MultiStart"]
+__all__ = ["MultiStart", "Search"]

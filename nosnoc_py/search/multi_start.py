@@ -176,7 +176,7 @@ class MultiStart(Options):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SearchState:
+class DescentState:
     """What a callback sees while shooting; `records` has a line per iteration."""
 
     records: tuple[StepRecord, ...]
@@ -330,7 +330,7 @@ class _BranchSearch:
             line: dict[str, Any] = {"step": len(self.records), "label": f"shooting {number}"}
             self.records.append(StepRecord(**line, objective=here.objective, wall_seconds=seconds))
             if self.callback is not None:
-                self.stopped = asked_to_stop(self.callback, SearchState(records=tuple(self.records))) or self.stopped
+                self.stopped = asked_to_stop(self.callback, DescentState(records=tuple(self.records))) or self.stopped
             return self._is_over()
 
         return descend(rollouts, u, self.ocp.u_bounds, self.options.iterations, report)

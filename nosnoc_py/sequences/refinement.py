@@ -183,8 +183,11 @@ class Refinement:
             "wall_seconds": time.monotonic() - self.started,
         }
 
-    def refined(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart) -> PhaseAttempt:
-        """One sequence on finer and finer meshes, until it is confirmed; returns the last attempt."""
+    def refined(self, laws: ModeLaws, sequence: Sequence, start: PhaseStart, bar: float = np.inf) -> PhaseAttempt:
+        """One sequence on finer and finer meshes, until it is confirmed; returns the last attempt.
+
+        A program whose objective is not below the bar is neither simulated nor refined.
+        """
         plan, level, points, placed, rounds = Plan.of(sequence, laws), 0, 0, 0, 0
         if self.method.mesh(0).equal:
             # Events may not pass nodes of equal intervals: they are put where they want to be first.
@@ -193,10 +196,10 @@ class Refinement:
                 start = start_of_motion(self.ocp, point.sequence, solution_of(point, Status.SOLVED, "", self.effort()))
         while True:
             mesh = self.method.mesh(level, points)
-            found = self.attempt(laws, plan, mesh, start)
+            found = self.attempt(laws, plan, mesh, start, bar)
             if mesh.equal and not found.solution.success:
                 found, start = self.elsewhere(laws, plan, mesh, start, found)
-            if not found.solution.success:
+            if found.certificate is None:
                 return found
             if mesh.equal:
                 found = self.moved(laws, plan, mesh, start, found)
@@ -244,13 +247,15 @@ class Refinement:
             found = again
         return found
 
-    def attempt(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhaseAttempt:
-        """Solve one program and simulate what it finds."""
+    def attempt(
+        self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, bar: float = np.inf
+    ) -> PhaseAttempt:
+        """Solve one program and simulate what it finds, if that is below the bar."""
         point = self.pruned(laws, plan, mesh, start)
         status, message = status_of(point, self.method.tolerance)
         solution = solution_of(point, status, message, {**self.effort(), "method": repr(self.method)})
         found = PhaseAttempt(point=point, solution=solution)
-        if status.success:
+        if status.success and point.objective < bar:
             self.keep(found)  # before it is simulated, which Ctrl-C may end
             certificate = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
             verdict = certificate.verdict
@@ -423,11 +428,12 @@ def check_times(ocp: OCP, sequence: Sequence) -> None:
         raise ModelError(f"Sequence: times: the last phase begins at {last:g} s, after the horizon of {longest:g} s.")
 
 
-def free_start(ocp: OCP) -> Array:
-    """The state nearest to zero, or to the middle of its bounds, that initial constraints and contacts allow."""
+def free_start(ocp: OCP, near: Array | None = None) -> Array:
+    """The state nearest to another (to zero, or the middle of its bounds) that initial constraints and contacts allow."""
     s, (low, high) = ocp.system, ocp.x_bounds
-    both = np.isfinite(low) & np.isfinite(high)
-    near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
+    if near is None:
+        both = np.isfinite(low) & np.isfinite(high)
+        near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
     gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
     rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(*[c.expression for c in ocp.initial_constraints], gaps)])
     limits = [

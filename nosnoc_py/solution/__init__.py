@@ -1,5 +1,6 @@
 """Solutions and trajectories: numbers only, no symbols, no plots."""
 
+from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
 from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, PairRole, Residual, Series, StepRecord
@@ -13,6 +14,7 @@ from nosnoc_py.solution.trajectory import Trajectory
 __all__ = [
     "EVENT_KINDS",
     "INTERPOLANTS",
+    "Candidate",
     "Discretization",
     "Event",
     "Interpolant",

@@ -10,6 +10,8 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
+from nosnoc_py.solution.candidate import Candidate
+from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.records import PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.trajectory import Trajectory
@@ -103,6 +105,9 @@ class Solution(Trajectory):
     method: str = ""
     solver: str = ""
     sequence: Sequence | None = None
+    certificate: Certificate | None = None
+    candidates: tuple[Candidate, ...] = ()
+    agreement: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

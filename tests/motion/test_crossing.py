@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from nosnoc_py.motion.crossing import NODES, Search, first_crossing, root
+from nosnoc_py.motion.crossing import NODES, GuardSearch, first_crossing, root
 
 pytestmark = pytest.mark.quick
 
@@ -156,12 +156,12 @@ def test_a_flight_below_the_noise_ends() -> None:
         return (1e-8 * t - 5.0 * t**2)[:, None], (1e-8 - 10.0 * t)[:, None]
 
     t = 3e-9 * NODES
-    found = Search(look=look, noise=np.array([1e-15]), slow=1e-9).first(t, *look(t), np.array([True]))
+    found = GuardSearch(look=look, noise=np.array([1e-15]), slow=1e-9).first(t, *look(t), np.array([True]))
     assert found is not None
     assert not found.at_once
     assert found.time == pytest.approx(2e-9, rel=1e-6)
     # Rates that are none tell nothing.
-    assert Search(look=look, noise=np.array([1e-15]), slow=1e-7).first(t, *look(t), np.array([True])) is None
+    assert GuardSearch(look=look, noise=np.array([1e-15]), slow=1e-7).first(t, *look(t), np.array([True])) is None
 
 
 @pytest.mark.parametrize("bottom", [0.008, 0.02, 0.5, 0.992])

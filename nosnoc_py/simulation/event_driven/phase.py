@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.motion.crossing import NODES, Crossing, Search
+from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow
 from nosnoc_py.simulation.event_driven.soft_closing import SoftClosing, soft_closing
@@ -163,7 +163,7 @@ class PhaseRun:
             return guards, rates[:, :count]
 
         scales = self.flow.scales
-        search = Search(noise=noise, look=look, touching=TOUCHING * scales.length, slow=RESTING * scales.speed)
+        search = GuardSearch(noise=noise, look=look, touching=TOUCHING * scales.length, slow=RESTING * scales.speed)
         return search.first(step.t, guards, step.rates[:, :count], self.armed)
 
     def _at(self, crossing: Crossing, dense: Any) -> Phase:

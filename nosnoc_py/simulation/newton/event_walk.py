@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nosnoc_py.motion.crossing import NODES, Crossing, Search, may_cross
+from nosnoc_py.motion.crossing import NODES, Crossing, GuardSearch, may_cross
 from nosnoc_py.simulation.newton.collocation import Collocation, ElementRun
 from nosnoc_py.simulation.newton.contact_modes import ContactModes
 from nosnoc_py.simulation.newton.filippov_modes import FilippovModes
@@ -259,7 +259,7 @@ class EventWalk:
         pieces = sliding_window_view(values[asked].T, NODES.size, axis=0)[:: NODES.size - 1]  # (pieces, guards, 8)
         suspects = may_cross(np.moveaxis(pieces, 2, 0), -noise).any(axis=1)
         none = np.empty((NODES.size, 0))  # rates are not known
-        search = Search(
+        search = GuardSearch(
             look=lambda t: (self._guards_at(upright, t)[asked].T, none[: t.size]), noise=noise, rise=ROUNDED * noise
         )
         for k in np.flatnonzero(suspects):

@@ -1,0 +1,443 @@
+"""What `solve` does without a method: starts of different kinds, simulated, polished, certified and ranked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from nosnoc_py.errors import OptionError, check_type, unknown_name
+from nosnoc_py.ocp import OCP
+from nosnoc_py.options import CompleteMethod
+from nosnoc_py.search.moves import neighbours
+from nosnoc_py.search.starts import STARTS, Start, StartTask
+from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.reading import read
+from nosnoc_py.sequences.refinement import (
+    CONFIRMED,
+    Ended,
+    PhaseAttempt,
+    Refinement,
+    laws_of,
+    motion_of,
+    start_of_motion,
+)
+from nosnoc_py.solution import Candidate, Sequence, Solution, Trajectory
+from nosnoc_py.status import Status, Verdict, iterated
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+
+GUESS, MOVES = "guess", "moves"
+KINDS = (*STARTS, MOVES)
+# Objectives within this share are one; a gain below this share is none.
+AGREE, GAIN = 0.01, 1e-4
+# Intervals of the control in programs that only compare sequences, and iterations of IPOPT on each.
+COARSE, ITERATIONS = 16, 150
+# Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
+SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
+# Motions that are followed one after the other, where the simulation of a solution shows another sequence.
+FOLLOWED = 3
+# Of so many of the best motions neighbours are tried.
+EXPANDED = 3
+# What violates constraints by this share less is nearer to a solution.
+NEARER = 0.7
+# Neighbours of a sequence are tried for so many seconds, one after the other.
+MOVING = 1.0
+# A start whose sequence is known counts as this share of a program when patience is counted.
+KNOWN = 0.2
+# So many kinds of start try a sequence whose program has not been solved.
+ATTEMPTS = 2
+# Seconds that a kind of start usually takes to bring something, where that is not one.
+USUAL = {"moves": 2.0}
+# Without agreement the search goes on so many times longer.
+ALONE = 4
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seconds, programs without a gain after which the search ends, and kinds of start that have to agree."""
+
+    seconds: float
+    patience: int
+    kinds: int
+
+
+EFFORTS = {
+    "quick": Effort(10.0, 8, 1),
+    "normal": Effort(60.0, 20, 2),
+    "thorough": Effort(600.0, 120, 3),
+}
+
+
+class Search(CompleteMethod):
+    """Starts of different kinds, each simulated, its sequence of modes polished, certified, and ranked.
+
+    A start is a control. Its exact motion has a sequence of modes; the multi-phase program of that sequence is a smooth
+    optimal control problem, whose solution is simulated again. Kinds of start share the time by what they have brought;
+    one of them, "moves", changes the sequences of the best motions so far. The search ends when kinds of start that
+    know nothing of each other agree on an optimum and nothing better has been found for a while, or at the limit.
+
+    Parameters
+    ----------
+    effort : {"quick", "normal", "thorough"}
+        Seconds at most (10, 60, 600), and how long it goes on where nothing better is found.
+    seed : int
+        Of random starts; the same seed gives the same starts.
+    starts : tuple of str
+        Kinds of starts.
+    program : MultiPhase
+        Of the solution; sequences are compared by coarser ones.
+    time_limit : float, optional
+        Seconds, instead of those of the effort.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> wall = ns.Contact("wall", gap=1.0 - q, restitution=0.5)
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[wall])
+    >>> ocp = ns.OCP(cart, horizon=2.0, x0=[0, 1.6], stage_cost=u**2, terminal_constraints=[ns.Constraint(q, 0.4, 0.4)])
+    >>> search = ns.Search(effort="quick")
+    >>> state = search.init(ocp)
+    >>> while search.terminate(state) is None:
+    ...     state = search.step(state)
+    >>> search.solution(state).status.success
+    True
+    """
+
+    takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
+
+    effort: Literal["quick", "normal", "thorough"] = "normal"
+    seed: int = Field(default=0, ge=0)
+    starts: tuple[str, ...] = KINDS
+    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=40))
+
+    @field_validator("starts")
+    @classmethod
+    def _starts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in value:
+            if kind not in KINDS:
+                raise ValueError(unknown_name(kind, KINDS, "kind of start"))
+        if not set(value) - {MOVES}:
+            raise ValueError(f"expected one kind of start at least besides {MOVES!r}, such as {next(iter(STARTS))!r}")
+        return value
+
+    def solved(
+        self, ocp: OCP, guess: Any, callback: Callable[[Any], Any] | None, started: float, deadline: float
+    ) -> Solution:
+        """Search until kinds of start agree and nothing better is found, or time is over."""
+        limit = min(deadline - started, EFFORTS[self.effort].seconds if np.isinf(deadline) else np.inf)
+        state = self.init(ocp, guess, time_limit=limit)
+
+        def judged(state: SearchState) -> dict[str, Any] | None:
+            status = self.terminate(state)
+            return None if status is None else {"status": status}
+
+        # One step is made whatever the limit of time, so that there is something to look at.
+        state = iterated(state, self.step, judged, callback, np.inf, least=1)
+        return self.solution(state, wall_seconds=time.monotonic() - started)
+
+    def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
+        """Prepare the starts.
+
+        Raises
+        ------
+        OptionError, ModelError
+            For a problem or a guess that it cannot take.
+        """
+        check_type(ocp, OCP, "ocp")
+        if ocp.complementarities:
+            raise OptionError("Search takes no complementarities of the user's own; use ns.FESDJ(...).")
+        began = time.monotonic()
+        coarse = self.program.replace(
+            sequence=None, intervals=min(COARSE, self.program.intervals), grid="moving", max_iterations=ITERATIONS
+        )
+        task, rng = StartTask.of(ocp), np.random.default_rng(self.seed)
+        streams: dict[str, Iterator[Any]] = {kind: STARTS[kind](task, rng) for kind in self.starts if kind != MOVES}
+        if guess is not None:
+            streams = {GUESS: iter([motion_of(ocp, guess, time_limit)]), **streams}
+        work = Refinement(coarse, ocp, None, began, np.inf)
+        return SearchState(task=task, work=work, streams=streams, began=began, deadline=began + time_limit)
+
+    def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
+        """One start of the kind that has brought most for its time, or some neighbours of the best sequences."""
+        kind, began = self._choice(state), time.monotonic()
+        if kind is None:
+            return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
+        left = min(self._search_until(state), deadline) - began
+        state.work.deadline = began + max(SECONDS, SHARE * left)
+        if kind == MOVES:
+            return self._moved(state, began)
+        start = next(state.streams[kind], GeneratorExit)
+        if start is GeneratorExit:
+            return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
+        if start is None:
+            return state.told(kind, began, None)
+        motion = state.task.motion(start, state.work.left()) if isinstance(start, Start) else start
+        return self._polished(state, kind, motion, began, getattr(start, "p", None))
+
+    def terminate(self, state: SearchState) -> Status | None:
+        """Why the search ends; None while there is something left to do."""
+        if state.status is not None:
+            return state.status
+        effort = EFFORTS[self.effort]
+        patience = effort.patience * (1 if len(state.agreement) >= effort.kinds else ALONE)
+        if state.confirmed and state.since >= patience:
+            return Status.SOLVED
+        return Status.TIME_LIMIT if time.monotonic() >= self._search_until(state) else None
+
+    def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
+        """The best so far, on the grid that is asked for; its status says what the simulation makes of it.
+
+        Raises
+        ------
+        OptionError
+            Before the first step.
+        """
+        best = state.best
+        if best is None:
+            raise OptionError("solution: there is nothing yet; take a step first.")
+        if best.solution.success and state.status not in (Status.INTERRUPTED, Status.STOPPED):
+            best = self._on_own_grid(state, best)
+        status, message = self._verdict(state, best)
+        seconds = time.monotonic() - state.began if wall_seconds is None else wall_seconds
+        return replace(
+            best.solution,
+            status=status,
+            message=message,
+            method=repr(self),
+            certificate=best.certificate,
+            candidates=state.candidates,
+            agreement=state.agreement,
+            **{**state.work.effort(), "wall_seconds": seconds},
+        )
+
+    def _search_until(self, state: SearchState) -> float:
+        """When the search has to end so that time is left for the last program."""
+        return state.began + (1.0 - LAST) * (state.deadline - state.began)
+
+    def _choice(self, state: SearchState) -> str | None:
+        """The kind whose gains are largest for the time that it took; the guess comes first."""
+        kinds = [kind for kind in (GUESS, *self.starts) if kind in state.streams]
+        if MOVES in self.starts and state.movable is not None:
+            kinds.append(MOVES)
+        return GUESS if GUESS in kinds else max(kinds, key=state.merit, default=None)
+
+    def _polished(self, state: SearchState, kind: str, motion: Trajectory, began: float, p: Any = None) -> SearchState:
+        """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead."""
+        ocp, work, best = state.task.ocp, state.work, None
+        for _ in range(FOLLOWED):
+            if len(motion.t) < 2:
+                break
+            laws = laws_of(ocp, motion)
+            start = start_of_motion(ocp, Sequence([{}]), motion)
+            start = start if p is None else replace(start, p=p)
+            sequence = read(laws, motion, start.p)
+            known = state.tried.get(sequence, frozenset())
+            again = state.best is not None and sequence == state.best.point.sequence
+            if kind in known or (len(known) >= ATTEMPTS and not again):
+                state = replace(state, since=state.since + KNOWN)
+                break
+            start = replace(start_of_motion(ocp, sequence, motion), p=start.p)
+            found = self._solved(work, laws, sequence, start, state.bar(kind))
+            state = state.trying(sequence, kind)
+            if found is None:
+                break
+            state = state.trying(found.point.sequence, kind).having(found, kind)
+            best = found if best is None or found.rank < best.rank else best
+            if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
+                break
+            motion, p = found.certificate.trajectory, found.point.p
+        return state.told(kind, began, best)
+
+    def _moved(self, state: SearchState, began: float) -> SearchState:
+        """Neighbours of one of the best sequences, until one of them is better."""
+        node = state.movable
+        assert node is not None
+        best, ocp = None, state.task.ocp
+        while time.monotonic() - began < MOVING:
+            sequence = next(node.moves, None)
+            if sequence is None:
+                state = replace(state, expanded=state.expanded | {node.attempt.point.sequence})
+                break
+            if sequence in state.tried:
+                continue
+            laws, start = node.laws, start_of_motion(ocp, sequence, node.attempt.solution)
+            found = self._solved(state.work, laws, sequence, start, state.bar(MOVES))
+            state = state.trying(sequence, MOVES)
+            if found is None:
+                break
+            gained = state.gained(found)
+            state = state.trying(found.point.sequence, MOVES).having(found, MOVES)
+            best = found if best is None or found.rank < best.rank else best
+            if gained:
+                break
+        return state.told(MOVES, began, best)
+
+    @staticmethod
+    def _solved(work: Refinement, laws: Any, sequence: Sequence, start: Any, bar: float) -> PhaseAttempt | None:
+        """What comes of a sequence; None where the time is over before anything has."""
+        work.best = None
+        try:
+            return work.refined(laws, sequence, start, bar)
+        except Ended as end:
+            if end.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt from None
+            return work.best
+
+    def _on_own_grid(self, state: SearchState, best: PhaseAttempt) -> PhaseAttempt:
+        """The best sequence on the grid that the program asks for: a finer one has to be better."""
+        ocp, solution = state.task.ocp, best.solution
+        deadline = max(state.deadline, time.monotonic() + SECONDS)
+        work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
+        laws, start = best.point.program.laws, start_of_motion(ocp, best.point.sequence, solution)
+        found = self._solved(work, laws, best.point.sequence, start, np.inf)
+        state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
+        asked = self.program.grid == "equal" and found is not None and found.solution.success
+        return found if found is not None and (asked or found.rank < best.rank) else best
+
+    def _verdict(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
+        """Status and message of what is returned."""
+        solution = best.solution
+        if state.status in (Status.INTERRUPTED, Status.STOPPED):
+            return state.status, f"the best so far is {best.verdict or solution.status}"
+        if best.confirmed:
+            late = state.status is Status.TIME_LIMIT and len(state.agreement) < EFFORTS[self.effort].kinds
+            note = "the time limit came before different kinds of start agreed" if late else ""
+            return Status.SOLVED, "; ".join(part for part in (solution.message, note) if part)
+        if best.certificate is not None:
+            undecided = best.verdict is Verdict.UNDECIDED
+            return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, solution.message
+        return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, solution.message
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """A sequence whose program was solved, and its neighbours that have not been tried yet."""
+
+    attempt: PhaseAttempt
+    moves: Iterator[Sequence]
+
+    @property
+    def laws(self) -> Any:
+        """The system in its modes, with the sizes of this motion."""
+        return self.attempt.point.program.laws
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SearchState:
+    """What a search has found; a callback sees it after every start.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        Every start.
+    status : Status or None
+        Why the search has ended.
+    since : float
+        Programs since the last gain.
+    gains, seconds : dict
+        By kind of start.
+    """
+
+    task: StartTask
+    work: Refinement
+    streams: dict[str, Iterator[Any]]
+    began: float
+    deadline: float
+    nodes: tuple[Node, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    status: Status | None = None
+    since: float = 0.0
+    gains: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    tried: dict[Sequence, frozenset[str]] = field(default_factory=dict)
+    expanded: frozenset[Sequence] = frozenset()
+
+    @property
+    def best(self) -> PhaseAttempt | None:
+        """The best motion so far, whatever it is worth; that of an unfinished step, too."""
+        found = [node.attempt for node in self.nodes]
+        found += [] if self.work.best is None else [self.work.best]
+        return min(found, key=lambda attempt: attempt.rank, default=None)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the simulation confirms the best."""
+        return self.best is not None and self.best.confirmed
+
+    @property
+    def agreement(self) -> tuple[str, ...]:
+        """Kinds of start that found the best objective; neighbours of sequences are none."""
+        if self.best is None or not self.best.confirmed:
+            return ()
+        bar = self._above(AGREE)
+        kinds = (c.start for c in self.candidates if c.start != MOVES and c.verdict in CONFIRMED and c.objective <= bar)
+        return tuple(dict.fromkeys(kinds))
+
+    @property
+    def movable(self) -> Node | None:
+        """The best motion whose neighbours are not all tried, if it is one of the best."""
+        ranked = sorted(self.nodes, key=lambda node: node.attempt.rank)
+        return next((node for node in ranked[:EXPANDED] if node.attempt.point.sequence not in self.expanded), None)
+
+    def _above(self, share: float) -> float:
+        """The best objective and a share of its size more."""
+        assert self.best is not None
+        objective = self.best.solution.objective
+        return objective + share * abs(objective)
+
+    def bar(self, kind: str) -> float:
+        """The objective from which a program is not worth a simulation: better, or by a kind that may still agree."""
+        if not self.confirmed:
+            return np.inf
+        return self._above(-GAIN if kind == MOVES or kind in self.agreement else AGREE)
+
+    def merit(self, kind: str) -> float:
+        """Gains for the time that a kind took; every kind begins with one gain in its usual time."""
+        return (1.0 + self.gains.get(kind, 0)) / (USUAL.get(kind, 1.0) + self.seconds.get(kind, 0.0))
+
+    def gained(self, found: PhaseAttempt) -> bool:
+        """Whether an attempt is better than the best by more than nothing."""
+        best = min((node.attempt for node in self.nodes), key=lambda attempt: attempt.rank, default=None)
+        if best is None or found.rank[0] != best.rank[0]:
+            return best is None or found.rank[0] < best.rank[0]
+        if best.confirmed:
+            return found.rank[1] < best.rank[1] - GAIN * abs(best.rank[1])
+        return found.rank[1] < NEARER * best.rank[1]
+
+    def trying(self, sequence: Sequence, kind: str) -> SearchState:
+        """With a sequence that a kind has tried."""
+        return replace(self, tried={**self.tried, sequence: self.tried.get(sequence, frozenset()) | {kind}})
+
+    def having(self, found: PhaseAttempt, kind: str) -> SearchState:
+        """With an attempt, in the place of a worse one of the same sequence."""
+        gained = self.gained(found)
+        since = 0.0 if gained else self.since + 1.0
+        gains = {**self.gains, kind: self.gains.get(kind, 0) + gained}
+        sequence = found.point.sequence
+        same = next((node for node in self.nodes if node.attempt.point.sequence == sequence), None)
+        nodes = self.nodes
+        if same is None or found.rank < same.attempt.rank:
+            node = Node(attempt=found, moves=neighbours(self.task.ocp, found.point, found.solution))
+            nodes = (*(other for other in nodes if other is not same), node)
+        self.work.best = None  # it is among the nodes
+        return replace(self, nodes=nodes, since=since, gains=gains)
+
+    def told(self, kind: str, began: float, found: PhaseAttempt | None) -> SearchState:
+        """With the candidate that a start has become."""
+        seconds = time.monotonic() - began
+        spent = {**self.seconds, kind: self.seconds.get(kind, 0.0) + seconds}
+        good = found is not None and found.solution.success
+        candidate = Candidate(
+            start=kind,
+            sequence=found.point.sequence if found is not None else None,
+            objective=found.solution.objective if found is not None and good else np.inf,
+            verdict=None if found is None else found.verdict,
+            seconds=seconds,
+        )
+        return replace(self, seconds=spent, candidates=(*self.candidates, candidate))

@@ -1,0 +1,233 @@
+"""Starts of different kinds: each is a control, from which a motion follows by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.ocp import OCP
+from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
+from nosnoc_py.sequences.refinement import free_start
+from nosnoc_py.simulation.common import SimulationTask
+from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.solution import Trajectory
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import PiecewiseConstant
+
+Array = np.ndarray
+# Knots of random controls, and their size as shares of the bounds (of the forces at work, where there are none).
+KNOTS, SIZES = (1, 2, 3, 5), (0.1, 0.3, 1.0)
+# Intervals of the controls that starts are made of.
+PIECES = 40
+# A control without bounds may be so many times what changes the motion as much as all other forces do.
+REACH = 3.0
+# The weight of staying near, beside what the terminal cost wants.
+NEAR = 1e-3
+# How far ways to the goal swing to the side, as shares of their length.
+SWINGS = (0.0, 0.5, -0.5)
+SMOOTH = EventDriven(grazing="continue")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Start:
+    """A control, with the initial state, the parameters and the horizon, which the problem may leave free.
+
+    Attributes
+    ----------
+    control : PiecewiseConstant
+    x0 : (n_x,)
+    p : (n_p,)
+    horizon : float
+        [s].
+    """
+
+    control: PiecewiseConstant
+    x0: Array
+    p: Array
+    horizon: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StartTask:
+    """A problem with what its starts are made of.
+
+    Attributes
+    ----------
+    ocp : OCP
+    x0 : (n_x,)
+        Where motions begin, also where x(0) is free.
+    lower, upper : (n_u,)
+        Finite: where the OCP has no bounds, a multiple of what holds the system still.
+    rest : (n_u,)
+        A control that leaves as little force as possible at x0.
+    """
+
+    ocp: OCP
+    x0: Array
+    lower: Array
+    upper: Array
+    rest: Array
+
+    @classmethod
+    def of(cls, ocp: OCP) -> StartTask:
+        """Look at the forces where the motion begins."""
+        x0 = free_start(ocp) if ocp.x0 is None else np.array(ocp.x0)
+        low, high = (np.array(bound, float) for bound in ocp.u_bounds)
+        rest, size = _balance(ocp, x0)
+        rest = np.clip(rest, low, high)
+        reach = REACH * np.maximum(np.maximum(np.abs(rest), size), ocp.system.u_nominal)
+        lower = np.where(np.isfinite(low), low, np.minimum(rest, high) - reach)
+        upper = np.where(np.isfinite(high), high, np.maximum(rest, lower) + reach)
+        return cls(ocp=ocp, x0=x0, lower=lower, upper=upper, rest=np.clip(rest, lower, upper))
+
+    @property
+    def zero(self) -> Array:
+        """The control nearest to nothing (n_u,)."""
+        return np.clip(np.zeros(self.rest.size), self.lower, self.upper)
+
+    def start(self, rows: Array, rng: np.random.Generator | None = None) -> Start:
+        """Rows (m, n_u) at equally spaced times joined by straight lines, cut at the bounds; the rest drawn, if at all.
+
+        Without a generator everything that is free is where the problem says that solvers start.
+        """
+        x0, p, horizon = self.x0, np.array(self.ocp.p), float(self.ocp.horizon)
+        if rng is not None:
+            x0, p, horizon = self._drawn(rng, x0, p, horizon)
+        t = (np.arange(PIECES) + 0.5) / PIECES
+        knots = np.linspace(0.0, 1.0, len(rows)) if len(rows) > 1 else np.zeros(1)
+        values = [np.interp(t, knots, column) for column in np.asarray(rows, float).T]
+        controls = np.clip(np.column_stack([np.zeros((PIECES, 0)), *values]), self.lower, self.upper)
+        control = PiecewiseConstant(np.linspace(0.0, horizon, PIECES + 1), controls)
+        return Start(control=control, x0=x0, p=p, horizon=horizon)
+
+    def _drawn(self, rng: np.random.Generator, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
+        """What the problem leaves free, drawn from its bounds, or around where solvers start."""
+        ocp = self.ocp
+        for name, (low, high) in ocp.free_parameters.items():
+            row = ocp.system.parameter_names.index(name)
+            p[row] = _between(rng, low, high, p[row], 1.0)
+        if ocp.free_time is not None:
+            horizon = float(np.exp(rng.uniform(np.log(ocp.free_time.lower), np.log(ocp.free_time.upper))))
+        if ocp.x0 is None:
+            bounds = zip(*ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
+            x0 = free_start(replace(ocp, p=p), np.array([_between(rng, *each) for each in bounds]))
+        return x0, p, horizon
+
+    def motion(self, start: Start, time_limit: float | None = None) -> Trajectory:
+        """The exact motion of a start, up to where the simulation got."""
+        asked = SimulationTask(x0=start.x0, duration=start.horizon, u=start.control, p=start.p, time_limit=time_limit)
+        return SMOOTH.simulate(self.ocp.system, asked)
+
+
+def _between(rng: np.random.Generator, low: float, high: float, middle: float, size: float) -> float:
+    """A number between bounds; where one of them is infinite, within a size of a number."""
+    low = low if np.isfinite(low) else min(middle, high) - max(size, abs(middle))
+    high = high if np.isfinite(high) else max(middle, low) + max(size, abs(middle))
+    return float(rng.uniform(low, high))
+
+
+def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
+    """The control that leaves the least force (flow) at x0, and its size that changes the motion as the rest does."""
+    s = ocp.system
+    force = s.force if isinstance(s, CLS) else s.flow
+    at = ca.Function("force", [s.x, s.u, s.p], [force, ca.jacobian(force, s.u)])
+    value, slope = (np.array(part) for part in at(x0, np.zeros(s.n_u), ocp.p))
+    if not (np.isfinite(value).all() and np.isfinite(slope).all()):
+        return np.zeros(s.n_u), np.zeros(s.n_u)
+    rest = -np.linalg.lstsq(slope, value[:, 0], rcond=1e-10)[0] if slope.size else np.zeros(s.n_u)
+    strongest = np.abs(value).max(initial=0.0)
+    gains = np.abs(slope).max(axis=0, initial=0.0)
+    return rest, np.where(gains > 0.0, strongest / np.where(gains > 0.0, gains, 1.0), 0.0)
+
+
+def constant(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
+    """Nothing, and what holds the system still."""
+    yield task.start(task.zero[None])
+    yield task.start(task.rest[None])
+
+
+def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
+    """Random knots joined by straight lines, around zero or around what holds the system still."""
+    half = 0.5 * (task.upper - task.lower)
+    while True:
+        knots, size = int(rng.choice(KNOTS)), float(rng.choice(SIZES))
+        centre = task.rest if rng.random() < 0.5 else task.zero
+        yield task.start(centre + size * half * rng.uniform(-1.0, 1.0, (knots, half.size)), rng)
+
+
+def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
+    """Computed torque: the forces of a smooth way to the goal in configuration space, as far as the controls have them.
+
+    The goal is what the terminal constraints and costs ask of the positions: the nearest state that satisfies them.
+    """
+    ocp, s = task.ocp, task.ocp.system
+    if not isinstance(s, CLS) or not s.n_u:
+        return
+    end = goal(ocp, task.x0)
+    if end is None:
+        return
+    n_q, T = s.n_q, float(ocp.horizon)
+    force = ca.Function("force", [s.x, s.u, s.p], [s.mass_matrix, s.force, ca.jacobian(s.force, s.u)])
+    far = np.abs(end[:n_q] - task.x0[:n_q]).max(initial=0.0)
+    for swing in SWINGS:
+        rows = []
+        for t in (np.arange(PIECES) + 0.5) / PIECES * T:
+            q, v, a = _way(task.x0, end, n_q, t, T)
+            bump, rate, bend = (swing * far * part for part in _bump(t, T))
+            mass, drift, slope = (np.array(part) for part in force(np.append(q + bump, v + rate), 0.0, ocp.p))
+            rows.append(np.linalg.lstsq(slope, mass @ (a + bend) - drift[:, 0], rcond=1e-8)[0])
+        yield task.start(np.nan_to_num(rows))
+
+
+def _way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array]:
+    """Cubic polynomials from the positions and velocities at the start to those at the end."""
+    r, (q0, v0), (q1, v1) = t / T, np.split(start, [n_q]), np.split(end, [n_q])
+    d = q1 - q0
+    c2, c3 = 3.0 * d - (2.0 * v0 + v1) * T, -2.0 * d + (v0 + v1) * T
+    q = q0 + v0 * t + c2 * r**2 + c3 * r**3
+    return q, v0 + (2.0 * c2 * r + 3.0 * c3 * r**2) / T, (2.0 * c2 + 6.0 * c3 * r) / T**2
+
+
+def _bump(t: float, T: float) -> tuple[float, float, float]:
+    """16 r^2 (1 - r)^2 with its derivatives."""
+    r = t / T
+    return (
+        16.0 * r**2 * (1.0 - r) ** 2,
+        32.0 * r * (1.0 - r) * (1.0 - 2.0 * r) / T,
+        32.0 * (1.0 - 6.0 * r + 6.0 * r**2) / T**2,
+    )
+
+
+def goal(ocp: OCP, x0: Array) -> Array | None:
+    """The state nearest to x0 that the terminal constraints allow and the terminal cost likes; None without either."""
+    s = ocp.system
+    if not ocp.terminal_constraints and ocp.terminal_cost.is_constant():
+        return None
+    settled = ocp.settled(float(ocp.horizon), ocp.p)
+    ends, limits = settled.terminal_constraints, (np.zeros(0),)
+    rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in ends])
+    low, high = (np.concatenate([*limits, *[getattr(c, side) for c in ends]]) for side in ("lower", "upper"))
+    at = ca.Function("end", [s.x, s.x_initial, s.p], [rows, settled.terminal_cost])
+    made = at(s.x, x0, ocp.p)
+    sizes = np.maximum(np.abs(x0), np.asarray(s.x_nominal, float))
+    cost = made[1] + NEAR * ca.sumsqr((s.x - x0) / sizes)
+    index = np.arange(x0.size)[None]
+    numbers: dict[str, Any] = {"lower": low, "upper": high}
+    block = NLPBlock(name="goal", y=s.x, rows=made[0], cost=cost, index=index, **numbers)
+    nlp = BlockNLP([block], *ocp.x_bounds, sizes, x0)
+    found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
+    return np.clip(found, *ocp.x_bounds) if np.isfinite(found).all() else None
+
+
+# Kinds of starts by name, in the order in which they are tried first; each is a stream of starts, with None after a
+# piece of work that has not led to one yet.
+STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Start | None]]] = {
+    "constant": constant,
+    "line": line,
+    "random": random,
+}
