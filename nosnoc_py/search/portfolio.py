@@ -54,7 +54,9 @@ ATTEMPTS = 2
 # Seconds that a kind of start usually takes to bring something, where that is not one.
 USUAL = {"moves": 2.0}
 # Without agreement the search goes on so many times longer.
-ALONE = 4
+ALONE = 2
+# What a kind that has no more starts gives.
+EMPTY: Any = object()
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,8 @@ class Search(CompleteMethod):
         state.work.deadline = began + max(SECONDS, SHARE * left)
         if kind == MOVES:
             return self._moved(state, began)
-        start = next(state.streams[kind], GeneratorExit)
-        if start is GeneratorExit:
+        start = next(state.streams[kind], EMPTY)
+        if start is EMPTY:
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
             return state.told(kind, began, None)
