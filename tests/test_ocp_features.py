@@ -339,7 +339,7 @@ def test_settled_fixes_what_was_free_and_nothing_else() -> None:
     assert [float(value) for value in values] == [3.0, 0.5]
     assert ocp.free_time is horizon
     assert ocp.p[0] == GRAVITY
-    solution = solved(ns.OCP(system, horizon=0.3, x0=[1, 0]), ns.FESDJ())
+    solution = solved(ns.OCP(system, horizon=0.3, x0=[1, 0]), ns.FESDJ(control_stages=1))
     assert ns.OCP(system, horizon=0.3, x0=[1, 0]).settled(0.3, solution.p).horizon == 0.3
 
 
@@ -692,5 +692,5 @@ def test_methods_that_do_not_fit(system: Any, method: Any, message: str) -> None
 
 def test_filippov_systems_are_certified() -> None:
     ocp = task()
-    certificate = ns.certify(ocp, ns.solve(ocp, ns.FESD()))
+    certificate = ns.certify(ocp, ns.solve(ocp, ns.FESD(control_stages=1)))
     assert certificate.verdict in (ns.Verdict.CONFIRMED, ns.Verdict.INACCURATE), certificate.reason

@@ -39,6 +39,7 @@ def least_effort(target: float = 1.0, q: float = 0.0, v: float = 0.0, T: float =
 def test_the_method_by_default_and_what_does_not_fit() -> None:
     ocp = transfer(double_integrator())
     assert ns.transcribe(ocp).method == ns.transcribe(ocp, None).method == ns.FESDJ()
+    assert ns.FESDJ().control_stages == ns.FESD().control_stages == ns.TimeFreezing().fesd.control_stages == 20
     with pytest.raises(OptionError, match="does not fit"):
         ns.transcribe(ocp, ns.FESD())
 

@@ -91,7 +91,7 @@ class Iterate:
     """Sets named variables of one transcription and measures the residuals."""
 
     def __init__(self, system: ns.CLS, x0: list[float], horizon: float, **method: Any) -> None:
-        self.problem = ns.transcribe(ns.OCP(system, horizon=horizon, x0=x0), ns.FESDJ(**method))
+        self.problem = ns.transcribe(ns.OCP(system, horizon=horizon, x0=x0), ns.FESDJ(control_stages=1, **method))
         self.w = self.problem.mpcc.w0.copy()
 
     def set(self, name: str, *place: int, value: Any) -> None:

@@ -42,7 +42,7 @@ class FESD(FiniteElementMethod):
     Parameters
     ----------
     control_stages : int
-        N, intervals of equal length with constant control each.
+        N, intervals of equal length with constant control each. Of a simulation it has no meaning.
     equidistant_control_grid : bool
         False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
         where the state does, which is where optimal controls do.
@@ -84,7 +84,7 @@ class FESD(FiniteElementMethod):
 
     takes: ClassVar[tuple[type, ...]] = (PSS, Heaviside, PDS)
 
-    control_stages: int = Field(default=1, ge=1)
+    control_stages: int = Field(default=20, ge=1)
     equidistant_control_grid: bool = True
     finite_elements: int | tuple[int, ...] = 2
     rk_stages: int = Field(default=2, ge=1, le=12)
@@ -128,7 +128,7 @@ class FESDJ(ContactOptions, FESD):
     Parameters
     ----------
     control_stages : int
-        N, intervals of equal length with constant control each.
+        N, intervals of equal length with constant control each. Of a simulation it has no meaning.
     equidistant_control_grid : bool
         False makes the lengths of the control stages unknowns, within gamma_h of equal ones: the control may then jump
         where the state does, which is where optimal controls do.

@@ -186,8 +186,8 @@ def test_integral_needs_an_invertible_matrix() -> None:
     ocp = ns.OCP(system, horizon=1.0, x0=[1.0])
     for scheme in ("radau_i", "explicit"):
         with pytest.raises(ns.OptionError, match=r"'integral' needs an invertible matrix A.*use 'differential'"):
-            ns.transcribe(ocp, ns.FESD(scheme=scheme, rk_representation="integral"))
-        assert "x'" in ns.transcribe(ocp, ns.FESD(scheme=scheme)).mpcc.variables.names
+            ns.transcribe(ocp, ns.FESD(control_stages=1, scheme=scheme, rk_representation="integral"))
+        assert "x'" in ns.transcribe(ocp, ns.FESD(control_stages=1, scheme=scheme)).mpcc.variables.names
 
 
 @pytest.mark.parametrize("scheme", ["radau_iia", "radau_i", "lobatto_iiic", "explicit"])

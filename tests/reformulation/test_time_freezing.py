@@ -43,7 +43,7 @@ def frozen_flow(frozen: Frozen) -> Callable[[Any, Any, Any], Array]:
 
 
 def method(elements: int = 4, stages: int = 2, **options: Any) -> ns.TimeFreezing:
-    return ns.TimeFreezing(fesd=ns.FESD(finite_elements=elements, rk_stages=stages), **options)
+    return ns.TimeFreezing(fesd=ns.FESD(control_stages=1, finite_elements=elements, rk_stages=stages), **options)
 
 
 # What is written -----------------------------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ def test_without_the_left_gap_a_caught_ball_is_refuted(monkeypatch: pytest.Monke
     """The trap of the published equations: all its own residuals are zero, and the motion is wrong."""
     monkeypatch.setitem(cross_complementarity.CROSS, "left", lambda rows, i: [(rows.a[:, i], rows.b[:, i])])
     ocp = ns.OCP(bouncing_ball.build(0.0), horizon=0.1, x0=[0.1, -1.0])
-    problem = ns.transcribe(ocp, ns.FESDJ(finite_elements=1, rk_stages=2))
+    problem = ns.transcribe(ocp, ns.FESDJ(control_stages=1, finite_elements=1, rk_stages=2))
     w = problem.mpcc.w0.copy()
     w[problem.mpcc.variables["v_plus", 0, 0]] = -1.0
     w[problem.mpcc.variables["Y_minus", 0, 0]] = 1.0
