@@ -30,7 +30,7 @@ from nosnoc_py.mpcc.solve import MPCCResult, solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
-from nosnoc_py.search import MultiStart
+from nosnoc_py.search import MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -111,6 +111,7 @@ __all__ = [
     "Progress",
     "PSS",
     "RigidBody",
+    "Search",
     "Sequence",
     "Simulator",
     "Solution",

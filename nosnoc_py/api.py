@@ -23,7 +23,7 @@ from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
-from nosnoc_py.search import MultiStart
+from nosnoc_py.search import MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
@@ -44,6 +44,7 @@ __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
 # What solves an optimal control problem, and what simulates: by default the first one that takes the system.
 SOLVING: tuple[Callable[..., Options], ...] = (
+    Search,
     *FINITE_ELEMENTS,
     MultiPhase,
     MinimumPrinciple,
@@ -66,6 +67,8 @@ def solve(
     guess: Any = None,
     callback: Callback | None = None,
     time_limit: float | None = None,
+    effort: str | None = None,
+    seed: int | None = None,
     polish: bool = False,
 ) -> Solution:
     """Solve an optimal control problem.
@@ -73,8 +76,10 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching or DirectShooting, optional
-        Default `FESDJ()` for a `CLS`, `MinimumPrinciple()` for a `HybridSystem`, else `FESD()`.
+    method : Search, FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching or DirectShooting
+        By default a search (`ns.Search`): starts of different kinds, each simulated, its sequence of modes polished,
+        certified and ranked by the objective of its simulated motion; `MinimumPrinciple()` for a `HybridSystem`. With a
+        `solver`, or complementarities of the user's own, `FESDJ()` for a `CLS`, else `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Of finite elements; default `Auto()`. The other methods solve by themselves.
     guess : optional
@@ -86,7 +91,11 @@ def solve(
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
-        Seconds.
+        Seconds. Of the search by default that of its effort.
+    effort : {"quick", "normal", "thorough"}, optional
+        Of the search; default "normal", 60 seconds at most. It ends earlier where kinds of start agree.
+    seed : int, optional
+        Of the search; default 0.
     polish : bool
         Whether to go on from the solution to the optimum of its sequence of modes, on a grid that moves with its
         events, and return the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
@@ -101,9 +110,17 @@ def solve(
     if not isinstance(polish, bool):
         raise OptionError(f"polish: expected True or False, given {polish!r}.")
     deadline = deadline_of(time_limit)
+    searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
+    if searched and (method is not None or solver is not None):
+        raise OptionError(
+            f"{', '.join(searched)}: of the search that solves without a method and a solver; leave these out, or give "
+            "the options to the method."
+        )
+    makers = SOLVING if solver is None and not ocp.complementarities else SOLVING[1:]
     chosen: FiniteElementMethod | CompleteMethod = fitting(
-        ocp.system, method, SOLVING, (FiniteElementMethod, CompleteMethod)
+        ocp.system, method, makers, (FiniteElementMethod, CompleteMethod)
     )
+    chosen = chosen.replace(**searched)
     limits: dict[str, Any] = {"guess": guess, "callback": callback, "time_limit": time_limit}
     if isinstance(chosen, CompleteMethod):
         solution = chosen.solve(ocp, solver, **limits)

@@ -16,6 +16,7 @@ from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.starts import STARTS, Start, StartTask
 from nosnoc_py.sequences.multi_phase import MultiPhase
+from nosnoc_py.sequences.plan import written
 from nosnoc_py.sequences.reading import read
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
@@ -33,8 +34,8 @@ from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 GUESS, MOVES, REFINE = "guess", "moves", "refine"
 KINDS = (*STARTS, MOVES)
-# Objectives within this share are one; a gain below this share is none.
-AGREE, GAIN = 0.01, 1e-4
+# Objectives within this share are one; a gain below this share is none. What is below the last of them is nothing.
+AGREE, GAIN, NOTHING = 0.01, 1e-4, 1e-9
 # Intervals of the control in programs that only compare sequences, iterations of IPOPT on each, and refinements.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 # An inaccurate motion counts until it is refined where the states at the ends of windows are off by this share at most.
@@ -143,8 +144,7 @@ class Search(CompleteMethod):
             status = self.terminate(state)
             return None if status is None else {"status": status}
 
-        # One step is made whatever the limit of time, so that there is something to look at.
-        state = iterated(state, self.step, judged, callback, np.inf, least=1)
+        state = iterated(state, self.step, judged, callback, np.inf)
         return self.solution(state, wall_seconds=time.monotonic() - started)
 
     def init(self, ocp: OCP, guess: Any = None, *, time_limit: float = np.inf) -> SearchState:
@@ -200,7 +200,9 @@ class Search(CompleteMethod):
         patience = effort.patience * (1 if len(state.agreement) >= effort.kinds else ALONE)
         if state.confirmed and state.since >= patience:
             return Status.SOLVED
-        return Status.TIME_LIMIT if time.monotonic() >= self._search_until(state) else None
+        # Something is looked at, whatever the limit of time.
+        over = bool(state.candidates) and time.monotonic() >= self._search_until(state)
+        return Status.TIME_LIMIT if over else None
 
     def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
         """The best so far, on the grid that is asked for; its status says what the simulation makes of it.
@@ -250,12 +252,11 @@ class Search(CompleteMethod):
         """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead."""
         ocp, work, best = state.task.ocp, state.work, None
         for _ in range(FOLLOWED):
-            if len(motion.t) < 2:
-                break
             laws = laws_of(ocp, motion)
             start = start_of_motion(ocp, Sequence([{}]), motion)
             start = start if p is None else replace(start, p=p)
-            sequence = read(laws, motion, start.p)
+            moves = len(motion.t) > 1  # else its simulation has failed at once
+            sequence = read(laws, motion, start.p) if moves else at_rest(laws, motion.x[0], start.p)
             known = state.tried.get(sequence, frozenset())
             again = state.leader is not None and sequence == state.leader.sequence
             if kind in known or (len(known) >= ATTEMPTS and not again):
@@ -339,7 +340,11 @@ class Search(CompleteMethod):
         if best.certificate is not None:
             undecided = best.verdict is Verdict.UNDECIDED
             return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, solution.message
-        return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, solution.message
+        if solution.status is Status.NUMERICAL_ERROR:
+            return solution.status, solution.message
+        count = len(state.candidates)
+        message = f"none of {count} starts led to a feasible motion; the nearest: {solution.message}"
+        return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
 
 
 def worth(attempt: PhaseAttempt) -> tuple[int, float]:
@@ -356,6 +361,11 @@ def is_near(attempt: PhaseAttempt) -> bool:
         return False
     window = attempt.certificate.worst_window
     return window is None or window.defect <= SOUND * float(np.abs(attempt.solution.x).max())
+
+
+def at_rest(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:
+    """The sequence of a motion that stays in the mode of a state (n_x,)."""
+    return written([laws.mode_at(x, p)], [{}], laws)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -377,7 +387,7 @@ class Node:
         return self.attempt.point.program.laws
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SearchState:
     """What a search has found; a callback sees it after every start.
 
@@ -407,6 +417,12 @@ class SearchState:
     tried: dict[Sequence, frozenset[str]] = field(default_factory=dict)
     expanded: frozenset[Sequence] = frozenset()
     refined: frozenset[Sequence] = frozenset()
+
+    def __repr__(self) -> str:
+        last = self.candidates[-1] if self.candidates else "no start yet"
+        best = "nothing yet" if self.leader is None else f"{self.leader.attempt.solution.objective:.8g}"
+        verdict = "" if self.leader is None else f" ({self.leader.attempt.verdict or 'not solved'})"
+        return f"SearchState: {len(self.candidates)} starts, best {best}{verdict}, last: {last}"
 
     @property
     def best(self) -> PhaseAttempt | None:
@@ -454,7 +470,7 @@ class SearchState:
         """The best objective and a share of its size more."""
         assert self.leader is not None
         objective = self.leader.attempt.solution.objective
-        return objective + share * abs(objective)
+        return objective + share * abs(objective) + np.copysign(NOTHING, share)
 
     def bar(self, kind: str) -> float:
         """The objective from which a program is not worth a simulation: better, or by a kind that may still agree."""
@@ -473,7 +489,7 @@ class SearchState:
         (group, amount), (there, least) = worth(found), self._worth(self.leader)
         if group != there:
             return group < there
-        return amount < (NEARER * least if group == 2 else least - GAIN * abs(least))
+        return amount < (NEARER * least if group == 2 else self._above(-GAIN))
 
     def trying(self, sequence: Sequence, kind: str) -> SearchState:
         """With a sequence that a kind has tried."""

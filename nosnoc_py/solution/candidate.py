@@ -8,7 +8,7 @@ from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Verdict
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Candidate:
     """One start of a search and what became of it.
 
@@ -30,3 +30,8 @@ class Candidate:
     objective: float
     verdict: Verdict | None
     seconds: float
+
+    def __repr__(self) -> str:
+        phases = "" if self.sequence is None else f", {len(self.sequence)} phases"
+        verdict = "" if self.verdict is None else f", {self.verdict}"
+        return f"{self.start}: objective {self.objective:.8g}{phases}{verdict}, {self.seconds:.2f} s"
