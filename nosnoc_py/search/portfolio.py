@@ -369,7 +369,7 @@ def at_rest(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Node:
+class SequenceNode:
     """A sequence whose program was solved, the kind of start that led to it, and neighbours that are not tried yet."""
 
     attempt: PhaseAttempt
@@ -408,7 +408,7 @@ class SearchState:
     streams: dict[str, Iterator[Any]]
     began: float
     deadline: float
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SequenceNode, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     status: Status | None = None
     since: float = 0.0
@@ -432,11 +432,11 @@ class SearchState:
         return min(found, key=lambda attempt: attempt.rank, default=None)
 
     @property
-    def leader(self) -> Node | None:
+    def leader(self) -> SequenceNode | None:
         """The best motion, confirmed or to be refined."""
         return min(self.nodes, key=self._worth, default=None)
 
-    def _worth(self, node: Node) -> tuple[int, float]:
+    def _worth(self, node: SequenceNode) -> tuple[int, float]:
         """Of a motion that refinement did not confirm, nothing."""
         group, amount = worth(node.attempt)
         return (max(group, int(node.sequence in self.refined and not node.attempt.confirmed)), amount)
@@ -461,7 +461,7 @@ class SearchState:
         return tuple(dict.fromkeys(kinds))
 
     @property
-    def movable(self) -> Node | None:
+    def movable(self) -> SequenceNode | None:
         """The best motion whose neighbours are not all tried, if it is one of the best."""
         ranked = sorted(self.nodes, key=self._worth)
         return next((node for node in ranked[:EXPANDED] if node.sequence not in self.expanded), None)
@@ -503,7 +503,7 @@ class SearchState:
         same = next((node for node in self.nodes if node.sequence == found.point.sequence), None)
         nodes = self.nodes
         if same is None or found.rank < same.attempt.rank:
-            node = Node(attempt=found, kind=kind, moves=neighbours(self.task.ocp, found.point, found.solution))
+            node = SequenceNode(attempt=found, kind=kind, moves=neighbours(self.task.ocp, found.point, found.solution))
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # it is among the nodes
         return replace(self, nodes=nodes, since=since, gains=gains)
