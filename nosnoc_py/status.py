@@ -147,8 +147,8 @@ _REMEDIES = {
         "look at solution.certificate, and compare with another method or other parameters."
     ),
     Status.NOT_CONFIRMED: (
-        "The program is solved, but the simulation of its control does something else (the message says what): give more "
-        "time (time_limit=, effort='thorough'), or look at solution.certificate for the place where they part."
+        "The program is solved, but the simulation of its control does something else (the message says what): give "
+        "more time (time_limit=, effort='thorough'), or look at solution.certificate for the place where they part."
     ),
     Status.BADLY_SCALED: (
         "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "

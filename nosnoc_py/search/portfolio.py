@@ -31,14 +31,18 @@ from nosnoc_py.status import Status, Verdict, iterated
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
-GUESS, MOVES = "guess", "moves"
+GUESS, MOVES, REFINE = "guess", "moves", "refine"
 KINDS = (*STARTS, MOVES)
 # Objectives within this share are one; a gain below this share is none.
 AGREE, GAIN = 0.01, 1e-4
-# Intervals of the control in programs that only compare sequences, and iterations of IPOPT on each.
-COARSE, ITERATIONS = 16, 150
+# Intervals of the control in programs that only compare sequences, iterations of IPOPT on each, and refinements.
+COARSE, ITERATIONS, ROUNDS = 16, 150, 1
+# An inaccurate motion counts until it is refined where the states at the ends of windows are off by this share at most.
+SOUND = 1e-2
 # Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
 SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
+# The best motion is refined, if it has to be, after this share of the patience, or of the time.
+REFINED = 0.5
 # Motions that are followed one after the other, where the simulation of a solution shows another sequence.
 FOLLOWED = 3
 # Of so many of the best motions neighbours are tried.
@@ -54,7 +58,9 @@ ATTEMPTS = 2
 # Seconds that a kind of start usually takes to bring something, where that is not one.
 USUAL = {"moves": 2.0}
 # Without agreement the search goes on so many times longer.
-ALONE = 4
+ALONE = 2
+# What a kind that has no more starts gives.
+EMPTY: Any = object()
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,11 @@ class Search(CompleteMethod):
             raise OptionError("Search takes no complementarities of the user's own; use ns.FESDJ(...).")
         began = time.monotonic()
         coarse = self.program.replace(
-            sequence=None, intervals=min(COARSE, self.program.intervals), grid="moving", max_iterations=ITERATIONS
+            sequence=None,
+            intervals=min(COARSE, self.program.intervals),
+            grid="moving",
+            max_iterations=ITERATIONS,
+            refinements=min(ROUNDS, self.program.refinements),
         )
         task, rng = StartTask.of(ocp), np.random.default_rng(self.seed)
         streams: dict[str, Iterator[Any]] = {kind: STARTS[kind](task, rng) for kind in self.starts if kind != MOVES}
@@ -170,10 +180,12 @@ class Search(CompleteMethod):
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
         state.work.deadline = began + max(SECONDS, SHARE * left)
+        if kind == REFINE:
+            return self._refined(state, began)
         if kind == MOVES:
             return self._moved(state, began)
-        start = next(state.streams[kind], GeneratorExit)
-        if start is GeneratorExit:
+        start = next(state.streams[kind], EMPTY)
+        if start is EMPTY:
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
             return state.told(kind, began, None)
@@ -202,7 +214,9 @@ class Search(CompleteMethod):
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.solution.success and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            best = self._on_own_grid(state, best)
+            found = self._on_own_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
+            asked = self.program.grid == "equal" and found is not None and found.solution.success
+            best = found if found is not None and (asked or found.rank < best.rank) else best
         status, message = self._verdict(state, best)
         seconds = time.monotonic() - state.began if wall_seconds is None else wall_seconds
         return replace(
@@ -222,10 +236,15 @@ class Search(CompleteMethod):
 
     def _choice(self, state: SearchState) -> str | None:
         """The kind whose gains are largest for the time that it took; the guess comes first."""
-        kinds = [kind for kind in (GUESS, *self.starts) if kind in state.streams]
+        if GUESS in state.streams:
+            return GUESS
+        kinds = [kind for kind in self.starts if kind in state.streams]
         if MOVES in self.starts and state.movable is not None:
             kinds.append(MOVES)
-        return GUESS if GUESS in kinds else max(kinds, key=state.merit, default=None)
+        late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
+        if state.provisional and (late or not kinds or state.since >= REFINED * EFFORTS[self.effort].patience):
+            return REFINE
+        return max(kinds, key=state.merit, default=None)
 
     def _polished(self, state: SearchState, kind: str, motion: Trajectory, began: float, p: Any = None) -> SearchState:
         """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead."""
@@ -238,7 +257,7 @@ class Search(CompleteMethod):
             start = start if p is None else replace(start, p=p)
             sequence = read(laws, motion, start.p)
             known = state.tried.get(sequence, frozenset())
-            again = state.best is not None and sequence == state.best.point.sequence
+            again = state.leader is not None and sequence == state.leader.sequence
             if kind in known or (len(known) >= ATTEMPTS and not again):
                 state = replace(state, since=state.since + KNOWN)
                 break
@@ -248,7 +267,7 @@ class Search(CompleteMethod):
             if found is None:
                 break
             state = state.trying(found.point.sequence, kind).having(found, kind)
-            best = found if best is None or found.rank < best.rank else best
+            best = found if best is None or worth(found) < worth(best) else best
             if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
                 break
             motion, p = found.certificate.trajectory, found.point.p
@@ -262,21 +281,31 @@ class Search(CompleteMethod):
         while time.monotonic() - began < MOVING:
             sequence = next(node.moves, None)
             if sequence is None:
-                state = replace(state, expanded=state.expanded | {node.attempt.point.sequence})
+                state = replace(state, expanded=state.expanded | {node.sequence})
                 break
             if sequence in state.tried:
                 continue
-            laws, start = node.laws, start_of_motion(ocp, sequence, node.attempt.solution)
-            found = self._solved(state.work, laws, sequence, start, state.bar(MOVES))
+            start = start_of_motion(ocp, sequence, node.attempt.solution)
+            found = self._solved(state.work, node.laws, sequence, start, state.bar(MOVES))
             state = state.trying(sequence, MOVES)
             if found is None:
                 break
             gained = state.gained(found)
             state = state.trying(found.point.sequence, MOVES).having(found, MOVES)
-            best = found if best is None or found.rank < best.rank else best
+            best = found if best is None or worth(found) < worth(best) else best
             if gained:
                 break
         return state.told(MOVES, began, best)
+
+    def _refined(self, state: SearchState, began: float) -> SearchState:
+        """The best motion on the grid that is asked for, until it is confirmed; else it is the best no more."""
+        node = state.leader
+        assert node is not None
+        found = self._on_own_grid(state, node.attempt, state.work.deadline)
+        state = replace(state, refined=state.refined | {node.sequence})
+        if found is None:
+            return state
+        return replace(state.having(found, node.kind), since=state.since).told(node.kind, began, found)
 
     @staticmethod
     def _solved(work: Refinement, laws: Any, sequence: Sequence, start: Any, bar: float) -> PhaseAttempt | None:
@@ -289,16 +318,14 @@ class Search(CompleteMethod):
                 raise KeyboardInterrupt from None
             return work.best
 
-    def _on_own_grid(self, state: SearchState, best: PhaseAttempt) -> PhaseAttempt:
-        """The best sequence on the grid that the program asks for: a finer one has to be better."""
-        ocp, solution = state.task.ocp, best.solution
-        deadline = max(state.deadline, time.monotonic() + SECONDS)
+    def _on_own_grid(self, state: SearchState, attempt: PhaseAttempt, deadline: float) -> PhaseAttempt | None:
+        """The sequence of an attempt on the grid that the program asks for, refined until it is confirmed."""
+        ocp, sequence = state.task.ocp, attempt.point.sequence
         work = Refinement(self.program.replace(sequence=None), ocp, None, time.monotonic(), deadline)
-        laws, start = best.point.program.laws, start_of_motion(ocp, best.point.sequence, solution)
-        found = self._solved(work, laws, best.point.sequence, start, np.inf)
+        laws, start = attempt.point.program.laws, start_of_motion(ocp, sequence, attempt.solution)
+        found = self._solved(work, laws, sequence, start, np.inf)
         state.work.log.extend(replace(line, step=len(state.work.log) + k) for k, line in enumerate(work.log))
-        asked = self.program.grid == "equal" and found is not None and found.solution.success
-        return found if found is not None and (asked or found.rank < best.rank) else best
+        return found
 
     def _verdict(self, state: SearchState, best: PhaseAttempt) -> tuple[Status, str]:
         """Status and message of what is returned."""
@@ -315,12 +342,34 @@ class Search(CompleteMethod):
         return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, solution.message
 
 
+def worth(attempt: PhaseAttempt) -> tuple[int, float]:
+    """The smaller the better: of sound motions the objective, then of other solved programs, then the violation."""
+    objective = attempt.solution.objective
+    if attempt.confirmed or is_near(attempt):
+        return (0, objective)
+    return (1, objective) if attempt.solution.success else (2, attempt.point.violation)
+
+
+def is_near(attempt: PhaseAttempt) -> bool:
+    """Whether a finer mesh is likely to confirm a motion: errors of the discretisation are what is wrong with it."""
+    if attempt.certificate is None or attempt.verdict not in (Verdict.INACCURATE, Verdict.CONSTRAINT_BETWEEN_NODES):
+        return False
+    window = attempt.certificate.worst_window
+    return window is None or window.defect <= SOUND * float(np.abs(attempt.solution.x).max())
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """A sequence whose program was solved, and its neighbours that have not been tried yet."""
+    """A sequence whose program was solved, the kind of start that led to it, and neighbours that are not tried yet."""
 
     attempt: PhaseAttempt
+    kind: str
     moves: Iterator[Sequence]
+
+    @property
+    def sequence(self) -> Sequence:
+        """Of its solution."""
+        return self.attempt.point.sequence
 
     @property
     def laws(self) -> Any:
@@ -357,23 +406,39 @@ class SearchState:
     seconds: dict[str, float] = field(default_factory=dict)
     tried: dict[Sequence, frozenset[str]] = field(default_factory=dict)
     expanded: frozenset[Sequence] = frozenset()
+    refined: frozenset[Sequence] = frozenset()
 
     @property
     def best(self) -> PhaseAttempt | None:
-        """The best motion so far, whatever it is worth; that of an unfinished step, too."""
+        """What would be returned now; that of an unfinished step, too."""
         found = [node.attempt for node in self.nodes]
         found += [] if self.work.best is None else [self.work.best]
         return min(found, key=lambda attempt: attempt.rank, default=None)
 
     @property
+    def leader(self) -> Node | None:
+        """The best motion, confirmed or to be refined."""
+        return min(self.nodes, key=self._worth, default=None)
+
+    def _worth(self, node: Node) -> tuple[int, float]:
+        """Of a motion that refinement did not confirm, nothing."""
+        group, amount = worth(node.attempt)
+        return (max(group, int(node.sequence in self.refined and not node.attempt.confirmed)), amount)
+
+    @property
     def confirmed(self) -> bool:
         """Whether the simulation confirms the best."""
-        return self.best is not None and self.best.confirmed
+        return self.leader is not None and self.leader.attempt.confirmed
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the best has to be refined."""
+        return self.leader is not None and self._worth(self.leader)[0] == 0 and not self.confirmed
 
     @property
     def agreement(self) -> tuple[str, ...]:
         """Kinds of start that found the best objective; neighbours of sequences are none."""
-        if self.best is None or not self.best.confirmed:
+        if not self.confirmed:
             return ()
         bar = self._above(AGREE)
         kinds = (c.start for c in self.candidates if c.start != MOVES and c.verdict in CONFIRMED and c.objective <= bar)
@@ -382,18 +447,18 @@ class SearchState:
     @property
     def movable(self) -> Node | None:
         """The best motion whose neighbours are not all tried, if it is one of the best."""
-        ranked = sorted(self.nodes, key=lambda node: node.attempt.rank)
-        return next((node for node in ranked[:EXPANDED] if node.attempt.point.sequence not in self.expanded), None)
+        ranked = sorted(self.nodes, key=self._worth)
+        return next((node for node in ranked[:EXPANDED] if node.sequence not in self.expanded), None)
 
     def _above(self, share: float) -> float:
         """The best objective and a share of its size more."""
-        assert self.best is not None
-        objective = self.best.solution.objective
+        assert self.leader is not None
+        objective = self.leader.attempt.solution.objective
         return objective + share * abs(objective)
 
     def bar(self, kind: str) -> float:
         """The objective from which a program is not worth a simulation: better, or by a kind that may still agree."""
-        if not self.confirmed:
+        if self.leader is None or self._worth(self.leader)[0] > 0:
             return np.inf
         return self._above(-GAIN if kind == MOVES or kind in self.agreement else AGREE)
 
@@ -403,12 +468,12 @@ class SearchState:
 
     def gained(self, found: PhaseAttempt) -> bool:
         """Whether an attempt is better than the best by more than nothing."""
-        best = min((node.attempt for node in self.nodes), key=lambda attempt: attempt.rank, default=None)
-        if best is None or found.rank[0] != best.rank[0]:
-            return best is None or found.rank[0] < best.rank[0]
-        if best.confirmed:
-            return found.rank[1] < best.rank[1] - GAIN * abs(best.rank[1])
-        return found.rank[1] < NEARER * best.rank[1]
+        if self.leader is None:
+            return True
+        (group, amount), (there, least) = worth(found), self._worth(self.leader)
+        if group != there:
+            return group < there
+        return amount < (NEARER * least if group == 2 else least - GAIN * abs(least))
 
     def trying(self, sequence: Sequence, kind: str) -> SearchState:
         """With a sequence that a kind has tried."""
@@ -419,11 +484,10 @@ class SearchState:
         gained = self.gained(found)
         since = 0.0 if gained else self.since + 1.0
         gains = {**self.gains, kind: self.gains.get(kind, 0) + gained}
-        sequence = found.point.sequence
-        same = next((node for node in self.nodes if node.attempt.point.sequence == sequence), None)
+        same = next((node for node in self.nodes if node.sequence == found.point.sequence), None)
         nodes = self.nodes
         if same is None or found.rank < same.attempt.rank:
-            node = Node(attempt=found, moves=neighbours(self.task.ocp, found.point, found.solution))
+            node = Node(attempt=found, kind=kind, moves=neighbours(self.task.ocp, found.point, found.solution))
             nodes = (*(other for other in nodes if other is not same), node)
         self.work.best = None  # it is among the nodes
         return replace(self, nodes=nodes, since=since, gains=gains)

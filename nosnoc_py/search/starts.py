@@ -23,7 +23,7 @@ Array = np.ndarray
 # Knots of random controls, and their size as shares of the bounds (of the forces at work, where there are none).
 KNOTS, SIZES = (1, 2, 3, 5), (0.1, 0.3, 1.0)
 # Intervals of the controls that starts are made of.
-PIECES = 40
+PIECES = 16
 # A control without bounds may be so many times what changes the motion as much as all other forces do.
 REACH = 3.0
 # The weight of staying near, beside what the terminal cost wants.
@@ -219,9 +219,10 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     index = np.arange(x0.size)[None]
     numbers: dict[str, Any] = {"lower": low, "upper": high}
     block = NLPBlock(name="goal", y=s.x, rows=made[0], cost=cost, index=index, **numbers)
-    nlp = BlockNLP([block], *ocp.x_bounds, sizes, x0)
+    low, high = ocp.x_bounds
+    nlp = BlockNLP([block], low, high, sizes, x0)
     found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
-    return np.clip(found, *ocp.x_bounds) if np.isfinite(found).all() else None
+    return np.clip(found, low, high) if np.isfinite(found).all() else None
 
 
 # Kinds of starts by name, in the order in which they are tried first; each is a stream of starts, with None after a

@@ -429,7 +429,7 @@ def check_times(ocp: OCP, sequence: Sequence) -> None:
 
 
 def free_start(ocp: OCP, near: Array | None = None) -> Array:
-    """The state nearest to another (to zero, or the middle of its bounds) that initial constraints and contacts allow."""
+    """The state nearest to another (zero, or the middle of its bounds) that initial constraints and contacts allow."""
     s, (low, high) = ocp.system, ocp.x_bounds
     if near is None:
         both = np.isfinite(low) & np.isfinite(high)
