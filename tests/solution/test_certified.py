@@ -42,7 +42,7 @@ def certified() -> Solution:
     ground = ns.Contact("ground", gap=q, restitution=0.5)
     ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81 - 0.3 * v * v * v, contacts=[ground])
     goal = [ns.Constraint(q, 0.4, 0.4, name="goal")]
-    ocp = ns.OCP(ball, horizon=1.0, x0=[1.0, -4.0], stage_cost=u**2, terminal_constraints=goal)
+    ocp = ns.OCP(ball, horizon=1.0, x0=[1.0, -4.0], stage_cost=u**2 + v**2, terminal_constraints=goal)
     solution = ns.solve(ocp, ns.FESDJ(control_stages=4, rk_stages=1))
     assert solution.success
     found = ns.certify(ocp, solution)
