@@ -11,8 +11,9 @@ import pytest
 
 import nosnoc_py as ns
 from models import falling_rod
-from nosnoc_py.audit.records import Law, Measured, worst_of
+from nosnoc_py.audit.records import Measured, worst_of
 from nosnoc_py.solution import Series
+from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Verdict
 from nosnoc_py.tolerances import BADLY_SCALED
 from nosnoc_py.transcription.audited import measured

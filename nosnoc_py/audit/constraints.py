@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.audit.records import Law, Measured
+from nosnoc_py.audit.records import Measured
+from nosnoc_py.solution.violation import Law
 
 if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP, Constraint

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.audit.records import Law, Measured
+from nosnoc_py.audit.records import Measured
+from nosnoc_py.solution.violation import Law
 
 Array = np.ndarray
 TINY = 1e-300

@@ -18,7 +18,8 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.constraints import excess
-from nosnoc_py.audit.records import Law, MotionSamples, Violation
+from nosnoc_py.audit.records import MotionSamples
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED

@@ -6,8 +6,9 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit import guards
-from nosnoc_py.audit.records import Law, Measured, Violation
+from nosnoc_py.audit.records import Measured
 from nosnoc_py.discretization.readout import Readout, dense_output, sides_of
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.tolerances import BADLY_SCALED, REST_VELOCITY, TOUCHING_SOLVED
 from nosnoc_py.transcription import Transcription
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Verdict
@@ -23,6 +26,7 @@ class Candidate:
     verdict : Verdict or None
         What the simulation makes of it; None where it was not worth one.
     seconds : float
+        That it took.
     """
 
     start: str
@@ -31,7 +35,23 @@ class Candidate:
     verdict: Verdict | None
     seconds: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `json.dumps` takes, but for an objective that is not finite."""
+        return {
+            "start": self.start,
+            "sequence": None if self.sequence is None else list(self.sequence.items),
+            "objective": self.objective,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        if self.sequence is None and not np.isfinite(self.objective):
+            return f"{self.start}: nothing found, {self.seconds:.2f} s"
+        count = 0 if self.sequence is None else len(self.sequence)
+        phases = "" if self.sequence is None else f", {count} phase{'' if count == 1 else 's'}"
+        judged = "not simulated" if self.verdict is None else str(self.verdict)
+        return f"{self.start}: {self.objective:.6g}, {judged}{phases}, {self.seconds:.2f} s"
+
     def __repr__(self) -> str:
-        phases = "" if self.sequence is None else f", {len(self.sequence)} phases"
-        verdict = "" if self.verdict is None else f", {self.verdict}"
-        return f"{self.start}: objective {self.objective:.8g}{phases}{verdict}, {self.seconds:.2f} s"
+        return f"<{self}>"

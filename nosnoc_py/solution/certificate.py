@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.records import Event
 from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
+from nosnoc_py.solution.violation import Violation
 from nosnoc_py.status import Verdict
-
-if TYPE_CHECKING:
-    from nosnoc_py.audit.records import Violation
 
 # Rows of a long list that the table shows.
 SHOWN = 12

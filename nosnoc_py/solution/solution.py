@@ -82,6 +82,12 @@ class Solution(Trajectory):
         Representations of the options.
     sequence
         The modes of the motion and when they change, where the method knows them.
+    certificate
+        What an independent simulation makes of it; None where it was not asked.
+    candidates
+        The starts of a search, and what became of each.
+    agreement
+        Kinds of start of a search that know nothing of each other and came to this solution.
     """
 
     objective: float
@@ -115,7 +121,7 @@ class Solution(Trajectory):
         assign(self, **{name: float(getattr(self, name)) for name in (*numbers, "wall_seconds")})
         assign(self, x0=read_only(self.x0, "x0", self.x.shape[1]), p=read_only(self.p, "p", "n_p"))
         assign(self, w=read_only(self.w, "w", "n_w"), iterations=int(self.iterations))
-        lists = ("log", "worst", "biactive", "biactive_roles")
+        lists = ("log", "worst", "biactive", "biactive_roles", "candidates", "agreement")
         assign(self, **{name: tuple(getattr(self, name)) for name in lists}, multipliers=dict(self.multipliers))
 
     def polish(self, **options: Any) -> Solution:
@@ -142,7 +148,8 @@ class Solution(Trajectory):
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""
         made_by = ", solver ".join(text for text in (self.method, self.solver) if text)
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
-        lines += [f"  {line}" for line in (self._cost(), self._residuals(), self._effort(), made_by) if line]
+        told = (self._cost(), self._residuals(), self._certified(), self._starts(), self._effort(), made_by)
+        lines += [f"  {line}" for line in told if line]
         if self.events and not self.success:
             whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
             beyond = "" if whole else f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})"
@@ -160,6 +167,10 @@ class Solution(Trajectory):
             "stationarity": self.stationarity.value,
             "homotopy_steps": len(self.log),
             "worst": [str(residual) for residual in self.worst],
+            "verdict": None if self.certificate is None else self.certificate.verdict.value,
+            "true_objective": None if self.certificate is None else self.certificate.true_objective,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "agreement": list(self.agreement),
             **super()._summary_fields(),
         }
 
@@ -175,6 +186,24 @@ class Solution(Trajectory):
             f"residuals: complementarity {self.complementarity:.1e} (min {self.complementarity_min:.1e}), "
             f"infeasibility {self.infeasibility:.1e}"
         )
+
+    def _certified(self) -> str:
+        """The verdict, why where it is not that the solution is confirmed, and the true objective where it differs."""
+        if (found := self.certificate) is None:
+            return ""
+        because = "" if found.confirmed else f": {found.reason}"
+        error, size = abs(found.objective_error), max(1.0, abs(found.objective))
+        true = f", true objective {found.true_objective:.8g}" if error > found.tolerance * size else ""
+        return f"certificate: {found.verdict}{because}{true}"
+
+    def _starts(self) -> str:
+        """How many there were, and which of them came here."""
+        if not self.candidates:
+            return ""
+        count = len(self.agreement)
+        agree = f" ({count} kinds agree)" if count > 1 else ""
+        found = f", best found by {', '.join(self.agreement)}{agree}" if count else ""
+        return f"starts: {len(self.candidates)} tried{found}"
 
     def _effort(self) -> str:
         steps = f" in {len(self.log)} steps" if self.log else ""

@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.roles import Role
 from nosnoc_py.solution.arrays import Array
+from nosnoc_py.solution.candidate import Candidate
+from nosnoc_py.solution.certificate import Balance, Certificate, EventPair, Window
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
 from nosnoc_py.solution.records import Discretization, Event, PairRole, Residual, Series, StepRecord
 from nosnoc_py.solution.rigid_motion import RigidMotion
@@ -29,7 +30,8 @@ from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.shift import Shifted
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
-from nosnoc_py.status import Stationarity, Status
+from nosnoc_py.solution.violation import Law, Violation
+from nosnoc_py.status import Stationarity, Status, Verdict
 
 FORMAT_VERSION = 2
 # Files of version 1 know no roles, and no elements of their motion; everything else is the same.
@@ -138,8 +140,12 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return [[pair.role, pair.of] for pair in value]
     if name == "discretization" and value is not None:
         return asdict(value)
-    if name == "sequence" and value is not None:
-        return {"items": list(value.items), "times": None if value.times is None else value.times.tolist()}
+    if name == "sequence":
+        return _packed_sequence(value)
+    if name == "certificate" and value is not None:
+        return _packed_certificate(value, arrays)
+    if name == "candidates":
+        return [vars(each) | {"sequence": _packed_sequence(each.sequence)} for each in value]
     if name in _RECORDS:
         return [asdict(record) for record in value]
     if name in _INTERPOLANTS and value is not None:
@@ -172,8 +178,12 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return tuple(PairRole(_role(role), of) for role, of in value)
     if name == "discretization" and value is not None:
         return Discretization(**value)
-    if name == "sequence" and value is not None:
-        return Sequence(**value)
+    if name == "sequence":
+        return _sequence(value)
+    if name == "certificate" and value is not None:
+        return _certificate(value, arrays)
+    if name == "candidates":
+        return tuple(_candidate(each) for each in value)
     if name in _RECORDS:
         return tuple(_RECORDS[name](**record) for record in value)
     if name in _ENUMS:
@@ -192,8 +202,70 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     return value
 
 
+def _packed_sequence(sequence: Sequence | None) -> Any:
+    if sequence is None:
+        return None
+    return {"items": list(sequence.items), "times": None if sequence.times is None else sequence.times.tolist()}
+
+
+def _sequence(value: Any) -> Sequence | None:
+    return None if value is None else Sequence(**value)
+
+
+def _candidate(value: dict[str, Any]) -> Candidate:
+    verdict = None if value["verdict"] is None else Verdict(value["verdict"])
+    return Candidate(**value | {"sequence": _sequence(value["sequence"]), "verdict": verdict})
+
+
+def _packed_certificate(certificate: Certificate, arrays: dict[str, Array]) -> dict[str, Any]:
+    """All of it, with the true trajectory."""
+    own: dict[str, Array] = {"end_state_errors": certificate.end_state_errors}
+    motion = certificate.trajectory
+    parts = {f.name: _pack(f.name, getattr(motion, f.name), own) for f in fields(motion)}
+    arrays |= {f"certificate_{part}": array for part, array in own.items()}
+    packed = {f.name: getattr(certificate, f.name) for f in fields(certificate)}
+    del packed["end_state_errors"]
+    packed |= {
+        "windows": [asdict(window) for window in certificate.windows],
+        "events": [asdict(pair) for pair in certificate.events],
+        "balance": None if certificate.balance is None else asdict(certificate.balance),
+        "trajectory": {"class": type(motion).__name__, "fields": parts},
+    }
+    for name in ("violation", "findings"):
+        packed[name] = [vars(one) | {"law": one.law.name} for one in packed[name]]
+    return packed
+
+
+def _certificate(value: dict[str, Any], arrays: dict[str, Array]) -> Certificate:
+    """Undo `_packed_certificate`."""
+    prefix = "certificate_"
+    own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    motion = value["trajectory"]
+    parts = {name: _unpack(name, part, own) for name, part in motion["fields"].items()}
+    made: dict[str, Any] = {
+        "verdict": Verdict(value["verdict"]),
+        "state_names": tuple(value["state_names"]),
+        "end_state_errors": own["end_state_errors"],
+        "windows": tuple(Window(**window) for window in value["windows"]),
+        "events": tuple(
+            EventPair(**{side: None if event is None else Event(**event) for side, event in pair.items()})
+            for pair in value["events"]
+        ),
+        "balance": None if value["balance"] is None else Balance(**value["balance"]),
+        "trajectory": _CLASSES[motion["class"]](**parts),
+    }
+    for name in ("violation", "findings"):
+        made[name] = tuple(Violation(**one | {"law": Law[one["law"]]}) for one in value[name])
+    return Certificate(**value | made)
+
+
 def _role(value: str | None) -> Role | None:
     return None if value is None else Role(value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: numbers of NumPy, roles and statuses."""
+    return value.item() if isinstance(value, np.generic) else value.value
 
 
 def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
@@ -201,7 +273,7 @@ def _to_netcdf(meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
 
     # netCDF-3 reads a dimension of length zero as unlimited: empty arrays live in their shape alone
     meta = {**meta, "shapes": {name: array.shape for name, array in arrays.items()}}
-    meta = json.loads(json.dumps(meta, default=attrgetter("value")))  # of roles and statuses
+    meta = json.loads(json.dumps(meta, default=_plain))
     buffer = io.BytesIO()
     with netcdf_file(buffer, "w", version=2) as file:
         setattr(file, _ATTRIBUTE, json.dumps({**meta, "checksum": _checksum(meta, arrays)}))

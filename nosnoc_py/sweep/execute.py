@@ -16,15 +16,12 @@ import numpy as np
 from nosnoc_py.api import certify, simulate, solve
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError
-from nosnoc_py.methods.indirect.minimum_principle import MinimumPrinciple
 from nosnoc_py.ocp import OCP
-from nosnoc_py.options import CompleteMethod, fitting
+from nosnoc_py.options import fitting
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.sweep.choices import make
 from nosnoc_py.sweep.references import called, function, on_path, parameters_of
 
-# What solves an OCP whose configuration names no method: the first that takes its system, whatever `solve` does then.
-SOLVING = (*FINITE_ELEMENTS, MinimumPrinciple)
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 # Columns of every table: what is told of every run, and others besides the paths, which have dots.
 TOLD = (
@@ -132,7 +129,9 @@ def _solved(
     if isinstance(guess, str):
         taken = parameters_of(function(guess, folder)).among(resolved["problem"]["arguments"])
         guess = called("problem.guess", guess, folder, **taken)
-    method = fitting(ocp.system, chosen["method"], SOLVING, (FiniteElementMethod, CompleteMethod))
+    method = chosen["method"]
+    if method is None and any(isinstance(ocp.system, kind.takes) for kind in FINITE_ELEMENTS):
+        method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)  # whatever `solve` itself would take
     solution = solve(ocp, method, chosen["solver"], guess=guess, callback=callback, time_limit=time_limit)
     row = _told(solution, stationarity=solution.stationarity.value)
     if resolved["certify"]:

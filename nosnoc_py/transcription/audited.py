@@ -14,7 +14,8 @@ import numpy as np
 
 from nosnoc_py.audit.contacts import laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import ElementStages, listed
-from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Violation, worst_of
+from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, worst_of
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.tolerances import BADLY_SCALED
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nosnoc_py.audit.records import Law
 from nosnoc_py.contacts.instants import gaining_contacts
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
@@ -33,6 +32,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution, Trajectory
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau

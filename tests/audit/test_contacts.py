@@ -10,9 +10,10 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.audit.contacts import laws_of_impacts, laws_of_motion
-from nosnoc_py.audit.records import Jumps, Law, MotionSamples, Scales, violations, worst_of
+from nosnoc_py.audit.records import Jumps, MotionSamples, Scales, violations, worst_of
 from nosnoc_py.simulation.certification.readings import ContactReading
 from nosnoc_py.solution import RungeKuttaInterpolant, Series
+from nosnoc_py.solution.violation import Law
 from nosnoc_py.tolerances import BROKEN
 from nosnoc_py.transcription.audited import measured
 from tests.simulation.claimed import solution_of

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nosnoc_py.audit.contacts import laws_of_impacts
-from nosnoc_py.audit.records import Jumps, Law, Scales
+from nosnoc_py.audit.records import Jumps, Scales
+from nosnoc_py.solution.violation import Law
 from problems.benchmarks.impact_instants import LEAST_MARGIN
 from tests.pairwise import slow_but
 from tests.references.impact_instants import Instant, instant

@@ -12,10 +12,10 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball, point_mass
-from nosnoc_py.audit.records import Law
 from nosnoc_py.discretization import cross_complementarity
 from nosnoc_py.simulation.certification.windows import first_difference, pair_events
 from nosnoc_py.solution import RungeKuttaInterpolant
+from nosnoc_py.solution.violation import Law
 from tests.simulation.claimed import solution_of
 
 METHOD = ns.FESDJ(control_stages=4, finite_elements=3, rk_stages=3)

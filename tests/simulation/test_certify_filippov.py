@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.audit.records import Violation
 from nosnoc_py.simulation.certification.readings import collocation_of, inclusions_of
 from nosnoc_py.solution import RungeKuttaInterpolant
+from nosnoc_py.solution.violation import Violation
 from nosnoc_py.tolerances import BROKEN
 from problems import hysteresis_car, sliding_mode_control, turbo_car
 from tests.pairwise import slow_but

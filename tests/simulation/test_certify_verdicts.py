@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
-from nosnoc_py.audit.records import Law
 from nosnoc_py.solution import RungeKuttaInterpolant, Series
+from nosnoc_py.solution.violation import Law
 from tests.simulation.claimed import solution_of
 
 GRAVITY = 9.81

@@ -10,13 +10,14 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.guards import depths
-from nosnoc_py.audit.records import Law, Measured
+from nosnoc_py.audit.records import Measured
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.indirect.problem import HybridProblem
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution
 from nosnoc_py.solution.interpolant import RungeKuttaInterpolant
 from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Status
 from nosnoc_py.tableaus import lagrange_basis
 

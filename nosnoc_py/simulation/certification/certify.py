@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.audit.records import Law, Violation, violations, worst_of
+from nosnoc_py.audit.records import violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import balance
@@ -19,6 +19,7 @@ from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Verdict
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of

@@ -9,12 +9,12 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit import constraints
-from nosnoc_py.audit.records import Law, Violation
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.simulation.event_driven.node import ImpactRecord
 from nosnoc_py.solution.certificate import Balance
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
 

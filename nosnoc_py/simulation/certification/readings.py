@@ -16,10 +16,11 @@ import numpy as np
 from nosnoc_py.audit.contacts import explained_impulses, laws_of_impacts, laws_of_motion, scales_of
 from nosnoc_py.audit.elements import SHORT, ElementStages, columns_of, listed, noise_of, slopes_of
 from nosnoc_py.audit.inclusions import Inclusions
-from nosnoc_py.audit.records import Jumps, Law, Measured, MotionSamples, Scales, Violation, statement
+from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales, statement
 from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.inclusion import inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside

@@ -9,12 +9,13 @@ import numpy as np
 
 from nosnoc_py.audit import constraints
 from nosnoc_py.audit.elements import ElementStages, columns_of
-from nosnoc_py.audit.records import Law, Measured, Violation, statement
+from nosnoc_py.audit.records import Measured, statement
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.simulation.certification.measures import GAUSS
 from nosnoc_py.simulation.certification.readings import EDGE, controls_at_stages, controls_of, own_stages, states_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.tolerances import BROKEN, STATED
 
 Array = np.ndarray

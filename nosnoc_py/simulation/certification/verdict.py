@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from nosnoc_py.audit.records import Law, Violation
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.certification.windows import EDGE, SIDES, Piece, first_difference, pair_events, state_at
 from nosnoc_py.simulation.event_driven.history import History
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.certificate import EventPair, Window
+from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.status import Verdict
 
 # An event that is later than this share of the horizon is another one.

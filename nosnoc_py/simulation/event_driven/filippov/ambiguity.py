@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.filippov.candidates import Candidate
+from nosnoc_py.simulation.event_driven.filippov.candidates import FilippovCandidate
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, regime_of
 
@@ -13,7 +13,7 @@ Array = np.ndarray
 SMALL = 1e-10
 
 
-def told(flow: FilippovFlow, t: float, one: Candidate, touched: Array) -> str:
+def told(flow: FilippovFlow, t: float, one: FilippovCandidate, touched: Array) -> str:
     """A word where a motion on or at several surfaces of one partition is one of many; "" where it is not."""
     laws = flow.laws
     for part, regions in enumerate(laws.regions):
@@ -34,7 +34,7 @@ def told(flow: FilippovFlow, t: float, one: Candidate, touched: Array) -> str:
     return ""
 
 
-def _flows(flow: FilippovFlow, t: float, one: Candidate, part: int, rows: Array) -> tuple[Array, Array]:
+def _flows(flow: FilippovFlow, t: float, one: FilippovCandidate, part: int, rows: Array) -> tuple[Array, Array]:
     """Flows (n_x, n_f) of the regions that meet, and what else moves the state (n_x,)."""
     laws, regime = flow.laws, one.regime
     met = regime_of(laws, tuple(ON if k in rows else mode for k, mode in enumerate(regime.modes)))

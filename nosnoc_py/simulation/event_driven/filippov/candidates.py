@@ -37,7 +37,7 @@ ROUNDED = 1e-13
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Candidate:
+class FilippovCandidate:
     """A motion that is possible: its regime, the state on its surfaces, the motion, and the state a little later."""
 
     regime: FilippovRegime
@@ -57,9 +57,9 @@ class Candidates:
         kinds = self.laws.kinds[self.touched]
         return int(3 ** (kinds == STEP).sum() * 2 ** (kinds != STEP).sum())
 
-    def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[Candidate]:
+    def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[FilippovCandidate]:
         """All different motions from x; `modes` away from the touched surfaces; not those that were `refused`."""
-        found: list[Candidate] = []
+        found: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
             for made in self._tried(x, choice) if choice != refused else ():
                 size = SAME * (1.0 + np.abs(made.later).max())
@@ -67,7 +67,7 @@ class Candidates:
                     found.append(made)
         return found
 
-    def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[Candidate]:
+    def _tried(self, x: Array, modes: tuple[int, ...]) -> Iterator[FilippovCandidate]:
         """The motions in these modes, one for every root of the equations."""
         first = regime_of(self.laws, modes, self.guess)
         if self.laws.affine and self._is_far(first, x):
@@ -77,7 +77,7 @@ class Candidates:
             regime = first.near(s)
             look = self.flow.look(regime, self.t, x)
             if np.isfinite(look.rate).all() and self._is_admissible(regime, x, look):
-                yield Candidate(regime=regime, x=x, look=look, later=self._later(regime, x, look, AHEAD[-1]))
+                yield FilippovCandidate(regime=regime, x=x, look=look, later=self._later(regime, x, look, AHEAD[-1]))
 
     def _is_far(self, regime: FilippovRegime, x: Array) -> bool:
         """Whether multipliers or rates are so far from admissible that rounding of the state cannot matter."""

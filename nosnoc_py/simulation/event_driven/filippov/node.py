@@ -9,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
-from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidate, Candidates, touched_of
+from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, FilippovCandidate, Candidates, touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, FilippovFlow, FilippovRegime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
@@ -72,7 +72,12 @@ class FilippovNodes:
         return np.asarray(touched)
 
     def _next(
-        self, node: Node, before: FilippovRegime | None, ended: Phase | None, touched: Array, found: list[Candidate]
+        self,
+        node: Node,
+        before: FilippovRegime | None,
+        ended: Phase | None,
+        touched: Array,
+        found: list[FilippovCandidate],
     ) -> Node:
         """The node with the first of the motions that go on."""
         best = found[0]
