@@ -516,7 +516,7 @@ class SearchState:
         candidate = Candidate(
             start=kind,
             sequence=found.point.sequence if found is not None else None,
-            objective=found.solution.objective if found is not None and good else np.inf,
+            objective=found.true_objective if found is not None and good else np.inf,
             verdict=None if found is None else found.verdict,
             seconds=seconds,
         )

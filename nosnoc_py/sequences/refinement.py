@@ -88,6 +88,13 @@ class PhaseAttempt:
         return self.verdict in CONFIRMED
 
     @property
+    def true_objective(self) -> float:
+        """That of the simulated motion, where it is confirmed as a whole; else of the program."""
+        # An unstable motion diverges from its simulation; its own objective is then the true one to the windows' defects.
+        whole = self.certificate is not None and self.verdict is Verdict.CONFIRMED
+        return self.certificate.true_objective if self.certificate and whole else self.solution.objective
+
+    @property
     def rank(self) -> tuple[int, float]:
         """The smaller the better: of confirmed ones the objective, else the verdict and what is wrong."""
         if self.confirmed:

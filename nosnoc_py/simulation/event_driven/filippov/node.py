@@ -9,7 +9,7 @@ import numpy as np
 
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.filippov import ambiguity
-from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, FilippovCandidate, Candidates, touched_of
+from nosnoc_py.simulation.event_driven.filippov.candidates import MOST, Candidates, FilippovCandidate, touched_of
 from nosnoc_py.simulation.event_driven.filippov.laws import ON
 from nosnoc_py.simulation.event_driven.filippov.regime import DISTANCE, FilippovFlow, FilippovRegime, sides
 from nosnoc_py.simulation.event_driven.phase import Phase
