@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.moves import neighbours
 from nosnoc_py.search.portfolio import KINDS, MOVES
-from nosnoc_py.search.starts import STARTS, StartTask, goal
+from nosnoc_py.search.starts import StartTask, goal
 
 INTERVALS = ns.Search().program.intervals
 
