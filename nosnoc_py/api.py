@@ -27,6 +27,7 @@ from nosnoc_py.search import MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
+from nosnoc_py.simulation.certification.attached import with_certificate
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationMethod, SimulationTask, SteppedRun, deadline_of, steps_given
 from nosnoc_py.simulation.event_driven.options import EventDriven
@@ -70,6 +71,7 @@ def solve(
     effort: str | None = None,
     seed: int | None = None,
     polish: bool = False,
+    certify: bool = True,
 ) -> Solution:
     """Solve an optimal control problem.
 
@@ -99,6 +101,11 @@ def solve(
     polish : bool
         Whether to go on from the solution to the optimum of its sequence of modes, on a grid that moves with its
         events, and return the better one (`nosnoc_py.polish`, `solution.polish()`); the time limit is that of both.
+    certify : bool
+        Whether to hold what is solved against an independent simulation of its control (`nosnoc_py.certify`):
+        `solution.certificate`. Where it is not confirmed, the message says why and what helps; the status stays that of
+        the method. It takes what is left of the time limit, or a tenth of it, and else is left out. Not of a
+        `HybridSystem`.
 
     Returns
     -------
@@ -109,6 +116,8 @@ def solve(
     check_run(callback, time_limit)
     if not isinstance(polish, bool):
         raise OptionError(f"polish: expected True or False, given {polish!r}.")
+    if not isinstance(certify, bool):
+        raise OptionError(f"certify: expected True or False, given {certify!r}.")
     deadline = deadline_of(time_limit)
     searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
     if searched and (method is not None or solver is not None):
@@ -128,6 +137,9 @@ def solve(
         solution = solver.solve(ocp, chosen, **limits)
     else:  # options of finite elements are in a room below those that solve: an object that does it holds them
         solution = FiniteElementRun(chosen).solve(ocp, solver, **limits)
+    if certify:
+        elements = isinstance(chosen, FiniteElementMethod)
+        solution = with_certificate(ocp, solution, finite_elements=elements, deadline=deadline, time_limit=time_limit)
     if polish and solution.status not in (Status.INTERRUPTED, Status.STOPPED):
         left = None if time_limit is None else max(0.0, deadline - monotonic())
         solution = polished(ocp, solution, callback=callback, time_limit=left)

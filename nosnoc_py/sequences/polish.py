@@ -87,7 +87,7 @@ def _true_objective(ocp: OCP, solution: Solution) -> float:
     """The objective of a solution that the simulation confirms, infinite for any other one."""
     if not solution.success:
         return np.inf
-    certificate = certify(ocp, solution)
+    certificate = solution.certificate or certify(ocp, solution)
     if certificate.verdict not in CONFIRMED:
         return np.inf
     # An unstable motion diverges from its simulation; its own objective is then the true one to the windows' defects.

@@ -268,7 +268,7 @@ class Refinement:
             certificate = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
             verdict = certificate.verdict
             note = "" if verdict is Verdict.CONFIRMED else f"{verdict}: {certificate.reason}{_growth(certificate)}"
-            solution = replace(solution, message=note) if note else solution
+            solution = replace(solution, certificate=certificate, message=note or solution.message)
             found = PhaseAttempt(point=point, solution=solution, certificate=certificate)
         self.keep(found)
         if status is Status.INTERRUPTED or self.left() <= 0.0:

@@ -13,11 +13,12 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.api import certify, simulate, solve
+from nosnoc_py.api import simulate, solve
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import fitting
+from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.sweep.choices import make
 from nosnoc_py.sweep.references import called, function, on_path, parameters_of
@@ -132,10 +133,12 @@ def _solved(
     method = chosen["method"]
     if method is None and any(isinstance(ocp.system, kind.takes) for kind in FINITE_ELEMENTS):
         method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod)  # whatever `solve` itself would take
-    solution = solve(ocp, method, chosen["solver"], guess=guess, callback=callback, time_limit=time_limit)
+    limits: dict[str, Any] = {"callback": callback, "time_limit": time_limit, "certify": resolved["certify"]}
+    solution = solve(ocp, method, chosen["solver"], guess=guess, **limits)
     row = _told(solution, stationarity=solution.stationarity.value)
     if resolved["certify"]:
-        row["certificate"] = str(certify(ocp, solution).verdict)
+        found = solution.certificate or certify(ocp, solution)  # of what failed, too
+        row["certificate"] = str(found.verdict)
     return solution, row
 
 

@@ -1,0 +1,75 @@
+"""What `solve` returns, with its certificate and what refuted it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from nosnoc_py.errors import NosnocError
+from nosnoc_py.ocp import OCP
+from nosnoc_py.simulation.certification.certify import certify
+from nosnoc_py.solution import Solution
+from nosnoc_py.status import Status, Verdict
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.pss import PDS, PSS, Heaviside
+
+# Systems with a referee.
+JUDGED = (CLS, PSS, Heaviside, PDS)
+# A limit of time is overdrawn by this share, rather than that nothing is certified.
+SHARE = 0.1
+# What helps against a verdict, by finite elements and by any other method.
+ELEMENTS = {
+    Verdict.INACCURATE: "raise rk_stages, finite_elements or control_stages",
+    Verdict.REFUTED: "raise finite_elements, where several events fall into one control stage, or control_stages",
+    Verdict.CONSTRAINT_BETWEEN_NODES: "raise finite_elements or rk_stages, or give the constraint a margin",
+}
+OTHERS = {
+    Verdict.INACCURATE: "go on by solution.polish(), or by solution.refine(ns.FESDJ(...))",
+    Verdict.REFUTED: "go on by solution.polish(), or solve without a method, ns.solve(ocp)",
+    Verdict.CONSTRAINT_BETWEEN_NODES: "raise its stages, or give the constraint a margin",
+    Verdict.CONFIRMED_IN_WINDOWS: "the open-loop motion is unstable, so that a controller has to hold it",
+    Verdict.UNDECIDED: "compare with another method, or with other parameters",
+}
+
+
+def with_certificate(
+    ocp: OCP, solution: Solution, *, finite_elements: bool, deadline: float = np.inf, time_limit: float | None = None
+) -> Solution:
+    """Return the solution with its certificate; where it is not confirmed, the message says why and what helps.
+
+    A solution that has a certificate, one that failed, and one of a system without a referee come back as they are. A
+    certificate that cannot be had does not cost the solution: the message says why there is none.
+
+    Parameters
+    ----------
+    ocp : OCP
+    solution : Solution
+    finite_elements : bool
+        Whether they made it, for the advice.
+    deadline : float
+        Stamp of time.monotonic() until which the certificate may take.
+    time_limit : float, optional
+        Of the whole call [s], of which the certificate may take a tenth in any case.
+    """
+    if solution.certificate is not None or solution.status is not Status.SOLVED or not isinstance(ocp.system, JUDGED):
+        return solution
+    left = None if time_limit is None else max(deadline - time.monotonic(), SHARE * time_limit)
+    try:
+        found = certify(ocp, solution, time_limit=left)
+    except KeyboardInterrupt:
+        return _noted(solution, "not certified: interrupted")
+    except NosnocError as error:  # the referee refuses the system, or what the user's functions do on its way
+        return _noted(solution, f"not certified: {error}")
+    if found.trajectory.status is Status.TIME_LIMIT:
+        return _noted(solution, f"not certified: the simulation takes longer than the {left:.3g} s that were left")
+    solution = replace(solution, certificate=found)
+    if found.confirmed:
+        return solution
+    advice = ELEMENTS.get(found.verdict) if finite_elements else None
+    return _noted(solution, f"{found.verdict}: {found.reason}; {advice or OTHERS[found.verdict]}")
+
+
+def _noted(solution: Solution, note: str) -> Solution:
+    return replace(solution, message="; ".join(part for part in (solution.message, note) if part))
