@@ -168,15 +168,24 @@ class Transcription:
         guess: Any = None,
         callback: Callback | None = None,
         time_limit: float | None = None,
+        near: bool = False,
     ) -> Solution:
-        """Solve, or solve again with other x0, p, horizon, without a new transcription."""
+        """Solve, or solve again with other x0, p, horizon, without a new transcription.
+
+        With `near` by the first attempt alone, from a small relaxation, which does not forget the guess.
+        """
         solver = Auto() if solver is None else solver
         started = time.monotonic()
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
         limit = np.inf if time_limit is None else time_limit
-        warm = keeps_its_iterate(self, guess)
-        state = self._run(solver, w, values, started + limit, callback, warm=warm)
+        if near:
+            first, sigma = solver.warm(self.mpcc)
+            how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": time_limit}
+            state = first.run(self.mpcc, w, values, **how, solvers=self.solvers)
+        else:
+            warm = keeps_its_iterate(self, guess)
+            state = self._run(solver, w, values, started + limit, callback, warm=warm)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     def _run(
