@@ -13,8 +13,9 @@ from pydantic import Field, field_validator
 from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
+from nosnoc_py.search.kinds import STARTS
 from nosnoc_py.search.moves import neighbours
-from nosnoc_py.search.starts import STARTS, Start, StartTask
+from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.plan import written
 from nosnoc_py.sequences.reading import read
@@ -188,7 +189,7 @@ class Search(CompleteMethod):
         if start is EMPTY:
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
-            return state.told(kind, began, None)
+            return state.spent(kind, began)
         motion = state.task.motion(start, state.work.left()) if isinstance(start, Start) else start
         return self._polished(state, kind, motion, began, getattr(start, "p", None))
 
@@ -510,14 +511,17 @@ class SearchState:
 
     def told(self, kind: str, began: float, found: PhaseAttempt | None) -> SearchState:
         """With the candidate that a start has become."""
-        seconds = time.monotonic() - began
-        spent = {**self.seconds, kind: self.seconds.get(kind, 0.0) + seconds}
         good = found is not None and found.solution.success
         candidate = Candidate(
             start=kind,
             sequence=found.point.sequence if found is not None else None,
             objective=found.true_objective if found is not None and good else np.inf,
             verdict=None if found is None else found.verdict,
-            seconds=seconds,
+            seconds=time.monotonic() - began,
         )
-        return replace(self, seconds=spent, candidates=(*self.candidates, candidate))
+        return replace(self.spent(kind, began), candidates=(*self.candidates, candidate))
+
+    def spent(self, kind: str, began: float) -> SearchState:
+        """With the time that a kind took."""
+        seconds = self.seconds.get(kind, 0.0) + time.monotonic() - began
+        return replace(self, seconds={**self.seconds, kind: seconds})

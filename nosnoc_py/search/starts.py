@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,14 +90,21 @@ class StartTask:
         """The control nearest to nothing (n_u,)."""
         return np.clip(np.zeros(self.rest.size), self.lower, self.upper)
 
-    def start(self, rows: Array, rng: np.random.Generator | None = None) -> Start:
-        """Rows (m, n_u) at equally spaced times joined by straight lines, cut at the bounds; the rest drawn, if at all.
+    @property
+    def freedom(self) -> int:
+        """How many numbers the problem leaves free beside the control."""
+        ocp = self.ocp
+        return len(ocp.free_parameters) + (ocp.free_time is not None) + (self.x0.size if ocp.x0 is None else 0)
 
-        Without a generator everything that is free is where the problem says that solvers start.
+    def start(self, rows: Array, free: Array | None = None) -> Start:
+        """Rows (m, n_u) at equally spaced times joined by straight lines, cut at the bounds.
+
+        `free` (n,) are the numbers that the problem leaves free, as shares of the way between their bounds; by default
+        they are where the problem says that solvers start.
         """
         x0, p, horizon = self.x0, np.array(self.ocp.p), float(self.ocp.horizon)
-        if rng is not None:
-            x0, p, horizon = self._drawn(rng, x0, p, horizon)
+        if free is not None and free.size:
+            x0, p, horizon = self._placed(np.clip(free, 0.0, 1.0), x0, p, horizon)
         t = (np.arange(PIECES) + 0.5) / PIECES
         knots = np.linspace(0.0, 1.0, len(rows)) if len(rows) > 1 else np.zeros(1)
         values = [np.interp(t, knots, column) for column in np.asarray(rows, float).T]
@@ -105,17 +112,18 @@ class StartTask:
         control = PiecewiseConstant(np.linspace(0.0, horizon, PIECES + 1), controls)
         return Start(control=control, x0=x0, p=p, horizon=horizon)
 
-    def _drawn(self, rng: np.random.Generator, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
-        """What the problem leaves free, drawn from its bounds, or around where solvers start."""
-        ocp = self.ocp
+    def _placed(self, shares: Array, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
+        """What the problem leaves free: parameters, the horizon, the initial state nearest to one in a box."""
+        ocp, left = self.ocp, list(shares)
         for name, (low, high) in ocp.free_parameters.items():
             row = ocp.system.parameter_names.index(name)
-            p[row] = _between(rng, low, high, p[row], 1.0)
+            p[row] = _between(left.pop(0), low, high, p[row], 1.0)
         if ocp.free_time is not None:
-            horizon = float(np.exp(rng.uniform(np.log(ocp.free_time.lower), np.log(ocp.free_time.upper))))
+            low, high = ocp.free_time.lower, ocp.free_time.upper
+            horizon = float(low * (high / low) ** left.pop(0))
         if ocp.x0 is None:
-            bounds = zip(*ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
-            x0 = free_start(replace(ocp, p=p), np.array([_between(rng, *each) for each in bounds]))
+            bounds = zip(left, *ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
+            x0 = free_start(replace(ocp, p=p), np.array([_between(*each) for each in bounds]))
         return x0, p, horizon
 
     def motion(self, start: Start, time_limit: float | None = None) -> Trajectory:
@@ -124,11 +132,11 @@ class StartTask:
         return SMOOTH.simulate(self.ocp.system, asked)
 
 
-def _between(rng: np.random.Generator, low: float, high: float, middle: float, size: float) -> float:
+def _between(share: float, low: float, high: float, middle: float, size: float) -> float:
     """A number between bounds; where one of them is infinite, within a size of a number."""
     low = low if np.isfinite(low) else min(middle, high) - max(size, abs(middle))
     high = high if np.isfinite(high) else max(middle, low) + max(size, abs(middle))
-    return float(rng.uniform(low, high))
+    return float(low + share * (high - low))
 
 
 def _balance(ocp: OCP, x0: Array) -> tuple[Array, Array]:
@@ -157,7 +165,8 @@ def random(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     while True:
         knots, size = int(rng.choice(KNOTS)), float(rng.choice(SIZES))
         centre = task.rest if rng.random() < 0.5 else task.zero
-        yield task.start(centre + size * half * rng.uniform(-1.0, 1.0, (knots, half.size)), rng)
+        rows = centre + size * half * rng.uniform(-1.0, 1.0, (knots, half.size))
+        yield task.start(rows, rng.random(task.freedom))
 
 
 def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
@@ -177,14 +186,14 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     for swing in SWINGS:
         rows = []
         for t in (np.arange(PIECES) + 0.5) / PIECES * T:
-            q, v, a = _way(task.x0, end, n_q, t, T)
+            q, v, a = way(task.x0, end, n_q, t, T)
             bump, rate, bend = (swing * far * part for part in _bump(t, T))
             mass, drift, slope = (np.array(part) for part in force(np.append(q + bump, v + rate), 0.0, ocp.p))
             rows.append(np.linalg.lstsq(slope, mass @ (a + bend) - drift[:, 0], rcond=1e-8)[0])
         yield task.start(np.nan_to_num(rows))
 
 
-def _way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array]:
+def way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array]:
     """Cubic polynomials from the positions and velocities at the start to those at the end."""
     r, (q0, v0), (q1, v1) = t / T, np.split(start, [n_q]), np.split(end, [n_q])
     d = q1 - q0
@@ -223,12 +232,3 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     nlp = BlockNLP([block], low, high, sizes, x0)
     found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
     return np.clip(found, low, high) if np.isfinite(found).all() else None
-
-
-# Kinds of starts by name, in the order in which they are tried first; each is a stream of starts, with None after a
-# piece of work that has not led to one yet.
-STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Start | None]]] = {
-    "constant": constant,
-    "line": line,
-    "random": random,
-}

@@ -90,9 +90,10 @@ class PhaseAttempt:
     @property
     def true_objective(self) -> float:
         """That of the simulated motion, where it is confirmed as a whole; else of the program."""
-        # An unstable motion diverges from its simulation; its own objective is then the true one to the windows' defects.
-        whole = self.certificate is not None and self.verdict is Verdict.CONFIRMED
-        return self.certificate.true_objective if self.certificate and whole else self.solution.objective
+        # An unstable motion diverges from its simulation: its own objective is then true to the defects of the windows.
+        if self.certificate is None or self.verdict is not Verdict.CONFIRMED:
+            return self.solution.objective
+        return self.certificate.true_objective
 
     @property
     def rank(self) -> tuple[int, float]:

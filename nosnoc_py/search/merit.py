@@ -1,0 +1,34 @@
+"""What an exact motion is worth: its objective, and a penalty for what it violates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nosnoc_py.search.starts import SMOOTH, Start, StartTask
+from nosnoc_py.simulation.certification.measures import objective, violations
+from nosnoc_py.simulation.event_driven.run import referee_of
+from nosnoc_py.systems.controls import control_of
+
+# Weight of violations, in units of the objective of the first motion, at least of this.
+WEIGHT, LEAST = 10.0, 1e-3
+
+
+class Merit:
+    """The merit of starts of one problem: the smaller the better, infinite where the simulation fails."""
+
+    def __init__(self, task: StartTask) -> None:
+        self.task, self.weight = task, 0.0
+
+    def __call__(self, start: Start) -> float:
+        """Objective plus weighted violations of bounds and constraints along the motion, in the user's units."""
+        ocp = self.task.ocp.settled(start.horizon, start.p)
+        control = control_of(start.control, ocp.system.n_u, start.horizon)
+        referee = referee_of(ocp.system, SMOOTH, start.x0, control, start.p)
+        history = referee.run(start.x0, control, start.p)
+        if not history.status.success:
+            return np.inf
+        cost = objective(ocp, [history], history.x)
+        self.weight = self.weight or WEIGHT * max(abs(cost), LEAST)
+        broken = sum(abs(violation.amount) for violation in violations(ocp, [history]))
+        merit = cost + self.weight * broken
+        return merit if np.isfinite(merit) else np.inf

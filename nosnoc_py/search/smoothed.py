@@ -1,0 +1,277 @@
+"""Starts from smoothed systems: contacts as stiff springs, switches as steep steps, on a fixed grid.
+
+One smooth program for every width sigma of the smoothing, from wide to narrow, each from the solution of the last:
+wide springs push before they touch, so that the program feels contacts that its motion does not reach. On the way from
+a straight line to the goal every coordinate has a force of its own, which costs more and more until it is taken out
+(an idea of contact-invariant optimisation, Mordatch, Todorov and Popovic 2012): kinematics first, then forces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.mpcc.ipopt import Ipopt
+from nosnoc_py.reformulation.smoothing import Smoothed, smooth
+from nosnoc_py.search.starts import Start, StartTask, goal, way
+from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
+from nosnoc_py.sequences.refinement import free_start
+from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.pss import PDS
+from nosnoc_py.tableaus import tableau
+
+Array = np.ndarray
+# Steps of Radau IIA with two stages, and how many of them share one control.
+STEPS, SHARED, STAGES = 48, 3, 2
+# Widths of the smoothing, one after the other; starts are given from this width on.
+SIGMAS, SHARP = (1.0, 0.1, 0.01, 0.001), 0.1
+# Costs of the forces on the coordinates, as multiples of what everything else costs at first; None takes them out.
+ASSISTED: tuple[float | None, ...] = (1.0, 10.0, 100.0, None)
+# IPOPT on each of them: a start need not be exact.
+IPOPT = {"tol": 1e-4, "constr_viol_tol": 1e-4, "dual_inf_tol": 1.0, "acceptable_tol": 1e-2, "mu_strategy": "adaptive"}
+ITERATIONS = 80
+
+
+def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
+    """From nothing, from a straight line to the goal, then from random controls; again and again."""
+    if isinstance(task.ocp.system, PDS) or not task.rest.size:
+        return
+    program = SmoothProgram.of(task)
+    line = _line(task)
+    if line is not None:
+        yield from program.route(line, tuple(zip(SIGMAS, ASSISTED, strict=True)))
+    plain = tuple((sigma, None) for sigma in SIGMAS)
+    yield from program.route(_still(task, task.zero), plain)
+    while True:
+        half = 0.5 * (task.upper - task.lower)
+        yield from program.route(_still(task, task.lower + half * (1.0 + rng.uniform(-1.0, 1.0, half.size))), plain)
+
+
+def _still(task: StartTask, u: Array) -> tuple[Array, Array]:
+    """The initial state at all times, a constant control."""
+    return np.tile(task.x0, (STEPS + 1, 1)), np.tile(u, (STEPS // SHARED, 1))
+
+
+def _line(task: StartTask) -> tuple[Array, Array] | None:
+    """A smooth way to the goal, what holds the system still; None where no goal is known."""
+    end = goal(task.ocp, task.x0)
+    if end is None:
+        return None
+    s, T = task.ocp.system, float(task.ocp.horizon)
+    shares = np.linspace(0.0, 1.0, STEPS + 1)
+    if isinstance(s, CLS):
+        states = np.array([np.append(*way(task.x0, end, s.n_q, share * T, T)[:2]) for share in shares])
+    else:
+        states = task.x0 + shares[:, None] * (end - task.x0)
+    return states, np.tile(task.rest, (STEPS // SHARED, 1))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmoothProgram:
+    """The program of a smoothed system, for any width of the smoothing and any cost of the forces that assist.
+
+    Attributes
+    ----------
+    task : StartTask
+    smoothed : Smoothed
+    sizes : (n_x,)
+        Of states.
+    push : (n_v,)
+        Sizes of the forces that assist, as rates of states.
+    """
+
+    task: StartTask
+    smoothed: Smoothed
+    sizes: Array
+    push: Array
+
+    @classmethod
+    def of(cls, task: StartTask) -> SmoothProgram:
+        """Smooth the system; see what states and rates there are."""
+        ocp = task.ocp
+        s, T = ocp.system, float(ocp.horizon)
+        end = goal(ocp, task.x0)
+        far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
+        sizes = np.maximum(far, np.asarray(s.x_nominal, float))
+        first = s.n_q if isinstance(s, CLS) else 0
+        rates = sizes[: s.n_q] * 6.0 / T**2 if isinstance(s, CLS) else sizes / T
+        return cls(task=task, smoothed=smooth(s), sizes=sizes, push=rates[: sizes.size - first])
+
+    @cached_property
+    def at(self) -> dict[str, Array]:
+        """Positions of the unknowns: states, inner stages, algebraic ones, controls, assisting forces, p, T."""
+        n_x, n_z = self.sizes.size, int(self.smoothed.system.z.numel())
+        shapes = {
+            "x": (STEPS + 1, n_x),
+            "inner": (STEPS, (STAGES - 1) * n_x),
+            "z": (STEPS, STAGES * n_z),
+            "u": (STEPS // SHARED, self.task.rest.size),
+            "push": (STEPS, self.push.size),
+            "p": (1, self.task.ocp.system.n_p),
+            "T": (1, 1),
+        }
+        found, first = {}, 0
+        for name, shape in shapes.items():
+            count = int(np.prod(shape))
+            found[name] = np.arange(first, first + count).reshape(shape)
+            first += count
+        return found
+
+    @cached_property
+    def bounds(self) -> tuple[Array, Array, Array]:
+        """Lower and upper bounds, and sizes, of all unknowns."""
+        ocp, at = self.task.ocp, self.at
+        size = int(at["T"][0, 0]) + 1
+        low, high, scale = np.full(size, -np.inf), np.full(size, np.inf), np.ones(size)
+        x_low, x_high = ocp.x_bounds
+        for name, repeated in (("x", 1), ("inner", STAGES - 1)):
+            low[at[name]], high[at[name]] = np.tile(x_low, repeated), np.tile(x_high, repeated)
+            scale[at[name]] = np.tile(self.sizes, repeated)
+        if ocp.x0 is not None:
+            low[at["x"][0]] = high[at["x"][0]] = ocp.x0
+        if (algebraic := self.smoothed.system.algebraic) is not None:
+            low[at["z"]], high[at["z"]] = np.tile(algebraic.lower, STAGES), np.tile(algebraic.upper, STAGES)
+        low[at["u"]], high[at["u"]] = ocp.u_bounds
+        scale[at["u"]] = np.maximum(np.maximum(np.abs(self.task.lower), np.abs(self.task.upper)), 1e-300)
+        scale[at["push"]] = self.push
+        p = np.asarray(ocp.p, float)
+        named = zip(ocp.system.parameter_names, p, strict=True)
+        limits = [ocp.free_parameters.get(name, (value, value)) for name, value in named]
+        low[at["p"][0]], high[at["p"][0]] = np.array(limits).reshape(-1, 2).T
+        scale[at["p"][0]] = np.where(p != 0.0, np.abs(p), 1.0)
+        T, free = float(ocp.horizon), ocp.free_time
+        low[at["T"]], high[at["T"]] = (T, T) if free is None else (free.lower, free.upper)
+        scale[at["T"]] = T
+        return low, high, scale
+
+    def route(
+        self, start: tuple[Array, Array], levels: tuple[tuple[float, float | None], ...]
+    ) -> Iterator[Start | None]:
+        """Solve one program after the other, from states (steps + 1, n_x) and controls; give the controls."""
+        at, (low, high, scale) = self.at, self.bounds
+        w = np.zeros(scale.size)
+        w[at["x"]], w[at["u"]], w[at["p"]] = *start, self.task.ocp.p
+        w[at["inner"]] = np.tile(start[0][1:], (1, STAGES - 1))
+        w[at["T"]] = self.task.ocp.horizon
+        if (algebraic := self.smoothed.system.algebraic) is not None:
+            w[at["z"]] = np.tile(algebraic.initial, STAGES)
+        unit = 0.0
+        for sigma, assist in levels:
+            upper = high.copy()
+            lower = low.copy()
+            if assist is None:
+                lower[at["push"]] = upper[at["push"]] = 0.0
+            w = np.clip(w, lower, upper)
+            blocks = self.blocks(sigma)
+            nlp = BlockNLP(blocks, lower, upper, scale, w)
+            if assist is not None:
+                unit = unit or max(abs(nlp.evaluate(w)[0]), 1e-3)
+                nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
+            found = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS}).solve(w / scale, np.empty(0)).x * scale
+            if not np.isfinite(found).all():
+                return
+            w = found
+            yield self._start(w) if sigma <= SHARP else None
+
+    def _start(self, w: Array) -> Start:
+        """The control of an iterate, with what the problem leaves free."""
+        at, task = self.at, self.task
+        horizon = float(w[at["T"]][0, 0])
+        control = np.clip(w[at["u"]], task.lower, task.upper)
+        x0 = task.x0 if task.ocp.x0 is not None else free_start(task.ocp, w[at["x"][0]])
+        grid = np.linspace(0.0, horizon, len(control) + 1)
+        return Start(control=PiecewiseConstant(grid, control), x0=x0, p=w[at["p"][0]], horizon=horizon)
+
+    def blocks(self, sigma: float) -> list[NLPBlock]:
+        """Steps, path constraints, both ends."""
+        ocp, at = self.task.ocp, self.at
+        s, T = self.smoothed.system, ca.SX.sym("T")
+        n_x = self.sizes.size
+        before, inner, after = ca.SX.sym("before", n_x), ca.SX.sym("inner", n_x), ca.SX.sym("after", n_x)
+        u, p, push = ca.SX.sym("u", ocp.system.n_u), ca.SX.sym("p", ocp.system.n_p), ca.SX.sym("push", self.push.size)
+        z = [ca.SX.sym(f"z_{i}", s.z.numel()) for i in range(STAGES)]
+        radau, h = tableau("radau_iia", STAGES), T / STEPS
+        algebraic = ca.SX(0, 1) if s.algebraic is None else s.algebraic.equations
+        smooth_p, assisted = ca.vertcat(p, sigma), ca.vertcat(ca.SX.zeros(n_x - self.push.size), push)
+        rates = ca.Function("rates", [s.x, s.z, s.u, s.p], [s.flow, algebraic, ocp.stage_cost])
+        stages = [inner, after]
+        values = [rates(x, part, u, smooth_p) for x, part in zip(stages, z, strict=True)]
+        flows = [flow + assisted for flow, _, _ in values]
+        rows = [
+            x - before - h * sum((float(a) * flow for a, flow in zip(weights, flows, strict=True)), ca.SX.zeros(n_x))
+            for x, weights in zip(stages, radau.a, strict=True)
+        ]
+        rows = [row / ca.DM(self.sizes) for row in rows] + [equation for _, equation, _ in values]
+        cost = h * sum((float(b) * part for b, (_, _, part) in zip(radau.b, values, strict=True)), ca.SX(0))
+        every = np.arange(STEPS)
+        columns = [at["x"][:-1], at["inner"], at["x"][1:], at["z"], at["u"][every // SHARED], at["push"]]
+        constant = [np.repeat(at[name], STEPS, axis=0) for name in ("p", "T")]
+        count = 2 * n_x + 2 * int(s.z.numel())
+        found = [
+            NLPBlock(
+                name="steps",
+                y=ca.vertcat(before, inner, after, *z, u, push, p, T),
+                rows=ca.vertcat(*rows),
+                lower=np.zeros(count),
+                upper=np.zeros(count),
+                cost=cost,
+                index=np.hstack([*columns, *constant]),
+            )
+        ]
+        path = ocp.path_constraints
+        if path and not ca.depends_on(ca.vertcat(*[c.expression for c in path]), s.z):
+            on_way = ca.Function("path", [s.x, s.u, ocp.system.p], [ca.vertcat(*[c.expression for c in path])])
+            found.append(
+                NLPBlock(
+                    name="path",
+                    y=ca.vertcat(after, u, p),
+                    rows=on_way(after, u, p),
+                    lower=np.concatenate([c.lower for c in path]),
+                    upper=np.concatenate([c.upper for c in path]),
+                    index=np.hstack([at["x"][1:], at["u"][every // SHARED], constant[0]]),
+                )
+            )
+        return [*found, *self._ends()]
+
+    def _ends(self) -> list[NLPBlock]:
+        """Initial and terminal constraints, the terminal cost."""
+        ocp, at, found = self.task.ocp, self.at, []
+        s = ocp.system
+        T = ca.SX.sym("T") if ocp.free_time is None else ocp.free_time.symbol
+        for name, constraints, cost, y, index in (
+            ("start", ocp.initial_constraints, ca.SX(0), [s.x, s.p], [at["x"][:1], at["p"]]),
+            (
+                "end",
+                ocp.terminal_constraints,
+                ocp.terminal_cost,
+                [s.x, s.x_initial, s.p, T],
+                [at["x"][-1:], at["x"][:1], at["p"], at["T"]],
+            ),
+        ):
+            limits = [[np.zeros(0), *[getattr(c, side) for c in constraints]] for side in ("lower", "upper")]
+            found.append(
+                NLPBlock(
+                    name=name,
+                    y=ca.vertcat(*y),
+                    rows=ca.vertcat(ca.SX(0, 1), *[c.expression for c in constraints]),
+                    lower=np.concatenate(limits[0]),
+                    upper=np.concatenate(limits[1]),
+                    cost=cost,
+                    index=np.hstack(index),
+                )
+            )
+        return found
+
+    def _assistance(self, weight: float) -> NLPBlock:
+        """What the forces that assist cost."""
+        push = ca.SX.sym("push", self.push.size)
+        cost = weight / STEPS * ca.sumsqr(push / ca.DM(self.push))
+        nothing = np.zeros(0)
+        return NLPBlock(
+            name="push", y=push, rows=ca.SX(0, 1), lower=nothing, upper=nothing, cost=cost, index=self.at["push"]
+        )
