@@ -15,6 +15,7 @@ from nosnoc_py.simulation.certification.certify import REFEREE, REFEREE_RESTS
 from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import referee_of, trajectory_of
 from nosnoc_py.solution import Shifted, Solution, Trajectory
+from nosnoc_py.solution.violation import Violation
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of
@@ -35,13 +36,25 @@ class SimulatedGuess:
     ----------
     motion : Trajectory
     objective : float
-    broken : float
-        Largest share by which a bound or a constraint is violated.
+    worst : Violation or None
+        Of bounds and constraints.
     """
 
     motion: Trajectory
     objective: float
-    broken: float
+    worst: Violation | None
+
+    @property
+    def broken(self) -> float:
+        """Largest share by which a bound or a constraint is violated."""
+        return 0.0 if self.worst is None else self.worst.share
+
+    def __str__(self) -> str:
+        missed = (
+            "is feasible" if self.feasible else "is nearly feasible" if self.broken <= NEARLY else "is not feasible"
+        )
+        because = "" if self.feasible or self.worst is None else f" ({self.worst.what})"
+        return f"simulated, {missed}{because} and costs {self.objective:.6g}"
 
     @property
     def feasible(self) -> bool:
@@ -68,11 +81,9 @@ def simulated_guess(ocp: OCP, guess: Any, deadline: float = np.inf) -> Simulated
         history = referee_of(ocp.system, REFEREE, x0, law, p, REFEREE_RESTS).run(x0, law, p, deadline=deadline)
         if not history.status.success or not history.steps:
             return None
-        shares = [one.share for one in violations(ocp, [history])]
+        worst = max(violations(ocp, [history]), key=lambda one: one.share, default=None)
         cost = objective(ocp, [history], history.x)
-        return SimulatedGuess(
-            motion=trajectory_of(ocp.system, history, law), objective=cost, broken=max(shares, default=0.0)
-        )
+        return SimulatedGuess(motion=trajectory_of(ocp.system, history, law), objective=cost, worst=worst)
     except NosnocError:  # the referee refuses the system or the control: the guess is then taken as it stands
         return None
 
@@ -120,9 +131,8 @@ def started_near(ocp: OCP, guess: Any, once: Callable[..., Solution], *, patient
     if found.success or given is None or not given.feasible or found.status in ENDED:
         return found
     note = (
-        f"the control of the guess, simulated, is feasible and costs {given.objective:.6g}, which these elements do "
-        "not represent: give them its control intervals (control_stages), more finite_elements, or "
-        "equidistant_control_grid=False"
+        f"the control of the guess, {given}, which these elements do not represent: give them its control intervals "
+        "(control_stages), more finite_elements, or equidistant_control_grid=False"
     )
     return replace(found, message="; ".join(part for part in (found.message, note) if part))
 
