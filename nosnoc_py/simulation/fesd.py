@@ -34,7 +34,7 @@ from nosnoc_py.simulation.common import (
     not_unique_note,
     steps_given,
 )
-from nosnoc_py.simulation.guessed import started_near
+from nosnoc_py.simulation.guessed import ENDED, started_near
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.error_estimate import SolvedPart
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -512,10 +512,11 @@ class FiniteElementRun:
             left = None if time_limit is None else max(0.0, deadline - time.monotonic())
             return problem.solve(by, guess=start, callback=callback, time_limit=left, near=near)
 
-        if guess is None or keeps_its_iterate(problem, guess):
-            return once(guess, near=False)
         problem.initial_guess(guess)  # says what is wrong with it
-        return started_near(ocp, guess, once, patient=isinstance(solver, Auto), deadline=deadline)
+        first = once(guess, near=False) if guess is None or keeps_its_iterate(problem, guess) else None
+        if first is not None and (guess is None or first.success or first.status in ENDED):
+            return first
+        return started_near(ocp, guess, once, patient=isinstance(solver, Auto), deadline=deadline, first=first)
 
     def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
         """A simulator, and its run; see `nosnoc_py.simulate`."""

@@ -93,7 +93,15 @@ def _limits(ocp: OCP) -> tuple[float, float]:
     return ocp.free_time.lower, ocp.free_time.upper
 
 
-def started_near(ocp: OCP, guess: Any, once: Callable[..., Solution], *, patient: bool, deadline: float) -> Solution:
+def started_near(
+    ocp: OCP,
+    guess: Any,
+    once: Callable[..., Solution],
+    *,
+    patient: bool,
+    deadline: float,
+    first: Solution | None = None,
+) -> Solution:
     """Solve from a guess that a large relaxation may forget: from a small one first, or where the large one has.
 
     A solution, a motion that nearly ends where it has to, and a control that does, are first solved from a small
@@ -111,16 +119,19 @@ def started_near(ocp: OCP, guess: Any, once: Callable[..., Solution], *, patient
         Whether the solver is the default, which has no relaxation of the user's.
     deadline : float
         Stamp of time.monotonic().
+    first : Solution, optional
+        What has been found from the guess already.
     """
     given = simulated_guess(ocp, guess, deadline)
+    tried = [] if first is None else [first]
     own = guess if isinstance(guess, Solution) and guess.success else None
     start = own if own is not None else None if given is None else given.motion
-    tried: list[Solution] = []
-    if patient and start is not None and (own is not None or _reaches(ocp, guess, given)):
+    if not tried and patient and start is not None and (own is not None or _reaches(ocp, guess, given)):
         tried.append(once(start, near=True))
         if tried[0].status in ENDED or (tried[0].success and not _worse(tried[0], given)):
             return tried[0]
-    tried.append(once(guess, near=False))
+    if first is None:
+        tried.append(once(guess, near=False))
     ways: list[dict[str, Any]] = [{} for _ in range(2 - len(tried))] + [{"by": Auto()}] * (not patient)
     for way in ways:  # the solver itself from a small relaxation, then the default
         lost = not tried[-1].success or _worse(tried[-1], given)
