@@ -123,3 +123,22 @@ def test_refining_a_solution() -> None:
         replace(found, message="").refine(fine)
     with pytest.raises(ns.OptionError, match="refine: expected a method"):
         found.refine(None)
+
+
+def test_a_motion_that_roughly_reaches_the_goal_is_kept() -> None:
+    """A ball is to be caught by a paddle: smoothed shooting finds the order of events, and misses."""
+    x, y = ca.SX.sym("x", 2), ca.SX.sym("y", 2)
+    paddle = ns.Contact("paddle", gap=x[1] - x[0], restitution=0.8)
+    force = ca.vertcat(u - 9.81, -9.81 * 0.3)
+    system = ns.CLS(q=x, v=y, u=u, mass_matrix=ca.diag(ca.DM([1.0, 0.3])), force=force, contacts=[paddle])
+    goal = [ns.Constraint(ca.vertcat(x[1], y), [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], name="goal")]
+    ocp = ns.OCP(system, horizon=1.0, x0=[0, 0.5, 0, 0], stage_cost=1e-3 * u**2, terminal_constraints=goal)
+    rough = ns.solve(ocp, ns.DirectShooting(form="smoothed", control_stages=10))
+    given = simulated_guess(ocp, rough)
+    assert given is not None
+    method = ns.FESDJ(control_stages=10, equidistant_control_grid=False)
+    found = ns.solve(ocp, method, guess=rough)
+    near = ns.transcribe(ocp, method).solve(guess=given.motion, near=True)
+    if near.success and given.broken <= 0.3:
+        assert found.success
+        assert found.objective <= near.objective * 1.0001
