@@ -17,11 +17,12 @@ WIDTH = 30  # of the label, e.g. "elastic from afar: homotopy"
 HEADER = (
     f"{'step':>4}  {'':<{WIDTH}}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
 )
+SEARCH_HEADER = f"{'starts':>6}  {'last':<12}{'seconds':>9}{'best objective':>17}  agreement"
 SECONDS_BETWEEN_LINES = 2.0
 
 
 class Progress:
-    """Show the state of a solver (lines about its steps), of a simulation or of a sweep (a bar); use it as a callback.
+    """Show the state of a solver or a search (lines), of a simulation or of a sweep (a bar); use it as a callback.
 
     As a context manager it also shows that something is going on between the lines; without `with`, it writes plain
     lines only. Nothing is written when the output is not a terminal, unless `force`. Needs the package rich, imported
@@ -58,6 +59,7 @@ class Progress:
         self._task: Any = None
         self._count = 0
         self._headed = False
+        self._best: Any = None
         self._last_line = time.monotonic()
 
     def __call__(self, state: Any) -> None:
@@ -68,6 +70,8 @@ class Progress:
             self._homotopy(state)
         elif isinstance(getattr(state, "records", None), tuple):
             self._iteration(state)
+        elif isinstance(getattr(state, "candidates", None), tuple):
+            self._search(state)
         elif isinstance(getattr(state, "finished", None), int):
             self._sweep(state)
         elif isinstance(state, StepState):
@@ -126,6 +130,26 @@ class Progress:
             self._homotopy(state)
         elif records:
             self.describe(f"{records[-1].label}, {len(records)} steps, objective {records[-1].objective:.6f}")
+
+    def _search(self, state: Any) -> None:
+        """A line for what is better than all before, or agrees with it, and one every now and then."""
+        if not state.candidates:
+            return
+        if not self._headed:
+            self._headed = True
+            self._write(SEARCH_HEADER, "bold")
+        found = state.leader is not None and state.leader.attempt.solution.success
+        objective = state.leader.attempt.solution.objective if found else None
+        agreement = ", ".join(state.agreement)
+        if (objective, agreement) == self._best and time.monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
+            self.describe(f"{state.candidates[-1].start}, {len(state.candidates)} starts")
+            return
+        self._best, self._last_line = (objective, agreement), time.monotonic()
+        best = "none yet" if objective is None else f"{objective:.8g}"
+        self._write(
+            f"{len(state.candidates):>6}  {state.candidates[-1].start:<12}{time.monotonic() - state.began:>9.1f}"
+            f"{best:>17}  {agreement}"
+        )
 
     def _homotopy(self, state: Any) -> None:
         if not state.records:

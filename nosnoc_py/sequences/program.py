@@ -484,7 +484,8 @@ class PhaseNLP:
         amounts = np.array([self.start.kept.get(label, 0.0) for label in labels])
         if not amounts.any():
             return np.zeros((len(inside), len(labels)))
-        begins, horizon, places, times = self.start.edges, float(self.start.edges[-1]), [], []
+        begins, horizon = self.start.edges, float(self.start.edges[-1])
+        places, times = list[Array](), list[Array]()
         for k in phases:
             for e in range(len(self.at_x[k])):
                 inner = inside[len(places)]

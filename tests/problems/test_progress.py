@@ -1,16 +1,17 @@
-"""The progress of homotopies and simulations, and its silence."""
+"""The progress of homotopies, searches and simulations, and its silence."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
 
+import casadi as ca
 import pytest
 from rich.console import Console
 
 import nosnoc_py as ns
 from models import bouncing_ball
-from nosnoc_py.progress import HEADER, WIDTH, Progress
+from nosnoc_py.progress import HEADER, SEARCH_HEADER, WIDTH, Progress
 
 pytestmark = pytest.mark.quick
 
@@ -62,6 +63,25 @@ def test_one_line_for_every_step_of_the_homotopy(inside: bool) -> None:
     shown = [(int(line[:4]), line[label].strip(), int(line.split()[-1])) for line in steps]
     assert shown == [(record.step, record.label, record.iterations) for record in solution.log]
     assert {len(line) for line in steps} == {len(HEADER)}  # in columns
+
+
+def test_lines_of_a_search() -> None:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u)
+    ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_constraints=[ns.Constraint(q, 1, 1)])
+    where, search = console(), ns.Search(effort="quick", starts=("constant",))
+    progress, state = Progress(console=where, force=True), search.init(ocp)
+    progress(state)
+    assert written(where) == ""
+    state = search.step(state)
+    progress(state)
+    progress(state)  # nothing new
+    header, line = written(where).splitlines()
+    best = state.best
+    assert best is not None
+    assert header == SEARCH_HEADER
+    assert line.split()[:2] == ["1", "constant"]
+    assert float(line.split()[3]) == pytest.approx(best.solution.objective, rel=1e-7)
 
 
 def test_bar_of_a_simulation() -> None:
