@@ -61,8 +61,10 @@ MOVING = 1.0
 KNOWN = 0.2
 # So many kinds of start try a sequence whose program has not been solved.
 ATTEMPTS = 2
-# Gains that are expected of a kind in its first second, where that is not one.
-EXPECTED = {"moves": 3.0}
+# Gains that are expected of moves from a sound motion; of everything else it is one. Seconds in which they are expected,
+# where it is not one: of moves from what is no motion, and of what simulates or solves much for one start.
+EXPECTED = 3.0
+USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0}
 # Without agreement the search goes on so many times longer.
 ALONE = 2
 # What a kind that has no more starts gives.
@@ -80,7 +82,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(10.0, 8, 1),
-    "normal": Effort(60.0, 20, 2),
+    "normal": Effort(60.0, 14, 2),
     "thorough": Effort(600.0, 120, 3),
 }
 
@@ -185,6 +187,8 @@ class Search(CompleteMethod):
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
         state.work.deadline = began + max(SECONDS, (REFINING if kind == REFINE else SHARE) * left)
+        # Neighbours are many, and start near a motion: one that does not converge from there is passed over.
+        state.work.method = state.work.method.replace(penalised=kind != MOVES)
         if kind == REFINE:
             return self._refined(state, began)
         if kind == MOVES:
@@ -493,7 +497,9 @@ class SearchState:
 
     def merit(self, kind: str) -> float:
         """Gains for the time that a kind took, and those that are expected of one that is new."""
-        return (EXPECTED.get(kind, 1.0) + self.gains.get(kind, 0)) / (1.0 + self.seconds.get(kind, 0.0))
+        sound = kind == MOVES and self.leader is not None and self._worth(self.leader)[0] == 0
+        usual = 1.0 if sound else USUAL.get(kind, 1.0)
+        return ((EXPECTED if sound else 1.0) + self.gains.get(kind, 0)) / (usual + self.seconds.get(kind, 0.0))
 
     def gained(self, found: PhaseAttempt) -> bool:
         """Whether an attempt is better than the best by more than nothing."""

@@ -41,7 +41,7 @@ def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None
     """From nothing, from a straight line to the goal, then from random controls; again and again."""
     if isinstance(task.ocp.system, PDS) or not task.rest.size:
         return
-    program = SmoothProgram.of(task)
+    program = SmoothedProgram.of(task)
     line = _line(task)
     if line is not None:
         yield from program.route(line, tuple(zip(SIGMAS, ASSISTED, strict=True)))
@@ -72,7 +72,7 @@ def _line(task: StartTask) -> tuple[Array, Array] | None:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SmoothProgram:
+class SmoothedProgram:
     """The program of a smoothed system, for any width of the smoothing and any cost of the forces that assist.
 
     Attributes
@@ -91,7 +91,7 @@ class SmoothProgram:
     push: Array
 
     @classmethod
-    def of(cls, task: StartTask) -> SmoothProgram:
+    def of(cls, task: StartTask) -> SmoothedProgram:
         """Smooth the system; see what states and rates there are."""
         ocp = task.ocp
         s, T = ocp.system, float(ocp.horizon)

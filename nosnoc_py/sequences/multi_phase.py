@@ -47,6 +47,8 @@ class MultiPhase(CompleteMethod):
         How often stages, elements and points of path constraints are raised where the simulation does not confirm.
     follow : bool
         Whether the sequence may become the one that the simulation of a solution shows.
+    penalised : bool
+        Whether a program that fails is solved once more with a penalty in place of the terminal constraints.
     tolerance : float
         Of what is accepted as feasible, in the user's units.
     shortest : float
@@ -69,6 +71,7 @@ class MultiPhase(CompleteMethod):
     elements: int = Field(default=1, ge=1)
     refinements: int = Field(default=6, ge=0)
     follow: bool = False
+    penalised: bool = True
     tolerance: float = Field(default=1e-6, gt=0)
     shortest: float = Field(default=0.0, ge=0, lt=1)
     max_iterations: int = Field(default=500, ge=0)

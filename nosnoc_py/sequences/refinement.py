@@ -294,7 +294,7 @@ class Refinement:
         """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start)
         point = self.run(program, program.w0, "phases", least=KEPT)
-        if not self.good(point) and self.ocp.terminal_constraints:
+        if not self.good(point) and self.ocp.terminal_constraints and self.method.penalised:
             size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
             soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
             reached = self.run(soft, soft.w0, "penalised", least=KEPT)
