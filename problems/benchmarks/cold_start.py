@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -175,7 +176,7 @@ def _compared(name: str, problem: Problem, methods: Sequence[str], time_limit: f
     for method in methods:
         if method != SEARCH:
             ocp = problem.ocp()
-            yield measured(name, ocp, problem.best, method, 0, lambda m=method, o=ocp: COMPARED[m](o, time_limit))
+            yield measured(name, ocp, problem.best, method, 0, partial(COMPARED[method], ocp, time_limit))
 
 
 def _without(kind: str, seed: int) -> ns.Search:
