@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from math import inf
 from numbers import Real
 from time import monotonic
@@ -36,7 +35,7 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.arrays import assign
-from nosnoc_py.solution.solution import POLISHER
+from nosnoc_py.solution.solution import PROBLEM
 from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
 from nosnoc_py.transcription import transcribe
@@ -145,8 +144,27 @@ def solve(
         solution = polished(ocp, solution, callback=callback, time_limit=left)
     if solution.sequence is None and solution.success and MultiPhase().accepts(ocp.system) is None:
         solution = replace(solution, sequence=sequence_of(ocp, solution))
-    assign(solution, **{POLISHER: partial(polished, ocp)})
+    assign(solution, **{PROBLEM: SolvedProblem(ocp)})
     return solution
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedProblem:
+    """What a solution knows of its problem, to go on from there."""
+
+    ocp: OCP
+
+    def polish(self, solution: Solution, **options: Any) -> Solution:
+        """See `nosnoc_py.polish`."""
+        found = polished(self.ocp, solution, **options)
+        assign(found, **{PROBLEM: self})
+        return found
+
+    def refine(self, solution: Solution, method: Any, solver: Any = None, **options: Any) -> Solution:
+        """See `nosnoc_py.solve`, from this solution."""
+        if method is None:
+            raise OptionError("refine: expected a method, such as ns.FESDJ(control_stages=20), given None.")
+        return solve(self.ocp, method, solver, guess=solution, **options)
 
 
 def simulate(

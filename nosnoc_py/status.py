@@ -56,21 +56,27 @@ class Status(Enum):
 UNITS = "write the problem in units in which lengths, times, masses and forces are about 1 (mm, g or mg, ms)"
 
 _REMEDIES = {
-    Status.SOLVED: "Nothing to do; certify the result by an independent simulation if it matters.",
+    Status.SOLVED: (
+        "A solved point is a local optimum of one discretisation. What speaks for more: solution.certificate, the same "
+        "optimum from starts of different kinds (ns.solve(ocp) without a method, ns.MultiStart), and "
+        "solution.polish(), whose grid moves with the events."
+    ),
     Status.NOT_COMPLEMENTARY: (
-        "The smallest relaxation still leaves complementarity residuals: lower sigma_min, try steering='l_inf', "
-        "another guess, or more finite elements where several switches fall into one control stage. Residuals are "
-        f"absolute: {UNITS}."
+        "The smallest relaxation still leaves complementarity residuals: raise finite_elements where several switches "
+        "fall into one control stage, or control_stages; solve without a method, ns.solve(ocp), or from another guess; "
+        f"lower sigma_min, or try steering='l_inf'. Residuals are absolute: {UNITS}."
     ),
     Status.INFEASIBLE: (
-        "There is no feasible point, whatever the start: bounds or constraints contradict each other. Look at "
-        "solution.worst and at the message, and give the rows that are named there more room."
+        "There is no feasible point of this discretisation, whatever the start: bounds or constraints contradict "
+        "each other. Look at solution.worst and at the message, and give the rows that are named there more room, or "
+        "the control more freedom by control_stages."
     ),
     Status.LOCALLY_INFEASIBLE: (
-        "No point nearby is feasible, which proves nothing about others: look at solution.worst, check bounds and "
-        "horizon, start from another guess, use a larger sigma_0 from a cold start, a smaller one (1e-3) with a guess "
-        "whose contacts touch, a slower kappa, or more finite elements per control stage. Residuals are absolute: "
-        f"{UNITS}."
+        "No point nearby is feasible, which proves nothing about others: solve without a method, ns.solve(ocp), longer "
+        "by effort='thorough'; raise control_stages, which give the control more freedom, or finite_elements in every "
+        "stage; look at solution.worst, check bounds and horizon, start from another guess=, use a larger sigma_0 from "
+        "a cold start, a smaller one (1e-3) with a guess whose contacts touch, or a slower kappa. Residuals are "
+        f"absolute: {UNITS}."
     ),
     Status.ITERATION_LIMIT: "Raise max_iterations, or start from a better guess.",
     Status.TIME_LIMIT: "Raise time_limit, or continue from this iterate with guess=solution.",

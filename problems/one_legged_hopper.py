@@ -71,7 +71,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         solution = climb(arguments, settings.method, progress)
     else:
         guess = glide(ocp, arguments["holes"]) if start == "glide" else None
-        solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
+        solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress, certify=False)
     seconds = time.monotonic() - started  # the smooth programs are no part of the solution's own record
     certificate = ns.certify(ocp, solution, window=WINDOW, time_limit=300.0)
     return Report(

@@ -98,7 +98,7 @@ def run(settings: Settings, progress: Progress) -> Report:
         guess = ns.simulate(ocp.system, **motion, method=ns.EventDriven())
     solution = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
     found = resimulated(solution)
-    certificate = ns.certify(ocp, solution)
+    certificate = solution.certificate or ns.certify(ocp, solution)  # of one that failed, too
     return Report(
         results={**solution.to_dict(), "resimulation": found, "certificate": certificate.to_dict()},
         success=solution.success,

@@ -230,7 +230,7 @@ def test_wrong_objects_are_named_before_any_solve() -> None:
     for call, expected in (
         (
             lambda: ns.solve(problem, ns.Homotopy()),
-            r"method: expected one made by ns.FESDJ\(\.\.\.\), .* or ns.DirectShooting\(\.\.\.\), given Homotopy",
+            r"method: expected one made by ns.Search\(\.\.\.\), .* or ns.DirectShooting\(\.\.\.\), given Homotopy",
         ),  # type: ignore[arg-type]
         (lambda: ns.solve(problem, METHOD, METHOD), "solver: expected Strategy, given FESDJ; .*ns.Auto"),  # type: ignore[arg-type]
         (lambda: ns.solve(problem.system, METHOD), "ocp: expected OCP, given CLS"),
@@ -292,7 +292,7 @@ def test_solve_and_simulate_say_what_they_take() -> None:
     ball = ns.HybridSystem(x=x, u=u, flow=ca.vertcat(x[1], u - 9.81), jumps=[floor])
     ocp = ns.OCP(ball, horizon=1.0, x0=[1, 0], stage_cost=u**2)
     for wrong in (3, ns.EventDriven, ns.Homotopy()):
-        with pytest.raises(ns.OptionError, match=r"expected one made by ns.FESDJ.*ns.DirectShooting.*given"):
+        with pytest.raises(ns.OptionError, match=r"expected one made by ns.Search.*ns.DirectShooting.*given"):
             ns.solve(ocp, wrong)
     with pytest.raises(ns.OptionError, match=r"FESD does not fit an ns.HybridSystem; use ns.MinimumPrinciple"):
         ns.solve(ocp, ns.FESD())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nosnoc_py.search.evolution import evolution
+from nosnoc_py.search.relaxed import relaxed
 from nosnoc_py.search.smoothed import smoothed
 from nosnoc_py.search.starts import Start, StartTask, constant, line, random
 
@@ -17,5 +18,6 @@ STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Start | No
     "line": line,
     "smoothed": smoothed,
     "random": random,
+    "relaxed": relaxed,
     "evolution": evolution,
 }

@@ -43,12 +43,16 @@ COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 SOUND = 1e-2
 # Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
 SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
-# The best motion is refined, if it has to be, after this share of the patience, or of the time.
-REFINED = 0.5
+# The share of what is left for refining the best.
+REFINING = 0.35
+# The best motion is refined, if it has to be, where patience ends, or after this share of the time.
+REFINED = 0.6
 # Motions that are followed one after the other, where the simulation of a solution shows another sequence.
 FOLLOWED = 3
-# Of so many of the best motions neighbours are tried.
-EXPANDED = 3
+# Of so many of the best motions neighbours are tried; every so many times those of a sequence that misses constraints.
+EXPANDED, NEARLY = 3, 3
+# The group of what misses constraints, behind sound motions and those that the simulation refutes.
+MISSES = 2
 # What violates constraints by this share less is nearer to a solution.
 NEARER = 0.7
 # Neighbours of a sequence are tried for so many seconds, one after the other.
@@ -57,8 +61,8 @@ MOVING = 1.0
 KNOWN = 0.2
 # So many kinds of start try a sequence whose program has not been solved.
 ATTEMPTS = 2
-# Seconds that a kind of start usually takes to bring something, where that is not one.
-USUAL = {"moves": 2.0}
+# Gains that are expected of a kind in its first second, where that is not one.
+EXPECTED = {"moves": 3.0}
 # Without agreement the search goes on so many times longer.
 ALONE = 2
 # What a kind that has no more starts gives.
@@ -122,7 +126,7 @@ class Search(CompleteMethod):
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)
     starts: tuple[str, ...] = KINDS
-    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=40))
+    program: MultiPhase = Field(default_factory=lambda: MultiPhase(intervals=24))
 
     @field_validator("starts")
     @classmethod
@@ -180,7 +184,7 @@ class Search(CompleteMethod):
         if kind is None:
             return replace(state, status=Status.SOLVED if state.confirmed else Status.LOCALLY_INFEASIBLE)
         left = min(self._search_until(state), deadline) - began
-        state.work.deadline = began + max(SECONDS, SHARE * left)
+        state.work.deadline = began + max(SECONDS, (REFINING if kind == REFINE else SHARE) * left)
         if kind == REFINE:
             return self._refined(state, began)
         if kind == MOVES:
@@ -245,7 +249,7 @@ class Search(CompleteMethod):
         if MOVES in self.starts and state.movable is not None:
             kinds.append(MOVES)
         late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
-        if state.provisional and (late or not kinds or state.since >= REFINED * EFFORTS[self.effort].patience):
+        if state.provisional and (late or not kinds or state.since >= EFFORTS[self.effort].patience):
             return REFINE
         return max(kinds, key=state.merit, default=None)
 
@@ -353,7 +357,7 @@ def worth(attempt: PhaseAttempt) -> tuple[int, float]:
     objective = attempt.solution.objective
     if attempt.confirmed or is_near(attempt):
         return (0, objective)
-    return (1, objective) if attempt.solution.success else (2, attempt.point.violation)
+    return (1, objective) if attempt.solution.success else (MISSES, attempt.point.violation)
 
 
 def is_near(attempt: PhaseAttempt) -> bool:
@@ -463,9 +467,17 @@ class SearchState:
 
     @property
     def movable(self) -> SequenceNode | None:
-        """The best motion whose neighbours are not all tried, if it is one of the best."""
-        ranked = sorted(self.nodes, key=self._worth)
-        return next((node for node in ranked[:EXPANDED] if node.sequence not in self.expanded), None)
+        """The motion whose neighbours are tried next: one of the best, or what nearly is a better one."""
+        turns = sum(candidate.start == MOVES for candidate in self.candidates)
+        left = [node for node in sorted(self.nodes, key=self._worth) if node.sequence not in self.expanded]
+        best = [node for node in left if node in sorted(self.nodes, key=self._worth)[:EXPANDED]]
+        near = [node for node in left if worth(node.attempt)[0] == MISSES and self._is_below(node)]
+        first, second = (near, best) if turns % NEARLY == NEARLY - 1 else (best, near)
+        return next(iter((*first, *second)), None)
+
+    def _is_below(self, node: SequenceNode) -> bool:
+        """Whether the objective of what is no motion is better than the best one."""
+        return self.leader is None or node.attempt.point.objective < self._above(0.0)
 
     def _above(self, share: float) -> float:
         """The best objective and a share of its size more."""
@@ -480,8 +492,8 @@ class SearchState:
         return self._above(-GAIN if kind == MOVES or kind in self.agreement else AGREE)
 
     def merit(self, kind: str) -> float:
-        """Gains for the time that a kind took; every kind begins with one gain in its usual time."""
-        return (1.0 + self.gains.get(kind, 0)) / (USUAL.get(kind, 1.0) + self.seconds.get(kind, 0.0))
+        """Gains for the time that a kind took, and those that are expected of one that is new."""
+        return (EXPECTED.get(kind, 1.0) + self.gains.get(kind, 0)) / (1.0 + self.seconds.get(kind, 0.0))
 
     def gained(self, found: PhaseAttempt) -> bool:
         """Whether an attempt is better than the best by more than nothing."""
@@ -490,7 +502,7 @@ class SearchState:
         (group, amount), (there, least) = worth(found), self._worth(self.leader)
         if group != there:
             return group < there
-        return amount < (NEARER * least if group == 2 else self._above(-GAIN))
+        return amount < (NEARER * least if group == MISSES else self._above(-GAIN))
 
     def trying(self, sequence: Sequence, kind: str) -> SearchState:
         """With a sequence that a kind has tried."""

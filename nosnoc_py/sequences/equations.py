@@ -139,8 +139,11 @@ class ModeLaws(Protocol):
         Contacts, switching functions, partitions, constraints.
     shown, impulses : tuple of (str, Role, str)
         Label, role and unit of what solutions show of phases and of boundaries.
+    length : float
+        Typical size of gaps [m]; where there are none, any number.
     """
 
+    length: float
     names: tuple[str, ...]
     shown: tuple[Any, ...]
     impulses: tuple[Any, ...]

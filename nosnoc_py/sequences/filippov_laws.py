@@ -39,6 +39,7 @@ class FilippovLaws:
         self.flow, self.parts = inclusion_of(system)
         self._things = [thing for part in self.parts for thing in _things(part)]
         self.names = tuple(name for name, _, _ in self._things)
+        self.length = 1.0
         self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._things}
         role = {STEP: Role.STEP_FUNCTION, REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
         own = system.algebraic

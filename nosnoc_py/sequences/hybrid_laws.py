@@ -25,6 +25,7 @@ class HybridLaws:
     def __init__(self, system: HybridSystem) -> None:
         self.system = system
         self.names = tuple(jump.name for jump in system.jumps)
+        self.length = 1.0
         guards = [(f"guard[{jump.name}]", jump.guard) for jump in system.jumps]
         self._guards = Rows.of(*guards)
         self._only = self._written()

@@ -8,7 +8,7 @@ the program is smooth; its solution is a candidate of the problem, and a simulat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.tableaus import Tableau, lagrange_basis, tableau
 
 Array = np.ndarray
+# What inequalities are kept beyond their limits fades out at the ends of the horizon: so many parabolas, cut at 1.
+FADES = 10.0
 # An initial state that breaks the mode of the first phase by more than this is not in it.
 ELSEWHERE = 1e-5
 
@@ -41,6 +43,8 @@ class PhaseStart:
     p : (n_p,)
     peaks : (m,)
         Times [s] at which inequalities were broken between the nodes.
+    kept : mapping label -> float
+        By how much inequalities are kept beyond their limits, so that they hold between the nodes, too.
     """
 
     edges: Array
@@ -48,6 +52,7 @@ class PhaseStart:
     control: Callable[[float], Array]
     p: Array
     peaks: Array = field(default_factory=lambda: np.zeros(0))
+    kept: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -312,6 +317,9 @@ class PhaseNLP:
     def _declare_phase(self, k: int, mode: ModeEquations) -> Array:
         low, high = self.ocp.x_bounds
         low, high = low[: self.n_x], high[: self.n_x]
+        named = (self.start.kept.get(f"bound of {name}", 0.0) for name in self.ocp.system.state_names)
+        bounds_kept = np.where(low < high, np.array([*named]), 0.0)
+        horizon = float(self.start.edges[-1])
         a, b = self.start.edges[k : k + 2]
         at_x, at_z = [], []
         inside = 1e-9 * max(float(self.start.edges[-1]), 1e-300)
@@ -323,7 +331,8 @@ class PhaseNLP:
                 stages_x, stages_z = [], []
                 for c in self.tableau.c:
                     t = float(np.clip(t0 + c * h, a + inside, max(b - inside, a + inside)))
-                    stages_x.append(self._store.add(low, high, self.start.state(t, "-"), self.sizes))
+                    tight = bounds_kept * min(1.0, 4.0 * FADES * t * (horizon - t) / horizon**2)
+                    stages_x.append(self._store.add(low + tight, high - tight, self.start.state(t, "-"), self.sizes))
                     z = mode.z
                     stages_z.append(
                         self._store.add(z.lower, z.upper, z.initial, z.scale) if z.size else np.zeros(0, int)
@@ -415,7 +424,8 @@ class PhaseNLP:
         )
         h, S = length * share, (X - ca.repmat(left, 1, s)) @ np.linalg.inv(scheme.a).T
         rows, labels, low, high, spent = [], list[str](), list[float](), list[float](), ca.SX(0)
-        on_path: list[tuple[Constraint, ca.SX]] = []
+        of_place: list[int] = []  # of every row: the stage, or the further point behind the stages
+        on_path: list[tuple[int, Constraint, ca.SX]] = []
         names = [f"{name}'" for name in system.state_names]
         paths = self._paths(mode)
         for j in range(s):
@@ -425,19 +435,22 @@ class PhaseNLP:
             labels += [*names, *mode.equations.labels, *mode.inequalities.labels]
             low += [0.0] * (n_x + mode.equations.size + mode.inequalities.size)
             high += [0.0] * (n_x + mode.equations.size) + [np.inf] * mode.inequalities.size
+            of_place += [j] * (len(labels) - len(of_place))
             spent += float(scheme.b[j]) * running
-            on_path += [(c, function(X[:, j], Z[:, j], u, p)) for c, function, stages in paths if j in stages]
+            on_path += [(j, c, function(X[:, j], Z[:, j], u, p)) for c, function, stages in paths if j in stages]
         inner = self.inner_rows(mode)
         sizes = (s + 1, s, nodes.size)
         weights = [[ca.SX.sym("weight", size) for size in sizes] for _ in range(self.mesh.points)]
-        for of_x, of_z, of_u in weights:
+        for k, (of_x, of_z, of_u) in enumerate(weights):
             expression, lower, upper, named = inner
+            of_place += [s + k] * len(named)
             rows.append(expression(ca.horzcat(left, X) @ of_x, Z @ of_z, U @ of_u, p))
             labels += named
             low += lower
             high += upper
-        for c, row in on_path:
+        for j, c, row in on_path:
             rows.append(row)
+            of_place += [j] * c.lower.size
             labels += [str(c.name)] * c.lower.size
             low += list(c.lower)
             high += list(c.upper)
@@ -449,24 +462,48 @@ class PhaseNLP:
             of_x, of_z = lagrange_basis(np.append(0.0, scheme.c), places), lagrange_basis(scheme.c, places)
             of_u = self.control_basis(nodes, place + width * places)
             constants.append(np.concatenate([[part], at.ravel(), np.hstack([of_x, of_z, of_u]).ravel()]))
+        kept = self._kept(phases, inside, labels, of_place) * (np.array(low) < np.array(high))
         return NLPBlock(
             name="phase",
             y=ca.vertcat(left, ca.vec(X), ca.vec(Z), ca.vec(U), length, p),
             c=ca.vertcat(share, ca.vec(basis), *[part for point in weights for part in point]),
             rows=ca.vertcat(ca.SX(0, 1), *rows),
             cost=h * spent,
-            lower=np.array(low),
-            upper=np.array(high),
+            lower=low + kept,
+            upper=high - kept,
             index=np.array([element[0] for element in elements]),
             constants=np.array(constants),
             labels=tuple(labels),
         )
 
+    def _kept(self, phases: list[int], inside: list[Array], labels: list[str], of_place: list[int]) -> Array:
+        """By how much rows of elements are kept beyond their limits (elements, rows).
+
+        Gaps fade out to the ends of a phase, where they may vanish, everything else to the ends of the horizon.
+        """
+        amounts = np.array([self.start.kept.get(label, 0.0) for label in labels])
+        if not amounts.any():
+            return np.zeros((len(inside), len(labels)))
+        begins, horizon = self.start.edges, float(self.start.edges[-1])
+        places, times = list[Array](), list[Array]()
+        for k in phases:
+            for e in range(len(self.at_x[k])):
+                inner = inside[len(places)]
+                places.append((e + np.append(self.tableau.c, inner)) / len(self.at_x[k]))
+                times.append((begins[k] + places[-1] * (begins[k + 1] - begins[k])) / horizon)
+        is_gap = np.array([label.startswith("gap[") for label in labels])
+        along = [
+            4.0 * np.clip(share, 0.0, 1.0) * np.clip(1.0 - share, 0.0, 1.0) for share in map(np.array, (places, times))
+        ]
+        return amounts * np.where(is_gap, along[0][:, of_place], np.minimum(1.0, FADES * along[1][:, of_place]))
+
     def inner_rows(self, mode: ModeEquations) -> tuple[ca.Function, list[float], list[float], list[str]]:
         """What holds at further points: (x, z, u, p) -> rows, with limits and labels."""
         system, (low, high) = self.ocp.system, self.ocp.x_bounds
         bounded = [int(i) for i in np.flatnonzero(np.isfinite(low) | np.isfinite(high))]
-        made, count = Rows.of(("bound", system.x[bounded])) + mode.inequalities, mode.inequalities.size
+        names = [f"bound of {system.state_names[i]}" for i in bounded]
+        made = Rows.of(*((name, system.x[i]) for name, i in zip(names, bounded, strict=True))) + mode.inequalities
+        count = mode.inequalities.size
         lower, upper = [*low[bounded], *[0.0] * count], [*high[bounded], *[np.inf] * count]
         for c, _, _ in self._paths(mode):
             if (c.lower < c.upper).all():

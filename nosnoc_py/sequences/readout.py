@@ -190,24 +190,28 @@ def solution_of(point: PhasePoint, status: Status, message: str, told: dict[str,
     )
 
 
-def peaks_of(point: PhasePoint, tolerance: float) -> Array:
-    """Times [s] between the nodes at which inequalities are broken most, in all elements in which they are."""
+def peaks_of(point: PhasePoint, tolerance: float) -> tuple[Array, dict[str, float]]:
+    """Times [s] between the nodes at which inequalities are broken most, in all elements in which they are.
+
+    With the most by which each of them is, by its label.
+    """
     g, e, p = point.program, point.elements(), point.p
     places = (np.arange(SAMPLES) + 0.5) / SAMPLES
     of_x, of_z = lagrange_basis(np.append(0.0, g.tableau.c), places), lagrange_basis(g.tableau.c, places)
-    found = []
+    found, amounts = [], dict[str, float]()
     for k, mode in enumerate(g.modes):
-        rows, lower, upper, _ = g.inner_rows(mode)
+        rows, lower, upper, labels = g.inner_rows(mode)
         for i in np.flatnonzero((e.phase == k) & (e.h > 0.0)):
             x, z = of_x @ np.vstack([e.x_left[i], e.x_stages[i]]), of_z @ e.z_stages[i]
             u = of_z @ e.u_stages[i]
             values = np.array(rows(x.T, z.T, u.T, p)).T.reshape(SAMPLES, -1)
             over = excess(values, np.array(lower), np.array(upper))
-            for column in over.T:
+            for label, column in zip(labels, over.T, strict=True):
                 j = int(column.argmax())
                 if column[j] > tolerance:
                     found.append(e.t_left[i] + _highest(column, j, places) * e.h[i])
-    return np.unique(found)
+                    amounts[label] = max(float(column[j]), amounts.get(label, 0.0))
+    return np.unique(found), amounts
 
 
 def _highest(values: Array, j: int, places: Array) -> float:

@@ -48,6 +48,10 @@ PENALTY = 10.0
 KEPT, NEAR = 0.2, 1e-3
 # Inequalities are broken between nodes beyond this share of the tolerance.
 BROKEN = 0.1
+# What is broken between the nodes all the same is kept beyond its limit by so many times as much.
+BACK = 1.2
+# What comes near to an open contact without touching it keeps away by these shares of the length, at least and at most.
+MARGINS = 1e-5, 1e-3
 # A motion that amplifies errors by more is called unstable.
 UNSTABLE = 30.0
 # Iterations for a program whose phases may vanish.
@@ -216,7 +220,12 @@ class Refinement:
             if not misplaced and (found.confirmed or rounds >= self.method.refinements):
                 return found
             # An inequality that breaks between the nodes may hide behind an error of the states, and is mended with it.
-            broken = peaks_of(found.point, BROKEN * self.method.tolerance)
+            broken, amounts = peaks_of(found.point, BROKEN * self.method.tolerance)
+            kept = dict(start.kept)
+            if points:
+                kept |= {label: kept.get(label, 0.0) + BACK * amount for label, amount in amounts.items()}
+            for label in _touched(found):
+                kept[label] = laws.length * min(max(MARGINS[0], 10.0 * kept.get(label, 0.0) / laws.length), MARGINS[1])
             points = 1 if broken.size else points
             if misplaced:
                 placed += 1
@@ -224,7 +233,8 @@ class Refinement:
                 rounds += 1
                 level += found.verdict is not Verdict.CONSTRAINT_BETWEEN_NODES
             peaks = np.unique(np.concatenate([start.peaks, broken]))
-            start = replace(start_of_motion(self.ocp, found.point.sequence, found.solution), peaks=peaks)
+            start = start_of_motion(self.ocp, found.point.sequence, found.solution)
+            start = replace(start, peaks=peaks, kept=kept)
 
     def elsewhere(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt
@@ -379,6 +389,14 @@ def beyond_nodes(mesh: PhaseMesh, before: Array, after: Array) -> Array | None:
     moved = after.copy()
     moved[1:-1] = np.where(np.isnan(shift), after[1:-1], (home + shift) * width)
     return np.maximum.accumulate(moved)
+
+
+def _touched(found: PhaseAttempt) -> list[str]:
+    """Gaps of contacts with an impact that only the simulation has: they come near, and the smallest error decides."""
+    certificate = found.certificate
+    if certificate is None or found.verdict not in (Verdict.REFUTED, Verdict.UNDECIDED):
+        return []
+    return [f"gap[{e.event.name}]" for e in certificate.events if e.claimed is None and e.event.kind == "impact"]
 
 
 def _growth(certificate: Certificate) -> str:

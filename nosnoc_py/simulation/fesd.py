@@ -34,6 +34,7 @@ from nosnoc_py.simulation.common import (
     not_unique_note,
     steps_given,
 )
+from nosnoc_py.simulation.guessed import ENDED, started_near
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.error_estimate import SolvedPart
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -51,6 +52,7 @@ from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.systems.unsigned import refuse_unsigned
 from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
+from nosnoc_py.transcription.guesses import keeps_its_iterate
 
 # So often a step with more switches than elements is halved.
 MOST_SPLITS = 16
@@ -504,7 +506,17 @@ class FiniteElementRun:
         solver = Auto() if solver is None else solver
         check_type(solver, Strategy, "solver")
         problem = transcribe(ocp, self.method)
-        return problem.solve(solver, guess=guess, callback=callback, time_limit=time_limit)
+        deadline = deadline_of(time_limit)
+
+        def once(start: Any, *, near: bool, by: Strategy = solver) -> Solution:
+            left = None if time_limit is None else max(0.0, deadline - time.monotonic())
+            return problem.solve(by, guess=start, callback=callback, time_limit=left, near=near)
+
+        problem.initial_guess(guess)  # says what is wrong with it
+        first = once(guess, near=False) if guess is None or keeps_its_iterate(problem, guess) else None
+        if first is not None and (guess is None or first.success or first.status in ENDED):
+            return first
+        return started_near(ocp, guess, once, patient=isinstance(solver, Auto), deadline=deadline, first=first)
 
     def simulate(self, system: Described, task: SimulationTask) -> Trajectory:
         """A simulator, and its run; see `nosnoc_py.simulate`."""

@@ -38,8 +38,8 @@ MEANINGS: dict[Enum | None, str] = {
 WORDS: dict[str, tuple[str, str]] = {
     "Infeasible_Problem_Detected": (
         "IPOPT ended where the violation of the constraints is locally smallest but not zero",
-        "check bounds, horizon and initial state for contradictions, start from another guess, take more finite "
-        f"elements per control stage, and {SIGMA}; residuals are absolute: {UNITS}",
+        "check bounds, horizon and initial state for contradictions, start from another guess, take more "
+        f"control_stages or finite_elements, and {SIGMA}; residuals are absolute: {UNITS}",
     ),
     "Restoration_Failed": (
         "IPOPT's restoration phase found no point that is feasible enough to go on from",
@@ -172,7 +172,10 @@ def _broken(result: Result) -> list[str]:
     """The law that residuals do not show to be broken."""
     message = getattr(result, "message", "")
     scaled = result.status is Status.BADLY_SCALED and message
-    return [f"In its own scale the motion breaks a law: {message}."] if scaled else []
+    if scaled:
+        return [f"In its own scale the motion breaks a law: {message}."]
+    # What is not solved may do what was asked all the same, or nearly: the message says what its simulation does.
+    return [f"It says: {message}."] if message and not result.status.success else []
 
 
 def _worst(result: Result) -> list[str]:

@@ -25,8 +25,9 @@ REPORTED = (
     *("objective", "penalty", "complementarity", "complementarity_min", "infeasibility"),
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
-# The attribute by which a solution that `solve` returned knows how to be polished.
-POLISHER = "_polisher"
+# The attribute by which a solution that `solve` returned knows its problem: an object that goes on from a solution by
+# `polish(solution, ...)` and `refine(solution, method, ...)`.
+PROBLEM = "_problem"
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -132,17 +133,32 @@ class Solution(Trajectory):
         OptionError
             Of a solution that was loaded or changed, which does not know its problem: use `ns.polish(ocp, solution)`.
         """
-        polisher = vars(self).get(POLISHER)
-        if polisher is None:
+        return self._known("polish", "ns.polish(ocp, solution)").polish(self, **options)
+
+    def refine(self, method: Any, solver: Any = None, **options: Any) -> Solution:
+        """Solve the same problem by another method, from this solution; see `nosnoc_py.solve`.
+
+        Finite elements start from a small relaxation, which does not forget where they start, unless a solver is given.
+
+        Raises
+        ------
+        OptionError
+            Of a solution that was loaded or changed, which does not know its problem: use
+            `ns.solve(ocp, method, guess=solution)`.
+        """
+        known = self._known("refine", "ns.solve(ocp, method, guess=solution)")
+        return known.refine(self, method, solver, **options)
+
+    def _known(self, verb: str, instead: str) -> Any:
+        if (problem := vars(self).get(PROBLEM)) is None:
             raise OptionError(
-                "polish: this solution does not know its OCP, since it was loaded, copied or changed; use "
-                "ns.polish(ocp, solution)."
+                f"{verb}: this solution does not know its OCP, since it was loaded, copied or changed; use {instead}."
             )
-        return polisher(self, **options)
+        return problem
 
     def __getstate__(self) -> dict[str, Any]:
         """Numbers cross processes, problems do not."""
-        return {name: value for name, value in vars(self).items() if name != POLISHER}
+        return {name: value for name, value in vars(self).items() if name != PROBLEM}
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""

@@ -66,10 +66,10 @@ class FrozenTranscription(Transcription):
     def _costates(self, g: np.ndarray, readout: Readout) -> dict[str, Series]:
         return {}  # those of numerical time are others
 
-    def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
-        """Impacts between two control stages."""
+    def _at_bound(self, w: np.ndarray, times: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
+        """Events between two control stages."""
         stage = horizon / self.grid.control_stages
-        return [t for t in impacts if stage / 2 < t < horizon - stage / 2 and abs(t - round(t / stage) * stage) < 1e-6]
+        return [t for t in times if stage / 2 < t < horizon - stage / 2 and abs(t - round(t / stage) * stage) < 1e-6]
 
     def _clock(self, readout: Readout, t: float) -> float:
         ends = np.concatenate([[0.0], np.cumsum(readout.h)])

@@ -39,6 +39,19 @@ from nosnoc_py.tableaus import Tableau
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 
+# Events that a grid may hold, by kind, in the order in which they are told.
+HELD = {
+    "impact": "impacts",
+    "contact": "contacts",
+    "release": "releases",
+    "stick": "sticks",
+    "slip": "slips",
+    "reversal": "reversals of slip",
+    "switch": "switches",
+    "enter_sliding": "beginnings of sliding",
+    "leave_sliding": "ends of sliding",
+}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Transcription:
@@ -168,15 +181,24 @@ class Transcription:
         guess: Any = None,
         callback: Callback | None = None,
         time_limit: float | None = None,
+        near: bool = False,
     ) -> Solution:
-        """Solve, or solve again with other x0, p, horizon, without a new transcription."""
+        """Solve, or solve again with other x0, p, horizon, without a new transcription.
+
+        With `near` by the first attempt alone, from a small relaxation, which does not forget the guess.
+        """
         solver = Auto() if solver is None else solver
         started = time.monotonic()
         values = self.parameters(x0, p, horizon)
         w = self.initial_guess(guess, values)
         limit = np.inf if time_limit is None else time_limit
-        warm = keeps_its_iterate(self, guess)
-        state = self._run(solver, w, values, started + limit, callback, warm=warm)
+        if near:
+            first, sigma = solver.warm(self.mpcc)
+            how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": time_limit}
+            state = first.run(self.mpcc, w, values, **how, solvers=self.solvers)
+        else:
+            warm = keeps_its_iterate(self, guess)
+            state = self._run(solver, w, values, started + limit, callback, warm=warm)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     def _run(
@@ -327,26 +349,32 @@ class Transcription:
         return costates(self, g, readout.h)
 
     def _held(self, w: np.ndarray, events: Sequence[Event], h: np.ndarray, horizon: float) -> str:
-        """Say which impacts the grid holds in place: such an optimum may be one of the grid and not of the problem."""
-        impacts = [event.time for event in events if event.kind == "impact"]
-        held = self._at_bound(w, impacts, h, horizon)
-        if not held or not self.fesd.switch_detection:
+        """Say which events the grid holds in place: such an optimum may be one of the grid and not of the problem."""
+        if not self.fesd.switch_detection:
+            return ""
+        told, known = list[str](), set[float]()
+        for kind, several in HELD.items():
+            held = self._at_bound(w, [event.time for event in events if event.kind == kind], h, horizon)
+            new = [time for time in dict.fromkeys(held) if time not in known]  # an impact that sticks is told once
+            known |= set(new)
+            told += [f"the {several} at t = {', '.join(f'{time:.6g}' for time in new)}"] if new else []
+        if not told:
             return ""
         fixed = self.may_free_stages and self.fesd.equidistant_control_grid
         free = "equidistant_control_grid=False, " if fixed else ""
         return (
-            f"the grid holds the impacts at t = {', '.join(f'{time:.6g}' for time in held)} (on the control grid, or a "
-            f"step beside them at its bound): try {free}another number of control stages, a larger gamma_h, or a guess "
-            "from another grid"
+            f"the grid holds {', '.join(told)} (on the control grid, or a step beside them at its bound): try "
+            f"{free}another number of control stages, a larger gamma_h, a guess from another grid, or "
+            "solution.polish(), whose grid moves with the events"
         )
 
-    def _at_bound(self, w: np.ndarray, impacts: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
-        """Impacts between two control stages, or beside a step that could not be longer or shorter."""
+    def _at_bound(self, w: np.ndarray, times: Sequence[float], h: np.ndarray, horizon: float) -> list[float]:
+        """Events between two control stages, or beside a step that could not be longer or shorter."""
         rows = [block.start for block in self.mpcc.variables.blocks(role=Role.STEP)]
         bound = (w[rows] < self.mpcc.lbw[rows] + 1e-6) | (w[rows] > self.mpcc.ubw[rows] - 1e-6)
         starts = np.concatenate([[0.0], np.cumsum(h)[:-1]])
         first = np.array([e.at.element == 0 and self.fesd.equidistant_control_grid for e in self.elements])
-        nodes = [int(np.argmin(np.abs(starts - time))) for time in impacts]
+        nodes = [int(np.argmin(np.abs(starts - time))) for time in times]
         return [float(starts[n]) for n in nodes if n > 0 and (first[n] or bound[n] or bound[n - 1])]
 
     def _multipliers(self, state: SolverState, horizon: float, readout: Readout) -> dict[str, Series]:

@@ -153,7 +153,7 @@ def discs(
 
 
 def _solver(ocp: ns.OCP, method: ns.FESDJ, solver: Any, keywords: dict[str, Any]) -> Callable[[], ns.Solution]:
-    return lambda: ns.solve(ocp, method, solver, **keywords)
+    return lambda: ns.solve(ocp, method, solver, **keywords, certify=False)
 
 
 def run(settings: Settings, progress: Progress) -> Report:

@@ -64,7 +64,8 @@ def measured(
             if way in (AGAIN, AGAIN_WARM):
                 found = problem.solve(solver, x0=x0, guess=guess, callback=progress)
             else:
-                found = ns.solve(replace(ocp, x0=x0), method, solver, guess=guess, callback=progress)
+                start: dict[str, Any] = {"guess": guess, "callback": progress}
+                found = ns.solve(replace(ocp, x0=x0), method, solver, **start, certify=False)
             # Each way through one transcription would have had to make it.
             own = transcribed if k == 0 and way in (AGAIN, AGAIN_WARM) else 0.0
             rows[way].append(

@@ -113,7 +113,7 @@ def detect(task: Task, name: str, solver: Any, seconds: float | None, *, guess: 
     """FESD-J."""
     ocp = task.build()
     solution = ns.solve(ocp, task.method.replace(**options), solver, guess=guess, time_limit=seconds)
-    return Row(method=name, solution=solution, certificate=ns.certify(ocp, solution))
+    return Row(method=name, solution=solution, certificate=solution.certificate or ns.certify(ocp, solution))
 
 
 def compare(name: str, arguments: Mapping[str, Any], method: SmoothedShooting, solver: Any, progress: Any) -> list[Row]:

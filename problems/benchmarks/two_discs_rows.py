@@ -63,7 +63,7 @@ class Contender:
             For a problem that the method refuses.
         """
         ocp, guess = build(experiment, smoothing=self.smoothing), self._guess(experiment)
-        return ns.solve(ocp, self.method, self.solver, guess=guess, time_limit=time_limit)
+        return ns.solve(ocp, self.method, self.solver, guess=guess, time_limit=time_limit, certify=False)
 
     def _guess(self, experiment: str) -> Any:
         if self.start == "control":

@@ -28,6 +28,7 @@ from nosnoc_py.mpcc.strategy import Callback, SolverState, measure, nlp_multipli
 from nosnoc_py.ocp import OCP
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
 from nosnoc_py.roles import Role
+from nosnoc_py.simulation.guessed import NEARLY, simulated_guess
 from nosnoc_py.solution import Solution
 from nosnoc_py.solution.records import Residual
 from nosnoc_py.status import Status, iterated
@@ -81,7 +82,28 @@ def solve(
     """Solve smoothed problems from sigma_0 to sigma_min; `started` and `deadline` are stamps of time.monotonic()."""
     problem = SmoothedProblem.of(ocp, options)
     state = iterated(problem.init(guess), problem.step, problem.ended, callback, deadline)
-    return problem.solution(state, time.monotonic() - started)
+    return judged(ocp, problem.solution(state, time.monotonic() - started), guess, deadline)
+
+
+def judged(ocp: OCP, found: Solution, guess: Any, deadline: float) -> Solution:
+    """Say what the control really does, and what that of the guess does where it is feasible and better.
+
+    No smoothed problem may have a solution where the problem itself has one: what is nearly feasible when it is
+    simulated is not infeasible, but has smoothing left.
+    """
+    if found.status.success:
+        return found
+    really, given = (simulated_guess(ocp, motion, deadline) for motion in (found, guess))
+    notes = [found.message] if found.message else []
+    notes += [] if really is None else [f"its control, {really}"]
+    feasible = given is not None and given.feasible
+    if given is not None and feasible and (really is None or not really.feasible or really.objective > given.objective):
+        notes.append(f"the control of the guess, {given}: go on from that by ns.MultiPhase() or finite elements")
+    near = really is not None and really.broken <= NEARLY
+    status = (
+        Status.NOT_COMPLEMENTARY if found.status is Status.LOCALLY_INFEASIBLE and (near or feasible) else found.status
+    )
+    return replace(found, status=status, message="; ".join(notes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
