@@ -61,7 +61,7 @@ MOVING = 1.0
 KNOWN = 0.2
 # So many kinds of start try a sequence whose program has not been solved.
 ATTEMPTS = 2
-# Gains that are expected of moves from a sound motion; of everything else it is one. Seconds in which they are expected,
+# Gains that are expected of moves from a sound motion; of everything else it is one. The seconds in which they are,
 # where it is not one: of moves from what is no motion, and of what simulates or solves much for one start.
 EXPECTED = 3.0
 USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0}
@@ -352,7 +352,8 @@ class Search(CompleteMethod):
         if solution.status is Status.NUMERICAL_ERROR:
             return solution.status, solution.message
         count = len(state.candidates)
-        message = f"none of {count} starts led to a feasible motion; the nearest: {solution.message}"
+        nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
+        message = f"none of {count} starts led to a feasible motion; {nearest}"
         return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
 
 
