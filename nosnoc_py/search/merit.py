@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from nosnoc_py.search.starts import SMOOTH, Start, StartTask
@@ -11,6 +13,8 @@ from nosnoc_py.systems.controls import control_of
 
 # Weight of violations, in units of the objective of the first motion, at least of this.
 WEIGHT, LEAST = 10.0, 1e-3
+# A motion whose simulation takes longer is worth nothing.
+SECONDS = 2.0
 
 
 class Merit:
@@ -24,7 +28,7 @@ class Merit:
         ocp = self.task.ocp.settled(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
         referee = referee_of(ocp.system, SMOOTH, start.x0, control, start.p)
-        history = referee.run(start.x0, control, start.p)
+        history = referee.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)
         if not history.status.success:
             return np.inf
         cost = objective(ocp, [history], history.x)
