@@ -11,7 +11,7 @@ from nosnoc_py.simulation.certification.measures import objective, violations
 from nosnoc_py.simulation.event_driven.run import referee_of
 from nosnoc_py.systems.controls import control_of
 
-# Weight of violations, in units of the objective of the first motion, at least of this.
+# Weight of violations, in units of the largest objective so far, at least of this.
 WEIGHT, LEAST = 10.0, 1e-3
 # A motion whose simulation takes longer is worth nothing.
 SECONDS = 2.0
@@ -32,7 +32,8 @@ class Merit:
         if not history.status.success:
             return np.inf
         cost = objective(ocp, [history], history.x)
-        self.weight = self.weight or WEIGHT * max(abs(cost), LEAST)
+        # It rises with the costs that are seen: a first motion that does nothing costs next to nothing.
+        self.weight = max(self.weight, WEIGHT * max(abs(cost), LEAST))
         broken = sum(abs(violation.amount) for violation in violations(ocp, [history]))
         merit = cost + self.weight * broken
         return merit if np.isfinite(merit) else np.inf

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from nosnoc_py.errors import OptionError, check_type, unknown_name
+from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
@@ -28,6 +28,7 @@ from nosnoc_py.sequences.refinement import (
     motion_of,
     start_of_motion,
 )
+from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Candidate, Sequence, Solution, Trajectory
 from nosnoc_py.status import Status, Verdict, iterated
 from nosnoc_py.systems.cls import CLS
@@ -178,7 +179,14 @@ class Search(CompleteMethod):
         if guess is not None:
             streams = {GUESS: iter([motion_of(ocp, guess, time_limit)]), **streams}
         work = Refinement(coarse, ocp, None, began, np.inf)
-        return SearchState(task=task, work=work, streams=streams, began=began, deadline=began + time_limit)
+        return SearchState(
+            guess=guess if isinstance(guess, Solution) else None,
+            task=task,
+            work=work,
+            streams=streams,
+            began=began,
+            deadline=began + time_limit,
+        )
 
     def step(self, state: SearchState, deadline: float = np.inf) -> SearchState:
         """One start of the kind that has brought most for its time, or some neighbours of the best sequences."""
@@ -225,21 +233,37 @@ class Search(CompleteMethod):
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
         if best.solution.success and state.status not in (Status.INTERRUPTED, Status.STOPPED):
-            found = self._on_own_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
-            asked = self.program.grid == "equal" and found is not None and found.solution.success
-            best = found if found is not None and (asked or found.rank < best.rank) else best
+            finer = self._on_own_grid(state, best, max(state.deadline, time.monotonic() + SECONDS))
+            asked = self.program.grid == "equal" and finer is not None and finer.solution.success
+            best = finer if finer is not None and (asked or finer.rank < best.rank) else best
         status, message = self._verdict(state, best)
+        found = replace(best.solution, certificate=best.certificate)
+        if status in (Status.SOLVED, Status.NOT_CONFIRMED) and state.guess is not None:
+            found, status, message = self._with_guess(state, found, status, message)
         seconds = time.monotonic() - state.began if wall_seconds is None else wall_seconds
         return replace(
-            best.solution,
+            found,
             status=status,
             message=message,
             method=repr(self),
-            certificate=best.certificate,
             candidates=state.candidates,
             agreement=state.agreement,
             **{**state.work.effort(), "wall_seconds": seconds},
         )
+
+    def _with_guess(
+        self, state: SearchState, found: Solution, status: Status, message: str
+    ) -> tuple[Solution, Status, str]:
+        """The solution that was given, where it is confirmed on this problem and better on a grid of its own."""
+        assert state.guess is not None
+        try:
+            certificate = certify(state.task.ocp, state.guess)
+        except (ModelError, OptionError):  # of another problem
+            return found, status, message
+        better = status is not Status.SOLVED or state.guess.objective < found.objective
+        if certificate.verdict not in CONFIRMED or not better or self.program.grid == "equal":
+            return found, status, message
+        return replace(state.guess, certificate=certificate), Status.SOLVED, "nothing better than the guess was found"
 
     def _search_until(self, state: SearchState) -> float:
         """When the search has to end so that time is left for the last program."""
@@ -255,6 +279,11 @@ class Search(CompleteMethod):
         late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
         if state.provisional and (late or not kinds or state.since >= EFFORTS[self.effort].patience):
             return REFINE
+        # Every other turn is of a kind that may still agree with the best: without that its value is unknown.
+        alone = state.confirmed and len(state.agreement) < EFFORTS[self.effort].kinds
+        others = [kind for kind in kinds if kind != MOVES and kind not in state.agreement]
+        if alone and others and len(state.candidates) % 2:
+            kinds = others
         return max(kinds, key=state.merit, default=None)
 
     def _polished(self, state: SearchState, kind: str, motion: Trajectory, began: float, p: Any = None) -> SearchState:
@@ -414,6 +443,7 @@ class SearchState:
     """
 
     task: StartTask
+    guess: Solution | None = None
     work: Refinement
     streams: dict[str, Iterator[Any]]
     began: float

@@ -24,7 +24,7 @@ from nosnoc_py.tableaus import lagrange_basis
 
 Array = np.ndarray
 # So many places inside of an element are looked at for inequalities that break there.
-SAMPLES = 12
+SAMPLES = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -46,12 +46,13 @@ class Candidate:
         }
 
     def __str__(self) -> str:
-        if self.sequence is None and not np.isfinite(self.objective):
-            return f"{self.start}: nothing found, {self.seconds:.2f} s"
         count = 0 if self.sequence is None else len(self.sequence)
-        phases = "" if self.sequence is None else f", {count} phase{'' if count == 1 else 's'}"
-        judged = "not simulated" if self.verdict is None else str(self.verdict)
-        return f"{self.start}: {self.objective:.6g}, {judged}{phases}, {self.seconds:.2f} s"
+        phases = "" if self.sequence is None else f" in {count} phase{'' if count == 1 else 's'}"
+        if not np.isfinite(self.objective):
+            found = f"no solution{phases}" if phases else "nothing found"
+        else:
+            found = f"{self.objective:.6g}{phases}, {self.verdict or 'not simulated'}"
+        return f"{self.start}: {found}, {self.seconds:.2f} s"
 
     def __repr__(self) -> str:
         return f"<{self}>"
