@@ -372,9 +372,7 @@ class Search(CompleteMethod):
         if state.status in (Status.INTERRUPTED, Status.STOPPED):
             return state.status, f"the best so far is {best.verdict or solution.status}"
         if best.confirmed:
-            late = state.status is Status.TIME_LIMIT and len(state.agreement) < EFFORTS[self.effort].kinds
-            note = "the time limit came before different kinds of start agreed" if late else ""
-            return Status.SOLVED, "; ".join(part for part in (solution.message, note) if part)
+            return Status.SOLVED, "; ".join(part for part in (solution.message, self._alone(state)) if part)
         if best.certificate is not None:
             undecided = best.verdict is Verdict.UNDECIDED
             return Status.NOT_CERTIFIED if undecided else Status.NOT_CONFIRMED, solution.message
@@ -384,6 +382,14 @@ class Search(CompleteMethod):
         nearest = f"the nearest misses {best.point.worst} by {best.point.violation:.3g}"
         message = f"none of {count} starts led to a feasible motion; {nearest}"
         return Status.TIME_LIMIT if state.status is Status.TIME_LIMIT else solution.status, message
+
+    def _alone(self, state: SearchState) -> str:
+        """A note where kinds of start do not agree, which is all that speaks for a better optimum not being there."""
+        if len(state.agreement) >= EFFORTS[self.effort].kinds:
+            return ""
+        found = f"only by {', '.join(state.agreement)}" if state.agreement else "from no start alone"
+        over = "the time limit came first" if state.status is Status.TIME_LIMIT else "nothing better was found"
+        return f"different kinds of start do not agree ({over}): this optimum was found {found}"
 
 
 def worth(attempt: PhaseAttempt) -> tuple[int, float]:

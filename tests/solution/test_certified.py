@@ -103,6 +103,6 @@ def test_a_start_in_one_line(certified: Solution) -> None:
     one, other = certified.candidates
     assert certified.sequence is not None
     phases = len(certified.sequence)
-    assert str(one) == f"line: 3.25, {one.verdict}, {phases} phases, 0.50 s"
+    assert str(one) == f"line: 3.25 in {phases} phases, {one.verdict}, 0.50 s"
     assert repr(other) == "<random: nothing found, 0.12 s>"
-    assert str(replace(one, verdict=None)) == f"line: 3.25, not simulated, {phases} phases, 0.50 s"
+    assert str(replace(one, verdict=None)) == f"line: 3.25 in {phases} phases, not simulated, 0.50 s"
