@@ -83,7 +83,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(10.0, 8, 1),
-    "normal": Effort(60.0, 14, 2),
+    "normal": Effort(60.0, 20, 2),
     "thorough": Effort(600.0, 120, 3),
 }
 
