@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,26 +11,53 @@ import numpy as np
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.equations import Mode
 from nosnoc_py.sequences.plan import written
+from nosnoc_py.sequences.reading import TOGETHER
 from nosnoc_py.sequences.readout import PhasePoint
 from nosnoc_py.solution import Sequence, Solution
 
 Array = np.ndarray
 # A phase that is put into another one begins and ends at these shares of it.
 INSIDE = (0.35, 0.65)
-# Where in a phase its gaps are looked at.
-PLACES = np.linspace(0.1, 0.9, 17)
+# Where in a phase its gaps are looked at; where it bounces once more besides.
+PLACES, THIRDS = np.linspace(0.1, 0.9, 17), (1.0 / 3.0, 2.0 / 3.0)
 
 
 def neighbours(ocp: OCP, point: PhasePoint, solution: Solution) -> Iterator[Sequence]:
     """Sequences beside that of a solution, with times: first what is nearest to happen, then everything else."""
     laws, plan, edges = point.program.laws, point.program.plan, point.edges
     modes, impacts = list(plan.modes), [dict(struck) for struck in plan.impacts]
-    yield from _ends(laws, point, modes, impacts, edges)
-    yield from _touches(laws, modes, impacts, edges, _nearest(ocp, laws, modes, edges, solution, point.p))
-    yield from _without(laws, modes, impacts, edges)
+    near = _nearest(ocp, laws, modes, edges, solution, point.p)
+    yield from _taken_in_turns(
+        _ends(laws, point, modes, impacts, edges),
+        # A contact is nearest to itself just before and after it is struck: one more impact is tried farther away, too.
+        (_bounce(laws, modes, impacts, edges, (place, k, i)) for _, k, i in near for place in THIRDS),
+        _hardest(laws, modes, impacts, edges, solution),
+        _touches(laws, modes, impacts, edges, near),
+        _without(laws, modes, impacts, edges),
+    )
     for k, mode in enumerate(modes):
         for other in _modes_beside(laws, mode):
             yield from _changed(laws, modes, impacts, edges, k, other)
+
+
+def _taken_in_turns(*streams: Iterator[Sequence]) -> Iterator[Sequence]:
+    """The first of every stream, then the second of every one."""
+    for row in zip_longest(*streams):
+        yield from (sequence for sequence in row if sequence is not None)
+
+
+def _hardest(
+    laws: Any, modes: list[Mode], impacts: list[dict[str, str]], edges: Array, solution: Solution
+) -> Iterator[Sequence]:
+    """Of many bounces only the hardest: most of a rattle does nothing."""
+    bounces = [k for k in range(1, len(modes)) if impacts[k] and modes[k] == modes[k - 1]]
+    found = [(event.time - solution.t0, abs(event.impulse or 0.0)) for event in solution.impacts]
+    sizes = {k: sum(size for time, size in found if abs(time - edges[k]) <= TOGETHER * edges[-1]) for k in bounces}
+    ranked = sorted(bounces, key=lambda k: -sizes[k])
+    for count in (1, 2, 3):
+        if len(ranked) > count:
+            gone = ranked[count:]
+            yield _made(laws, modes, [{} if k in gone else struck for k, struck in enumerate(impacts)], edges)
 
 
 def _modes_beside(laws: Any, mode: Mode) -> Iterator[Mode]:
@@ -110,18 +137,25 @@ def _touches(
 ) -> Iterator[Sequence]:
     """An open contact bounces, closes for good, or closes for a while, where its gap is smallest, the nearest first."""
     for place, k, i in nearest:
-        struck: Mapping[str, str] = {laws.names[i]: laws.words(laws.names[i])[1]}
-        time = edges[k] + place * (edges[k + 1] - edges[k])
-        yield _made(
-            laws,
-            [*modes[: k + 1], modes[k], *modes[k + 1 :]],
-            [*impacts[: k + 1], dict(struck), *impacts[k + 1 :]],
-            np.concatenate([edges[: k + 1], [time], edges[k + 1 :]]),
-        )
+        yield _bounce(laws, modes, impacts, edges, (place, k, i))
         for word in laws.words(laws.names[i])[1:]:
             other = (*modes[k][:i], word, *modes[k][i + 1 :])
             for shares in ((place, 1.0), (place, 0.5 * (1.0 + place))):
                 yield _inserted(laws, modes, impacts, edges, k, other, shares)
+
+
+def _bounce(
+    laws: Any, modes: list[Mode], impacts: list[dict[str, str]], edges: Array, at: tuple[float, int, int]
+) -> Sequence:
+    """An impact more, at a place in a phase, of one contact."""
+    place, k, i = at
+    name = laws.names[i]
+    return _made(
+        laws,
+        [*modes[: k + 1], modes[k], *modes[k + 1 :]],
+        [*impacts[: k + 1], {name: laws.words(name)[1]}, *impacts[k + 1 :]],
+        np.concatenate([edges[: k + 1], [edges[k] + place * (edges[k + 1] - edges[k])], edges[k + 1 :]]),
+    )
 
 
 def _nearest(
