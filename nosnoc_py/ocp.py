@@ -141,7 +141,10 @@ class FreeTime:
     def __post_init__(self) -> None:
         lower, upper = scalar(self.lower, "FreeTime: lower"), scalar(self.upper, "FreeTime: upper")
         if not 0 < lower <= upper < np.inf:
-            raise ModelError(f"FreeTime: expected 0 < lower <= upper, both finite, given {lower:g} and {upper:g}.")
+            raise ModelError(
+                f"FreeTime(lower, upper, initial): expected 0 < lower <= upper, both finite, given lower {lower:g} and "
+                f"upper {upper:g}."
+            )
         initial = 0.5 * (lower + upper) if self.initial is None else scalar(self.initial, "FreeTime: initial")
         if not lower <= initial <= upper:
             raise ModelError(f"FreeTime: initial has to lie between {lower:g} and {upper:g}, given {initial:g}.")

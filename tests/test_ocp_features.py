@@ -506,9 +506,9 @@ def task(**changes: Any) -> ns.OCP:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 1), "FreeTime: expected 0 < lower <= upper, both finite, given 0 and 1"),
-        ((2, 1), "expected 0 < lower <= upper, both finite, given 2 and 1"),
-        ((1, np.inf), "expected 0 < lower <= upper, both finite, given 1 and inf"),
+        ((0, 1), "expected 0 < lower <= upper, both finite, given lower 0 and upper 1"),
+        ((2, 1), "expected 0 < lower <= upper, both finite, given lower 2 and upper 1"),
+        ((1, np.inf), "expected 0 < lower <= upper, both finite, given lower 1 and upper inf"),
         ((1, np.nan), "FreeTime: upper: contains NaN"),
         (("1", 2), "FreeTime: lower: expected one number, given '1'"),
         (([1, 2], 3), r"FreeTime: lower: expected one number, given \[1, 2\]"),

@@ -47,17 +47,18 @@ def _search(task: StartTask, merit: Merit, rng: np.random.Generator, knots: int)
         "randn": lambda *shape: rng.standard_normal(shape),
     }
     strategy = CMAEvolutionStrategy(np.append(middle, np.full(task.freedom, 0.5)), SPREAD, options)
-    best = np.inf
+    best = (np.inf, np.inf)
     for _ in range(GENERATIONS):
-        found, values = strategy.ask(), []
+        found, measured = strategy.ask(), []
         for k, y in enumerate(found):
-            values.append(merit(start(y)))
+            measured.append(merit.measured(start(y)))
             if k % TOGETHER == TOGETHER - 1:
                 yield None
+        values, bar = [merit(*each) for each in measured], merit(*best)
         strategy.tell(found, values)
         least = int(np.argmin(values))
-        if values[least] < best and (np.isinf(best) or values[least] < best - BETTER * abs(best)):
-            best = values[least]
+        if values[least] < (bar if np.isinf(bar) else bar - BETTER * abs(bar)):
+            best = measured[least]
             yield start(found[least])
         if strategy.stop():
             return

@@ -1,4 +1,4 @@
-"""What an exact motion is worth: its objective, and a penalty for what it violates."""
+"""What an exact motion costs and violates, and what both together are worth."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ class Merit:
     def __init__(self, task: StartTask) -> None:
         self.task, self.weight = task, 0.0
 
-    def __call__(self, start: Start) -> float:
-        """Objective plus weighted violations of bounds and constraints along the motion, in the user's units."""
+    def measured(self, start: Start) -> tuple[float, float]:
+        """The objective of a start, and its violations of bounds and constraints, in the user's units."""
         ocp = self.task.ocp.settled(start.horizon, start.p)
         control = control_of(start.control, ocp.system.n_u, start.horizon)
         referee = referee_of(ocp.system, SMOOTH, start.x0, control, start.p)
         history = referee.run(start.x0, control, start.p, deadline=time.monotonic() + SECONDS)
         if not history.status.success:
-            return np.inf
+            return np.inf, np.inf
         cost = objective(ocp, [history], history.x)
+        broken = sum(abs(violation.amount) for violation in violations(ocp, [history]))
+        if not np.isfinite(cost + broken):
+            return np.inf, np.inf
         # It rises with the costs that are seen: a first motion that does nothing costs next to nothing.
         self.weight = max(self.weight, WEIGHT * max(abs(cost), LEAST))
-        broken = sum(abs(violation.amount) for violation in violations(ocp, [history]))
-        merit = cost + self.weight * broken
-        return merit if np.isfinite(merit) else np.inf
+        return cost, broken
+
+    def __call__(self, cost: float, broken: float) -> float:
+        """The merit with the weight as it is now: compare what is weighted alike only."""
+        return cost + self.weight * broken if np.isfinite(cost) else np.inf

@@ -44,6 +44,8 @@ COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 SOUND = 1e-2
 # Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
 SECONDS, SHARE, LAST = 2.0, 0.25, 0.15
+# Seconds for one program where no start has led to any.
+NOTHING_YET = 10.0
 # The share of what is left for refining the best.
 REFINING = 0.35
 # The best motion is refined, if it has to be, where patience ends, or after this share of the time.
@@ -101,7 +103,8 @@ class Search(CompleteMethod):
     effort : {"quick", "normal", "thorough"}
         Seconds at most (10, 60, 600), and how long it goes on where nothing better is found.
     seed : int
-        Of random starts; the same seed gives the same starts.
+        Of random starts: the same seed gives the same starts of every kind. Which kind has the next turn depends on the
+        seconds that they took.
     starts : tuple of str
         Kinds of starts.
     program : MultiPhase
@@ -174,8 +177,13 @@ class Search(CompleteMethod):
             max_iterations=ITERATIONS,
             refinements=min(ROUNDS, self.program.refinements),
         )
-        task, rng = StartTask.of(ocp), np.random.default_rng(self.seed)
-        streams: dict[str, Iterator[Any]] = {kind: STARTS[kind](task, rng) for kind in self.starts if kind != MOVES}
+        task = StartTask.of(ocp)
+        # Every kind has random numbers of its own: which kind is next depends on time, its starts do not.
+        streams: dict[str, Iterator[Any]] = {
+            kind: make(task, np.random.default_rng((self.seed, number)))
+            for number, (kind, make) in enumerate(STARTS.items())
+            if kind in self.starts
+        }
         if guess is not None:
             streams = {GUESS: iter([motion_of(ocp, guess, time_limit)]), **streams}
         work = Refinement(coarse, ocp, None, began, np.inf)
@@ -218,7 +226,7 @@ class Search(CompleteMethod):
         if state.confirmed and state.since >= patience:
             return Status.SOLVED
         # Something is looked at, whatever the limit of time.
-        over = bool(state.candidates) and time.monotonic() >= self._search_until(state)
+        over = bool(state.candidates or state.seconds) and time.monotonic() >= self._search_until(state)
         return Status.TIME_LIMIT if over else None
 
     def solution(self, state: SearchState, *, wall_seconds: float | None = None) -> Solution:
@@ -229,6 +237,11 @@ class Search(CompleteMethod):
         OptionError
             Before the first step.
         """
+        if state.best is None and (state.seconds or state.status is not None):
+            # No start has led to a program: what does nothing stands for all of them.
+            state.work.deadline = time.monotonic() + NOTHING_YET
+            still = state.task.start(state.task.zero[None])
+            state = self._polished(state, next(iter(STARTS)), state.task.motion(still, SECONDS), time.monotonic())
         best = state.best
         if best is None:
             raise OptionError("solution: there is nothing yet; take a step first.")
@@ -260,7 +273,7 @@ class Search(CompleteMethod):
             certificate = certify(state.task.ocp, state.guess)
         except (ModelError, OptionError):  # of another problem
             return found, status, message
-        better = status is not Status.SOLVED or state.guess.objective < found.objective
+        better = status is not Status.SOLVED or certificate.true_objective < found.objective
         if certificate.verdict not in CONFIRMED or not better or self.program.grid == "equal":
             return found, status, message
         return replace(state.guess, certificate=certificate), Status.SOLVED, "nothing better than the guess was found"
@@ -436,10 +449,12 @@ class SequenceNode:
 class SearchState:
     """What a search has found; a callback sees it after every start.
 
+    Starts and neighbours are streams that the states of a search share: go on from the newest one only.
+
     Attributes
     ----------
     candidates : tuple of Candidate
-        Every start.
+        What was tried: starts, turns of neighbours, refinements.
     status : Status or None
         Why the search has ended.
     since : float
@@ -503,7 +518,11 @@ class SearchState:
         if not self.confirmed:
             return ()
         bar = self._above(AGREE)
-        kinds = (c.start for c in self.candidates if c.start != MOVES and c.verdict in CONFIRMED and c.objective <= bar)
+        # A solution that was given may come from the same kinds of start.
+        others = (MOVES,) if self.guess is None else (MOVES, GUESS)
+        kinds = (
+            c.start for c in self.candidates if c.start not in others and c.verdict in CONFIRMED and c.objective <= bar
+        )
         return tuple(dict.fromkeys(kinds))
 
     @property

@@ -11,7 +11,7 @@ from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMetho
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.options import fitting
 from nosnoc_py.roles import Role
-from nosnoc_py.search.starts import Start, StartTask
+from nosnoc_py.search.starts import SECONDS, Start, StartTask
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.transcription import Transcription, transcribe
@@ -21,8 +21,6 @@ Array = np.ndarray
 ELEMENTS = {"control_stages": 16, "finite_elements": 2, "rk_stages": 2}
 HOMOTOPY = Homotopy(steering="direct", sigma_min=1e-4, finish="none", max_iterations=300)
 SHARP = 0.1
-# Seconds for one relaxed problem.
-SECONDS = 4.0
 
 
 def relaxed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:

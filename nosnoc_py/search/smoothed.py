@@ -8,6 +8,7 @@ a straight line to the goal every coordinate has a force of its own, which costs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
-from nosnoc_py.search.starts import Start, StartTask, goal, way
+from nosnoc_py.search.starts import SECONDS, Start, StartTask, way
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.cls import CLS
@@ -59,7 +60,7 @@ def _still(task: StartTask, u: Array) -> tuple[Array, Array]:
 
 def _line(task: StartTask) -> tuple[Array, Array] | None:
     """A smooth way to the goal, what holds the system still; None where no goal is known."""
-    end = goal(task.ocp, task.x0)
+    end = task.goal
     if end is None:
         return None
     s, T = task.ocp.system, float(task.ocp.horizon)
@@ -95,7 +96,7 @@ class SmoothedProgram:
         """Smooth the system; see what states and rates there are."""
         ocp = task.ocp
         s, T = ocp.system, float(ocp.horizon)
-        end = goal(ocp, task.x0)
+        end = task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, np.asarray(s.x_nominal, float))
         first = s.n_q if isinstance(s, CLS) else 0
@@ -172,8 +173,10 @@ class SmoothedProgram:
             if assist is not None:
                 unit = unit or max(abs(nlp.evaluate(w)[0]), 1e-3)
                 nlp = BlockNLP([*blocks, self._assistance(assist * unit)], lower, upper, scale, w)
-            found = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS}).solve(w / scale, np.empty(0)).x * scale
+            solver = Ipopt(nlp, {**IPOPT, "max_iter": ITERATIONS})
+            found = solver.solve(w / scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * scale
             if not np.isfinite(found).all():
+                yield None
                 return
             w = found
             yield self._start(w) if sigma <= SHARP else None

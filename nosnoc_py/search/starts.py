@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -30,6 +32,8 @@ REACH = 3.0
 NEAR = 1e-3
 # How far ways to the goal swing to the side, as shares of their length.
 SWINGS = (0.0, 0.5, -0.5)
+# Seconds for one program that only gives a start.
+SECONDS = 4.0
 SMOOTH = EventDriven(grazing="continue")
 
 
@@ -95,6 +99,11 @@ class StartTask:
         """How many numbers the problem leaves free beside the control."""
         ocp = self.ocp
         return len(ocp.free_parameters) + (ocp.free_time is not None) + (self.x0.size if ocp.x0 is None else 0)
+
+    @cached_property
+    def goal(self) -> Array | None:
+        """The state nearest to x0 that the terminal constraints allow and the terminal cost likes, if there is one."""
+        return goal(self.ocp, self.x0)
 
     def start(self, rows: Array, free: Array | None = None) -> Start:
         """Rows (m, n_u) at equally spaced times joined by straight lines, cut at the bounds.
@@ -177,7 +186,7 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     ocp, s = task.ocp, task.ocp.system
     if not isinstance(s, CLS) or not s.n_u:
         return
-    end = goal(ocp, task.x0)
+    end = task.goal
     if end is None:
         return
     n_q, T = s.n_q, float(ocp.horizon)
@@ -230,5 +239,5 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     block = NLPBlock(name="goal", y=s.x, rows=made[0], cost=cost, index=index, **numbers)
     low, high = ocp.x_bounds
     nlp = BlockNLP([block], low, high, sizes, x0)
-    found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0)).x * nlp.scale
+    found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * nlp.scale
     return np.clip(found, low, high) if np.isfinite(found).all() else None

@@ -146,7 +146,7 @@ class BlockNLP:
         over = excess(rows, self.lower, self.upper)
         bounds = excess(w, self.lbw, self.ubw)
         if not np.isfinite(over).all():
-            return np.inf, "a row that is no number"
+            return np.inf, f"{self.label(int(np.argmin(np.isfinite(over))))}, which is no number,"
         if over.max(initial=0.0) < bounds.max(initial=0.0):
             return float(bounds.max()), "a bound"
         return (float(over.max()), self.label(int(over.argmax()))) if over.size else (0.0, "")

@@ -166,7 +166,8 @@ class Solution(Trajectory):
         lines = [f"{self.status}, stationarity: {self.stationarity.value}"]
         told = (self._cost(), self._residuals(), self._certified(), self._starts(), self._effort(), made_by)
         lines += [f"  {line}" for line in told if line]
-        if self.events and not self.success:
+        true = self.certificate is not None and self.certificate.confirmed
+        if self.events and not self.success and not true:
             whole = abs(self.duration - self.horizon) <= MISSED * self.horizon
             beyond = "" if whole else f" (and lasts {self.duration:.6g} s, not {self.horizon:.6g})"
             lines += [f"  events of the last iterate, which is no solution{beyond}:"]

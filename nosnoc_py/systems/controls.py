@@ -285,6 +285,11 @@ def _rows(values: Any, length: int, what: str, row: str, expected: str) -> np.nd
     except (TypeError, ValueError, OverflowError):
         given = type(values).__name__
         raise TranscriptionError(f"{what}: expected {expected.format(length)}, given {given}.") from None
+    if array.ndim > 2 or (array.ndim == 1 and array.size != length and length > 0):
+        shape = " x ".join(map(str, array.shape))
+        raise TranscriptionError(
+            f"{what}: {row}: expected {length} numbers or rows of {length}, shape (N, {length}), given shape ({shape})."
+        )
     rows = array if array.ndim == 2 else array.reshape(1, -1)
     return np.array([_vector(each, length, row) for each in rows]).reshape(len(rows), length)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -191,12 +192,38 @@ def test_a_solution_as_guess_is_not_made_worse() -> None:
         ({"effort": "much"}, "quick"),
         ({"effort": "quick", "method": ns.FESDJ()}, "without a method"),
         ({"seed": 1, "solver": ns.Auto()}, "without a method"),
-        ({"guess": [1.0, 2.0, 3.0]}, "expected 1 numbers, given 3"),
+        ({"guess": [1.0, 2.0, 3.0]}, "guess: control: expected 1 numbers or rows"),
     ],
 )
 def test_mistakes_are_errors_at_once(given: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         ns.solve(cart(), **given)
+
+
+def test_a_search_without_starts_answers_with_what_does_nothing() -> None:
+    # Without a goal there is no line to it: the only kind of start has none.
+    free = cart(terminal_constraints=())
+    found = ns.solve(free, ns.Search(starts=("line",)))
+    assert found.status is ns.Status.SOLVED
+    assert found.objective == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_limit_holds_where_no_start_moves() -> None:
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u + ca.sqrt(q - 5.0))
+    broken = ns.OCP(system, horizon=1.0, x0=[0, 0], stage_cost=u**2)
+    started = time.monotonic()
+    found = ns.solve(broken, ns.Search(starts=("evolution",)), time_limit=0.5)
+    assert found.status is ns.Status.NUMERICAL_ERROR
+    assert time.monotonic() - started < 60.0
+
+
+def test_random_starts_do_not_depend_on_other_kinds() -> None:
+    def first(*kinds: str) -> Any:
+        return next(ns.Search(seed=3, starts=kinds).init(cart()).streams["random"])
+
+    alone, beside = first("random"), first("constant", "random", "evolution")
+    assert np.array_equal(alone.control.values, beside.control.values)
 
 
 @pytest.mark.parametrize(("starts", "match"), [((), "at least"), (("moves",), "at least"), (("randm",), "random")])

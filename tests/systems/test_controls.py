@@ -99,7 +99,7 @@ def test_impossible_grids_are_errors(grid, values, message):
 def test_wrong_numbers_of_controls_are_errors():
     with pytest.raises(ns.TranscriptionError, match="expected 2 numbers per interval, given 1"):
         control_of(PiecewiseConstant([0.0, 1.0], [1.0]), 2, 1.0)
-    with pytest.raises(ns.TranscriptionError, match="expected 2 numbers, given 3"):
+    with pytest.raises(ns.TranscriptionError, match="expected 2 numbers"):
         control_of([1.0, 2.0, 3.0], 2, 1.0)
     with pytest.raises(ns.TranscriptionError, match="expected a control"):
         control_of("full", 1, 1.0)
