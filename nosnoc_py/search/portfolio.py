@@ -68,7 +68,7 @@ ATTEMPTS = 2
 # where it is not one: of moves from what is no motion, and of what simulates or solves much for one start.
 EXPECTED = 3.0
 USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0}
-# Without agreement the search goes on so many times longer.
+# Without agreement, and where nothing happens in the best motion, the search goes on so many times longer.
 ALONE = 2
 # What a kind that has no more starts gives.
 EMPTY: Any = object()
@@ -222,7 +222,9 @@ class Search(CompleteMethod):
         if state.status is not None:
             return state.status
         effort = EFFORTS[self.effort]
-        patience = effort.patience * (1 if len(state.agreement) >= effort.kinds else ALONE)
+        # A motion without an event is found from everywhere: that says little of those with events.
+        eventful = state.leader is not None and len(state.leader.sequence.items) > 1
+        patience = effort.patience * (1 if len(state.agreement) >= effort.kinds and eventful else ALONE)
         if state.confirmed and state.since >= patience:
             return Status.SOLVED
         # Something is looked at, whatever the limit of time.

@@ -98,7 +98,7 @@ def test_a_solution_is_simulated_again() -> None:
 @pytest.mark.parametrize(
     ("u", "said"),
     [
-        ([1.0, 2.0], r"expected 1 numbers, given 2"),
+        ([1.0, 2.0], r"expected 1 numbers or rows of 1"),
         ([[1.0, 2.0]] * 8, r"expected 1 numbers, given 2"),
         (lambda t: [1.0, 2.0], r"u\(t\)"),
         (lambda t, x: [1.0, 2.0], r"u\(t, x\)"),

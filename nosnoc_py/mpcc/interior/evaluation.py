@@ -1,0 +1,59 @@
+"""The functions and derivatives of a program as fast functions of arrays."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.functions import buffered
+from nosnoc_py.mpcc.nlp import SmoothProgram
+
+Array = np.ndarray
+
+
+class Evaluation:
+    """f, g, gradient, Jacobian and Hessian of the Lagrangian of a program; of matrices the nonzeros.
+
+    Attributes
+    ----------
+    jacobian_pattern, hessian_pattern : (rows, columns)
+        Of the nonzeros; of the Hessian the upper half.
+    """
+
+    def __init__(self, nlp: SmoothProgram) -> None:
+        self.n, self.m = int(nlp.x.numel()), int(nlp.g.numel())
+        first, jacobian, hessian = (nlp.derivatives[name] for name in ("grad_f", "jac_g", "hess_lag"))
+        self.jacobian_pattern = _triplet(jacobian.sparsity_out(1))
+        self.hessian_pattern = _triplet(hessian.sparsity_out(0))
+        x, p = ca.MX.sym("x", self.n), ca.MX.sym("p", nlp.p.numel())
+        weight, multipliers = ca.MX.sym("weight"), ca.MX.sym("multipliers", self.m)
+        values = ca.Function("values", [nlp.x, nlp.p], [ca.densify(nlp.f), ca.densify(nlp.g)])
+        slopes = [first(x, p)[1], ca.vec(jacobian(x, p)[1].nz[:])]
+        bends = [ca.vec(hessian(x, p, weight, multipliers).nz[:])]
+        self._values = buffered(values)
+        self._first = buffered(ca.Function("first", [x, p], slopes))
+        self._second = buffered(ca.Function("second", [x, p, weight, multipliers], bends))
+        self._p = np.zeros(nlp.p.numel())
+
+    def at(self, p: Array) -> None:
+        """The parameters of the program from now on."""
+        self._p = np.asarray(p, float)
+
+    def values(self, x: Array) -> tuple[float, Array]:
+        """f and g (m,) at x (n,)."""
+        f, g = self._values(x, self._p)
+        return float(f[0, 0]), g[:, 0]
+
+    def first(self, x: Array) -> tuple[Array, Array]:
+        """The gradient of f (n,) and the nonzeros of the Jacobian of g."""
+        gradient, jacobian = self._first(x, self._p)
+        return gradient[:, 0], jacobian[:, 0]
+
+    def second(self, x: Array, weight: float, multipliers: Array) -> Array:
+        """The nonzeros of the upper half of the Hessian of weight f + multipliers' g."""
+        return np.asarray(self._second(x, self._p, weight, multipliers)[0][:, 0])
+
+
+def _triplet(sparsity: ca.Sparsity) -> tuple[Array, Array]:
+    row, column = sparsity.get_triplet()
+    return np.array(row, int), np.array(column, int)

@@ -1,0 +1,591 @@
+"""A primal-dual interior-point method with a filter line search (Waechter and Biegler, Math. Program. 106, 2006).
+
+Where it differs from IPOPT: the linear systems always have a small primal and dual regularisation (`kkt`), so that
+dependent rows are no exception and steps come without pivoting; what lacks feasibility is mended by steps of Levenberg
+and Marquardt; multipliers that are known start it near the central path. It is made for programs that are solved many
+times: the pattern of a set of fixed variables and rows is analysed once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.mpcc.interior.evaluation import Evaluation
+from nosnoc_py.mpcc.interior.kkt import KKT
+from nosnoc_py.mpcc.ipopt import NLPResult
+from nosnoc_py.mpcc.nlp import SmoothProgram
+
+Array = np.ndarray
+# Regularisations that are always there; primal ones for the inertia begin at FIRST and go up to LAST.
+PRIMAL, DUAL = 1e-9, 1e-9
+FIRST, LAST = 1e-4, 1e20
+# Patterns that are kept.
+PATTERNS = 8
+# Gradients at the start are scaled down to this.
+STEEPEST = 100.0
+# Constants of the filter line search, and of the barrier, by their names in the paper.
+GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
+KAPPA_EPS, KAPPA_MU, THETA_MU, KAPPA_SIGMA, KAPPA_SOC, KAPPA_D = 10.0, 0.2, 1.5, 1e10, 0.99, 1e-5
+CORRECTIONS = 4
+ROUNDING = 10.0 * np.finfo(float).eps
+# Steps towards feasibility in one go; by how much they have to help; how often in one solve.
+RESTORING, HELPS, RESTORATIONS = 60, 0.9, 12
+# Iterates beyond this diverge; first multipliers beyond this are not taken.
+FARTHEST, LARGE = 1e20, 1e3
+ACCEPTABLE = 15  # iterations in a row
+# Errors that have to fall, by this; the part of the pairs' mean where mu is held, and its largest value.
+REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
+
+SOLVED, NEARLY, LIMIT, STOPPED = (
+    "Solve_Succeeded",
+    "Solved_To_Acceptable_Level",
+    "Maximum_Iterations_Exceeded",
+    "User_Requested_Stop",
+)
+INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
+    "Infeasible_Problem_Detected",
+    "Restoration_Failed",
+    "Diverging_Iterates",
+    "Invalid_Number_Detected",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options, by IPOPT's names and with its meaning."""
+
+    tol: float = 1e-8
+    dual_inf_tol: float = 1.0
+    constr_viol_tol: float = 1e-8
+    compl_inf_tol: float = 1e-8
+    acceptable_tol: float = 1e-6
+    mu_init: float = 0.1
+    bound_push: float = 1e-2
+    bound_frac: float = 1e-2
+    max_iter: int = 500
+    warm_start_init_point: str = "no"
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Settings:
+        """Those that this method knows; the others are about parts that it does not have."""
+        return cls(**{name: value for name, value in options.items() if name in cls.__dataclass_fields__})
+
+
+class InteriorPoint:
+    """One program; `solve` may be called with changing bounds, parameters and starts.
+
+    Parameters
+    ----------
+    nlp : SmoothProgram
+    options : mapping
+        Of IPOPT, by its names; those of `Settings` count.
+    """
+
+    def __init__(self, nlp: SmoothProgram, options: Mapping[str, Any]) -> None:
+        self.nlp, self.settings, self._lock = nlp, Settings.of(options), threading.Lock()
+        self.evaluation = Evaluation(nlp)
+        self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
+
+    def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
+        """Solve from x; `deadline` is a time.monotonic() stamp. What is `given` is as for `Ipopt.solve`."""
+        bounds = {name: given.get(name, getattr(self.nlp, name)) for name in ("lbx", "ubx", "lbg", "ubg")}
+        # The factors belong to one solve at a time; what is divided by zero or overflows is looked at where it counts.
+        with self._lock, np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            started = time.monotonic()
+            self.evaluation.at(p)
+            run = _Run(self, x, bounds, given, deadline)
+            word = run.word()
+            x, lam_x, lam_g = run.answer()
+        return NLPResult(
+            x=x,
+            lam_x=lam_x,
+            lam_g=lam_g,
+            iterations=run.iterations,
+            wall_seconds=time.monotonic() - started,
+            solver_status=word,
+        )
+
+    def pattern(self, free: Array, rows: Array) -> KKT:
+        """The linear systems with these variables and rows, analysed once."""
+        key = np.packbits(np.concatenate([free, rows])).tobytes()
+        found = self._patterns.pop(key, None)
+        if found is None:
+            found = KKT(self.evaluation.hessian_pattern, self.evaluation.jacobian_pattern, free, rows)
+        self._patterns[key] = found
+        while len(self._patterns) > PATTERNS:
+            self._patterns.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Variables and slacks v, with what the program is there: c = 0 are its rows, theta their size, phi the barrier."""
+
+    v: Array
+    f: float
+    c: Array
+    theta: float
+    distance: Array
+    phi: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """Where a step leads (a trial, accepted or not), its direction and its length."""
+
+    point: _Point
+    dv: Array
+    dy: Array
+    length: float
+
+
+class _Run:
+    """One solve.
+
+    The unknowns are v = (free variables, slacks of inequality rows), with multipliers y of the rows c(v) = 0. Bounds
+    are one list, lower ones first: bound k is on unknown `of[k]`, at a distance sign[k] (v - bound[k]) >= 0, with a
+    multiplier z[k] >= 0. Rows and objective are scaled.
+    """
+
+    def __init__(
+        self, method: InteriorPoint, x: Array, bounds: Mapping[str, Array], given: Mapping[str, Array], deadline: float
+    ) -> None:
+        self.settings, self.evaluation, self.deadline = method.settings, method.evaluation, deadline
+        lbx, ubx, lbg, ubg = (np.asarray(bounds[name], float) for name in ("lbx", "ubx", "lbg", "ubg"))
+        self.free, self.rows = lbx < ubx, np.isfinite(lbg) | np.isfinite(ubg)
+        self.kkt = method.pattern(self.free, self.rows)
+        self.n, self.m = self.kkt.n, self.kkt.m
+        self.x = np.where(self.free, np.asarray(x, float), lbx)
+        lower, upper = lbg[self.rows], ubg[self.rows]
+        self.equal = lower == upper
+        self.slack = np.flatnonzero(~self.equal)
+        self.in_kkt = self.n + self.slack
+        self.iterations, self.restorations, self.last_primal, self.regularised = 0, 0, 0.0, False
+        self.scale, self.weight = self._scales()
+        self.target = np.where(self.equal, lower, 0.0) * self.scale
+        scaled = self.scale[self.slack]
+        low = np.concatenate([lbx[self.free], lower[self.slack] * scaled])
+        high = np.concatenate([ubx[self.free], upper[self.slack] * scaled])
+        self.low, self.high = low, high
+        lows, highs = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+        self.of = np.concatenate([lows, highs])
+        self.sign = np.repeat([1.0, -1.0], [lows.size, highs.size])
+        self.bound = np.concatenate([low[lows], high[highs]])
+        # Distances to the only bound of an unknown cost a little (Section 3.7 of the paper).
+        self.damping = KAPPA_D * (np.isinf(low) ^ np.isinf(high))[self.of]
+        self.mu = self.settings.mu_init
+        self.mu_min = min(self.settings.tol, self.settings.compl_inf_tol) / (KAPPA_EPS + 1.0)
+        self.filter: list[tuple[float, float]] = []
+        self.held, self.errors = False, list[float]()
+        self._begin(given)
+
+    # The program -----------------------------------------------------------------------------------------------------
+
+    def _scales(self) -> tuple[Array, float]:
+        """Factors of the rows and of the objective: their gradients are at most STEEPEST at the start."""
+        gradient, jacobian = self.evaluation.first(self.x)
+        self.kkt.set_jacobian(jacobian, np.ones(self.m))
+        return _factors(self.kkt.largest()), float(_factors(np.abs(gradient[self.free]).max(initial=0.0)))
+
+    def at(self, v: Array) -> _Point:
+        """What the program is at a point."""
+        self.x[self.free] = v[: self.n]
+        f, g = self.evaluation.values(self.x)
+        c = g[self.rows] * self.scale - self.target
+        c[self.slack] -= v[self.n :]
+        distance = self.sign * (v[self.of] - self.bound)
+        return self._rated(_Point(v=v, f=self.weight * f, c=c, theta=float(np.abs(c).sum()), distance=distance))
+
+    def _rated(self, point: _Point) -> _Point:
+        """With the barrier function of the present mu."""
+        if point.distance.min(initial=np.inf) <= 0.0:
+            return replace(point, phi=np.inf)
+        logs = float(np.log(point.distance).sum() - self.damping @ point.distance)
+        return replace(point, phi=point.f - self.mu * logs)
+
+    def _on_unknowns(self, of_bounds: Array) -> Array:
+        """Sums of what belongs to bounds, by unknown."""
+        return np.bincount(self.of, of_bounds, self.low.size)
+
+    def _derive(self) -> None:
+        """The slope of the objective at the current point, and that of the Lagrangian without z."""
+        self.x[self.free] = self.point.v[: self.n]
+        gradient, jacobian = self.evaluation.first(self.x)
+        self.kkt.set_jacobian(jacobian, self.scale)
+        self.slope = np.concatenate([self.weight * gradient[self.free], np.zeros(self.slack.size)])
+        self._measure()
+
+    def _measure(self) -> None:
+        """The slope of the Lagrangian, and the errors of optimality that do not depend on mu."""
+        self.lagrangian = self.slope.copy()
+        self.lagrangian[: self.n] += self.kkt.transposed @ self.y
+        self.lagrangian[self.n :] -= self.y[self.slack]
+        self.dual = float(np.abs(self.lagrangian - self._on_unknowns(self.sign * self.z)).max(initial=0.0))
+        self.primal = float(np.abs(self.point.c).max(initial=0.0))
+        self.pairs = self.point.distance * self.z
+        of_bounds, count = float(self.z.sum()), self.z.size
+        self.s_dual = max(100.0, (of_bounds + float(np.abs(self.y).sum())) / max(1, count + self.m)) / 100.0
+        self.s_pairs = max(100.0, of_bounds / max(1, count)) / 100.0
+
+    def _error(self, mu: float) -> float:
+        """The error of the barrier problem (Eq. 5)."""
+        pairs = float(np.abs(self.pairs - mu).max(initial=0.0))
+        return max(self.dual / self.s_dual, self.primal, pairs / self.s_pairs)
+
+    # The start -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, given: Mapping[str, Array]) -> None:
+        s = self.settings
+        v = np.concatenate([self.x[self.free], self.evaluation.values(self.x)[1][self.rows][self.slack]])
+        v[self.n :] *= self.scale[self.slack]
+        warm = s.warm_start_init_point == "yes" and {"lam_x0", "lam_g0"} <= given.keys()
+        if warm:
+            v = self._warm(v, given)
+        else:
+            # Into the interior (Section 3.6 of the paper).
+            width = self.high - self.low
+            size = [np.where(np.isfinite(b), np.maximum(1.0, np.abs(b)), 0.0) for b in (self.low, self.high)]
+            push = [np.minimum(s.bound_push * one, s.bound_frac * width) for one in size]
+            v = np.minimum(np.maximum(v, self.low + push[0]), self.high - push[1])
+            self.y, self.z = np.zeros(self.m), np.ones(self.of.size)
+        self.point = self.at(v)
+        self._derive()
+        if not warm:
+            self.y = self._least_squares()
+            self._measure()
+        self.largest_theta, self.small_theta = (k * max(1.0, self.point.theta) for k in (1e4, 1e-4))
+
+    def _warm(self, v: Array, given: Mapping[str, Array]) -> Array:
+        """Near the central path of mu: of every pair of distance and multiplier the smaller one rises."""
+        lam_g = np.asarray(given["lam_g0"], float)[self.rows] / self.scale
+        self.y = self.weight * lam_g
+        lam = self.weight * np.concatenate([np.asarray(given["lam_x0"], float)[self.free], lam_g[self.slack]])
+        v = np.clip(v, self.low, self.high)
+        distance = self.sign * (v[self.of] - self.bound)
+        central = self.mu / np.maximum(distance, np.sqrt(self.mu))
+        self.z = np.maximum(np.maximum(-self.sign * lam[self.of], 0.0), central)
+        least = np.minimum(self.mu / self.z, 0.25 * (self.high - self.low)[self.of])
+        for k in (self.sign > 0.0, self.sign < 0.0):
+            v[self.of[k]] = self.bound[k] + self.sign[k] * np.maximum(
+                self.sign[k] * (v[self.of[k]] - self.bound[k]), least[k]
+            )
+        return v
+
+    def _least_squares(self) -> Array:
+        """Multipliers of the rows that leave the least slope (Section 3.6 of the paper); zero where they are large."""
+        right = self.slope - self._on_unknowns(self.sign * self.z)
+        diagonal = np.concatenate([np.ones(self.n), np.where(self.equal, -DUAL, -1.0)])
+        if not self.m or self.kkt.factorise(None, diagonal) != self.m:
+            return np.zeros(self.m)
+        b = np.concatenate([-right[: self.n], np.zeros(self.m)])
+        b[self.in_kkt] = -right[self.n :]
+        y = self.kkt.solve(b)[0][self.n :]
+        return y if np.isfinite(y).all() and np.abs(y).max(initial=0.0) < LARGE else np.zeros(self.m)
+
+    # The loop --------------------------------------------------------------------------------------------------------
+
+    def word(self) -> str:
+        """Iterate until one of IPOPT's words says how it ended."""
+        acceptable, kept = 0, self._state()
+        while True:
+            if not np.isfinite(self.point.f + self.point.theta + self.dual):
+                return NOT_A_NUMBER
+            if np.abs(self.point.v).max(initial=0.0) > FARTHEST:
+                return DIVERGES
+            if self._optimal(self.settings.tol):
+                return SOLVED
+            acceptable = acceptable + 1 if self._optimal(self.settings.acceptable_tol) else 0
+            kept = self._state() if acceptable else kept
+            if acceptable >= ACCEPTABLE:
+                return NEARLY
+            if self.iterations >= self.settings.max_iter:
+                return LIMIT
+            if time.monotonic() > self.deadline:
+                return STOPPED
+            self._choose_mode()
+            said = self._iterate()
+            self.iterations += 1
+            if said and acceptable:
+                self.point, self.y, self.z = kept
+                return NEARLY
+            if said:
+                return said
+
+    def _state(self) -> tuple[_Point, Array, Array]:
+        return self.point, self.y, self.z
+
+    def _optimal(self, tolerance: float) -> bool:
+        s, loose = self.settings, tolerance / self.settings.tol
+        if self._error(0.0) > tolerance:
+            return False
+        rows = float(np.abs(self.point.c / self.scale).max(initial=0.0))
+        pairs = float(self.pairs.max(initial=0.0))
+        limits = (
+            (self.dual / self.weight, s.dual_inf_tol),
+            (rows, s.constr_viol_tol),
+            (pairs / self.weight, s.compl_inf_tol),
+        )
+        return all(value <= loose * limit for value, limit in limits)
+
+    def _choose_mode(self) -> None:
+        """mu follows every step as long as errors fall; else it is held until its barrier problem is solved.
+
+        Nocedal, Waechter and Waltz, Adaptive barrier update strategies for nonlinear interior methods, SIAM J. Optim.
+        19 (2009), Section 5.
+        """
+        error = self._error(0.0)
+        if self.held:
+            if self._error(self.mu) > KAPPA_EPS * self.mu:
+                return
+            self.held, self.errors = False, []
+        if len(self.errors) == REMEMBERED and error > FALLS * max(self.errors):
+            self.held = True
+            self._set_mu(max(self.mu_min, HELD * float(self.pairs.mean()) if self.pairs.size else self.mu_min))
+            return
+        self.errors = [*self.errors[1 - REMEMBERED :], error]
+
+    def _set_mu(self, mu: float) -> None:
+        self.mu, self.filter = mu, []
+        self.point = self._rated(self.point)
+
+    def _probe(self, ratio: Array) -> None:
+        """mu by Mehrotra's rule: what the step without a barrier would leave of the pairs (Eq. 4.5 of the same)."""
+        if not self.pairs.size:
+            return
+        dv = self._direction(self.point.c, self.lagrangian)[0]
+        if not np.isfinite(dv).all():
+            return
+        d = self.sign * dv[self.of]
+        dz = -self.z - ratio * d
+        primal, dual = _longest(self.point.distance, d, 1.0), _longest(self.z, dz, 1.0)
+        left = float(((self.point.distance + primal * d) * (self.z + dual * dz)).mean())
+        now = float(self.pairs.mean())
+        self._set_mu(min(max(self.mu_min, (left / now) ** 3 * now), HIGHEST))
+
+    def _iterate(self) -> str:
+        """One step; a word where there is none."""
+        point = self.point
+        ratio = self.z / point.distance
+        if not self._factorised(self._on_unknowns(ratio)):
+            return STUCK
+        if not self.held:
+            self._probe(ratio)
+        point, mu = self.point, self.mu
+        pull = self._on_unknowns(self.sign * (mu * self.damping - mu / point.distance))
+        right = self.lagrangian + pull
+        dv, dy = self._direction(point.c, right)
+        if not np.isfinite(dv).all() or not np.isfinite(dy).all():
+            return NOT_A_NUMBER
+        tau = max(0.99, 1.0 - mu)
+        longest = self._longest(dv, tau)
+        found: _Step | None
+        if float((np.abs(dv) / (1.0 + np.abs(point.v))).max(initial=0.0)) < ROUNDING:
+            found = _Step(self.at(point.v + longest * dv), dv, dy, longest)
+        else:
+            found = self._search(_Step(point, dv, dy, longest), float((self.slope + pull) @ dv), right, tau)
+        if found is None:
+            return self._restore()
+        dz = mu / point.distance - self.z - ratio * (self.sign * found.dv[self.of])
+        self.y = self.y + found.length * found.dy
+        self._arrive(found.point, self.z + _longest(self.z, dz, tau) * dz)
+        return ""
+
+    def _arrive(self, new: _Point, z: Array) -> None:
+        """Go to a point; multipliers of bounds stay near mu / distance (Eq. 16)."""
+        self.point, central = new, self.mu / new.distance
+        self.z = np.minimum(np.maximum(z, central / KAPPA_SIGMA), KAPPA_SIGMA * central)
+        self._derive()
+
+    # The direction ---------------------------------------------------------------------------------------------------
+
+    def _factorised(self, sigma: Array) -> bool:
+        """Factors with as many negative eigenvalues as rows; regularised until there are (Algorithm IC)."""
+        multipliers = np.zeros(self.rows.size)
+        multipliers[self.rows] = self.y * self.scale
+        hessian = self.evaluation.second(self.x, self.weight, multipliers)
+        # Where the last step needed a regularisation, this one most often does, too.
+        primal = self.last_primal / 3.0 if self.regularised and self.iterations % 4 else 0.0
+        while True:
+            added = max(primal, PRIMAL)
+            self.spread = sigma[self.n :] + added
+            diagonal = np.concatenate([sigma[: self.n] + added, np.full(self.m, -DUAL)])
+            diagonal[self.in_kkt] -= 1.0 / self.spread
+            if self.kkt.factorise(hessian, diagonal) == self.m:
+                break
+            if primal == 0.0:
+                primal = FIRST if self.last_primal == 0.0 else max(PRIMAL, self.last_primal / 3.0)
+            else:
+                primal *= 100.0 if self.last_primal == 0.0 else 8.0
+            if primal > LAST:
+                return False
+        self.regularised = primal > PRIMAL
+        self.last_primal = primal if self.regularised else self.last_primal
+        return True
+
+    def _direction(self, c: Array, right: Array) -> tuple[Array, Array]:
+        """Steps of v and y for rows c and the slope of the barrier problem's Lagrangian."""
+        b = np.concatenate([-right[: self.n], -c])
+        b[self.in_kkt] -= right[self.n :] / self.spread
+        found = self.kkt.solve(b)[0]
+        dy = found[self.n :]
+        return np.concatenate([found[: self.n], (dy[self.slack] - right[self.n :]) / self.spread]), dy
+
+    def _longest(self, dv: Array, tau: float) -> float:
+        """The fraction-to-the-boundary rule (Eq. 15)."""
+        return _longest(self.point.distance, self.sign * dv[self.of], tau)
+
+    # The line search -------------------------------------------------------------------------------------------------
+
+    def _search(self, step: _Step, slope: float, right: Array, tau: float) -> _Step | None:
+        """The filter line search (Algorithm A); None where the step becomes too short."""
+        point, length, shortest = self.point, step.length, self._shortest(slope)
+        while length >= shortest:
+            trial = self.at(point.v + length * step.dv)
+            if self._takes(trial, slope, length):
+                return _Step(trial, step.dv, step.dy, length)
+            if length == step.length and np.isfinite(trial.theta) and trial.theta >= point.theta:
+                corrected = self._corrected(trial, slope, length, right, tau)
+                if corrected is not None:
+                    return corrected
+            length *= 0.5
+        return None
+
+    def _corrected(self, trial: _Point, slope: float, length: float, right: Array, tau: float) -> _Step | None:
+        """Second-order corrections (Section 2.4)."""
+        c, reached, step = self.point.c, trial, length
+        for _ in range(CORRECTIONS):
+            c = step * c + reached.c
+            dv, dy = self._direction(c, right)
+            if not np.isfinite(dv).all():
+                return None
+            step = self._longest(dv, tau)
+            better = self.at(self.point.v + step * dv)
+            if self._takes(better, slope, length):
+                return _Step(better, dv, dy, step)
+            if not better.theta <= KAPPA_SOC * reached.theta:
+                return None
+            reached = better
+        return None
+
+    def _shortest(self, slope: float) -> float:
+        """Below this length no trial is worth it (Eq. 23)."""
+        theta, least = self.point.theta, GAMMA_THETA
+        if slope < 0.0:
+            least = min(least, GAMMA_PHI * theta / -slope)
+            if theta <= self.small_theta:
+                least = min(least, DELTA * theta**S_THETA / (-slope) ** S_PHI)
+        return max(GAMMA_ALPHA * least, float(np.finfo(float).eps))
+
+    def _takes(self, trial: _Point, slope: float, length: float) -> bool:
+        """Acceptable to the filter, and better in one of two ways (Eqs. 18 to 20); the filter remembers (Eq. 22)."""
+        point = self.point
+        if not (np.isfinite(trial.phi) and trial.theta <= self.largest_theta and self._passes(trial)):
+            return False
+        # The switching condition: the step promises more for the objective than there is infeasibility.
+        descends = slope < 0.0 and length * (-slope) ** S_PHI > DELTA * point.theta**S_THETA
+        rounding = ROUNDING * abs(point.phi)
+        armijo = trial.phi <= point.phi + ETA * length * slope + rounding
+        if point.theta <= self.small_theta and descends:
+            taken = bool(armijo)
+        else:
+            enough = trial.phi <= point.phi - GAMMA_PHI * point.theta + rounding
+            taken = bool(trial.theta <= (1.0 - GAMMA_THETA) * point.theta or enough)
+        if taken and not (descends and armijo):
+            self._forbid(point)
+        return taken
+
+    def _passes(self, trial: _Point) -> bool:
+        return all(trial.theta < theta or trial.phi < phi for theta, phi in self.filter)
+
+    def _forbid(self, point: _Point) -> None:
+        self.filter.append(((1.0 - GAMMA_THETA) * point.theta, point.phi - GAMMA_PHI * point.theta))
+
+    # Feasibility -----------------------------------------------------------------------------------------------------
+
+    def _restore(self) -> str:
+        """Steps towards feasibility until the filter takes the point; a word where there are none."""
+        self.restorations += 1
+        start, damping = self.point, DUAL
+        exact = float(np.abs(start.c / self.scale).max(initial=0.0)) <= self.settings.constr_viol_tol
+        if self.restorations > RESTORATIONS or exact:
+            return STUCK
+        self._forbid(start)
+        for _ in range(RESTORING):
+            if time.monotonic() > self.deadline:
+                return STOPPED
+            new = self._towards_rows(damping)
+            if new is None:
+                damping = max(100.0 * damping, 1e-6)
+                if damping > 1e6:
+                    return INFEASIBLE
+                continue
+            damping = max(0.1 * damping, DUAL)
+            slow = new.theta > (1.0 - 1e-6) * self.point.theta
+            self.iterations += 1
+            self._arrive(new, self.z)
+            if new.theta <= HELPS * start.theta and self._passes(new):
+                self.y = self._least_squares()
+                self._measure()
+                self.regularised = False
+                return ""
+            if slow or self.iterations >= self.settings.max_iter:
+                return INFEASIBLE if slow else LIMIT
+        return INFEASIBLE
+
+    def _towards_rows(self, damping: float) -> _Point | None:
+        """A step of Levenberg and Marquardt for c(v) = 0 that keeps away from bounds; None where it does not help."""
+        point = self.point
+        metric = np.sqrt(self.mu) / np.maximum(1.0, np.abs(point.v)) ** 2
+        metric += self._on_unknowns(np.minimum(self.mu / point.distance**2, 1e16))
+        diagonal = np.concatenate([metric[: self.n], np.full(self.m, -damping)])
+        diagonal[self.in_kkt] -= 1.0 / metric[self.n :]
+        if self.kkt.factorise(None, diagonal) != self.m:
+            return None
+        found = self.kkt.solve(np.concatenate([np.zeros(self.n), -point.c]))[0]
+        dv = np.concatenate([found[: self.n], found[self.in_kkt] / metric[self.n :]])
+        if not np.isfinite(dv).all():
+            return None
+        length = self._longest(dv, 0.99)
+        while length > 1e-7:
+            trial = self.at(point.v + length * dv)
+            if trial.theta <= (1.0 - 1e-4 * length) * point.theta and np.isfinite(trial.phi):
+                return trial
+            length *= 0.5
+        return None
+
+    # The answer ------------------------------------------------------------------------------------------------------
+
+    def answer(self) -> tuple[Array, Array, Array]:
+        """x, and multipliers of bounds and rows with CasADi's signs; those of fixed variables balance the slope."""
+        x, free = self.x.copy(), np.flatnonzero(self.free)
+        x[free] = self.point.v[: self.n]
+        lam_g = np.zeros(self.rows.size)
+        lam_g[self.rows] = self.y * self.scale / self.weight
+        lam_x = np.zeros(x.size)
+        lam_x[free] = -self._on_unknowns(self.sign * self.z)[: self.n] / self.weight
+        fixed = ~self.free
+        if fixed.any():
+            gradient, jacobian = self.evaluation.first(x)
+            row, column = self.evaluation.jacobian_pattern
+            slope = gradient + np.bincount(column, jacobian * lam_g[row], x.size)
+            lam_x[fixed] = -slope[fixed]
+        return x, lam_x, lam_g
+
+
+def _longest(values: Array, steps: Array, tau: float) -> float:
+    """How long a step may be, at most 1, that leaves 1 - tau of every positive value."""
+    shrinking = float((-steps / values).max(initial=0.0))
+    return min(1.0, tau / shrinking) if shrinking > 0.0 else 1.0
+
+
+def _factors(sizes: Any) -> Array:
+    """What brings gradients of these sizes down to STEEPEST."""
+    steep = np.isfinite(sizes) & (sizes > STEEPEST)
+    return np.where(steep, STEEPEST / np.where(steep, sizes, 1.0), 1.0)
