@@ -49,7 +49,7 @@ from nosnoc_py.systems.lagrangian import Lagrangian, kinetic_energy, lagrangian
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Sphere, SupportFunction, Union
-from nosnoc_py.transcription import Transcription
+from nosnoc_py.transcription import Answer, Transcription
 
 __version__ = "0.1.0"
 
@@ -68,6 +68,7 @@ __all__ = [
     "ActiveSet",
     "ActiveSetNewton",
     "Algebraic",
+    "Answer",
     "Auto",
     "AutonomousSwitching",
     "Bounds",

@@ -20,6 +20,7 @@ from nosnoc_py.mpcc.nlp import Blocks, branch_nlp
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Multipliers
+from nosnoc_py.solution.records import SolvedBranch
 
 # A row whose bounds keep it above this cannot be zero.
 FLOOR = 1e-8
@@ -105,6 +106,7 @@ class BranchOutcome:
     converged: bool = True
     interrupted: bool = False
     multipliers: Multipliers | None = None
+    solved: SolvedBranch | None = None
 
 
 class BranchProgram:
@@ -233,7 +235,17 @@ class Finish:
                 branch = replace(branch, r=branch.r & self.mpcc.enforced)
             penalised = way == "penalise" or self.feasibility_only
             found = self._solve(w, p, branch, deadline, penalised=penalised)
+            found = replace(found, solved=None if found.solved is None else replace(found.solved, way=way))
         return replace(found, w=join_splits(self.mpcc, found.w))
+
+    def again(self, w: np.ndarray, p: np.ndarray, deadline: float, solved: SolvedBranch) -> BranchOutcome:
+        """Solve on the branch that an iterate was solved on, from its multipliers, by the fast method alone."""
+        branch = Branch(solved.G, solved.H, solved.r)
+        duals = {"lam_x0": solved.lam_x, "lam_g0": solved.lam_g}
+        penalised = solved.way == "penalise" or self.feasibility_only
+        found = self._solve(w, p, branch, deadline, penalised=penalised, duals=duals)
+        at_end = None if found.solved is None else replace(found.solved, way=solved.way)
+        return replace(found, w=join_splits(self.mpcc, found.w), solved=at_end)
 
     @cached_property
     def program(self) -> BranchProgram:
@@ -251,15 +263,23 @@ class Finish:
         return Ipopt(self.program.nlp, {**SETTINGS, **self._options})
 
     def _solve(
-        self, w: np.ndarray, p: np.ndarray, branch: Branch, deadline: float, *, penalised: bool
+        self,
+        w: np.ndarray,
+        p: np.ndarray,
+        branch: Branch,
+        deadline: float,
+        *,
+        penalised: bool,
+        duals: Mapping[str, np.ndarray] | None = None,
     ) -> BranchOutcome:
-        """Solve from w; `penalised` adds the penalty to the objective."""
+        """Solve from w; `penalised` adds the penalty to the objective. From multipliers there is one attempt."""
         m = self.mpcc
         lbx, ubx, lbg, ubg = self.program.bounds(p, branch)
         parameters = np.append(p, float(penalised))
         x = np.clip(w / m.w_scale, lbx, ubx)
-        result = self.interior.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
-        if not result.converged:
+        bounds = {"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg}
+        result = self.interior.solve(x, parameters, **bounds, **(duals or {}), deadline=deadline)
+        if not result.converged and duals is None:
             repeated = self._repeated(x, parameters, lbx < ubx, lbg == ubg)
             lbg[repeated], ubg[repeated] = -np.inf, np.inf
             result = self.ipopt.solve(x, parameters, lbx=lbx, ubx=ubx, lbg=lbg, ubg=ubg, deadline=deadline)
@@ -271,6 +291,7 @@ class Finish:
             converged=result.converged,
             interrupted=result.interrupted,
             multipliers=self._multipliers(result, branch),
+            solved=SolvedBranch(G=branch.G, H=branch.H, r=branch.r, way="hold", lam_x=result.lam_x, lam_g=result.lam_g),
         )
 
     def _repeated(self, x: np.ndarray, p: np.ndarray, free: np.ndarray, equal: np.ndarray) -> np.ndarray:

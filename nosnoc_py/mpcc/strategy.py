@@ -26,7 +26,7 @@ from nosnoc_py.mpcc.proofs import Proofs, told_infeasible, told_ray
 from nosnoc_py.mpcc.residuals import Evaluator, Values
 from nosnoc_py.mpcc.stationarity import Multipliers, StationarityCertificate, certify, trivial
 from nosnoc_py.options import Options, strictest
-from nosnoc_py.solution.records import StepRecord
+from nosnoc_py.solution.records import SolvedBranch, StepRecord
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 
 # Iterates beyond this are on their way to infinity.
@@ -113,6 +113,8 @@ class SolverState:
         Of the last NLP.
     branch : Branch, optional
         The branch that w solves exactly.
+    solved_branch : SolvedBranch, optional
+        The same with the multipliers of its program.
     certificate : StationarityCertificate, optional
         What is known about w as a stationary point.
     status : Status, optional
@@ -131,6 +133,7 @@ class SolverState:
     records: tuple[StepRecord, ...] = ()
     multipliers: Multipliers | None = None
     branch: Branch | None = None
+    solved_branch: SolvedBranch | None = None
     certificate: StationarityCertificate | None = None
     status: Status | None = None
     message: str = ""
@@ -151,6 +154,7 @@ class SolverState:
             self,
             w=outcome.w,
             branch=outcome.branch,
+            solved_branch=outcome.solved,
             multipliers=outcome.multipliers or self.multipliers,
             certificate=None,
             **measure(self.solvers.evaluator, outcome.w, self.p),
@@ -224,6 +228,24 @@ class Strategy(Options):
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:
         """The strategy, and its first sigma, for a start from an iterate of the same program."""
+
+    def again(
+        self,
+        solvers: Solvers,
+        w: np.ndarray,
+        p: np.ndarray,
+        solved: SolvedBranch,
+        deadline: float = np.inf,
+    ) -> SolverState:
+        """Solve on the branch of an earlier solution; SOLVED where the residuals of the unrelaxed problem say so."""
+        started = time.monotonic()
+        state = SolverState(**start(solvers.mpcc, w, p, solvers, False))
+        outcome = solvers.finish({}).again(state.w, state.p, deadline, solved)
+        state = state.landed(outcome)
+        said: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
+        state = state.logged("same branch", seconds=time.monotonic() - started, **said)
+        good = outcome.converged and self.residuals_small(state)
+        return replace(state, status=Status.SOLVED if good else None)
 
     def build(self, mpcc: MPCC) -> Solvers:
         """Built parts to pass to `init` again and again, to re-solve with other parameters."""

@@ -3,7 +3,16 @@
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
-from nosnoc_py.solution.records import EVENT_KINDS, Discretization, Event, PairRole, Residual, Series, StepRecord
+from nosnoc_py.solution.records import (
+    EVENT_KINDS,
+    Discretization,
+    Event,
+    PairRole,
+    Residual,
+    Series,
+    SolvedBranch,
+    StepRecord,
+)
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.shift import Shifted
@@ -26,6 +35,7 @@ __all__ = [
     "Series",
     "Shifted",
     "Solution",
+    "SolvedBranch",
     "StepRecord",
     "Trajectory",
     "explain",

@@ -191,3 +191,29 @@ class Residual:
 def _require(given: str, legal: tuple[str, ...], what: str) -> None:
     if given not in legal:
         raise TranscriptionError(unknown_name(given, legal, what))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SolvedBranch:
+    """The branch of the complementarities that an iterate solves, with the multipliers of its program.
+
+    Solving again starts here: what is zero stays zero, and the program of the branch is smooth.
+
+    Parameters
+    ----------
+    G, H : (n_G,), (n_H,) bool
+        Which nonnegative quantities are zero.
+    r : (n_r,) bool
+        Which switched equations hold.
+    way : str
+        How the finish treats equations that are not the problem's own: "hold", "penalise", "polish".
+    lam_x, lam_g : (n_x,), (n_g,)
+        Multipliers of the bounds and the rows of the scaled program.
+    """
+
+    G: Array
+    H: Array
+    r: Array
+    way: str
+    lam_x: Array
+    lam_g: Array

@@ -10,7 +10,7 @@ import numpy as np
 from nosnoc_py.errors import TranscriptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
-from nosnoc_py.solution.records import Series
+from nosnoc_py.solution.records import Series, SolvedBranch
 from nosnoc_py.solution.trajectory import Trajectory
 
 # Times closer than this, relative to the length of the interval, are one time.
@@ -31,12 +31,15 @@ class Shifted(Trajectory):
         Iterate of the solution it was made of, unshifted; empty where there is none.
     layout_key
         Fingerprint of the transcription that `w` belongs to.
+    branch
+        The branch that `w` solves, unshifted.
     """
 
     later: float
     stages: int = 0
     w: Array = field(default_factory=lambda: np.empty(0))
     layout_key: str = ""
+    branch: SolvedBranch | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,6 +74,7 @@ def shifted(trajectory: Trajectory, duration: float | None = None, stages: int |
         stages=whole,
         w=getattr(trajectory, "w", np.empty(0)) if whole and not isinstance(trajectory, Shifted) else np.empty(0),
         layout_key=getattr(trajectory, "layout_key", ""),
+        branch=getattr(trajectory, "branch", None),
     )
 
 

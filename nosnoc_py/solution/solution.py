@@ -12,7 +12,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
-from nosnoc_py.solution.records import PairRole, Residual, Series, StepRecord
+from nosnoc_py.solution.records import PairRole, Residual, Series, SolvedBranch, StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Stationarity
@@ -79,6 +79,8 @@ class Solution(Trajectory):
         Raw iterate of the MPCC.
     layout_key
         Fingerprint of the transcription that `w` belongs to.
+    branch
+        Of the complementarities at `w`, where the solver ended on one: solving again starts there.
     method, solver
         Representations of the options.
     sequence
@@ -109,6 +111,7 @@ class Solution(Trajectory):
     biactive_roles: tuple[PairRole, ...] = ()
     w: Array = field(default_factory=_empty)
     layout_key: str = ""
+    branch: SolvedBranch | None = None
     method: str = ""
     solver: str = ""
     sequence: Sequence | None = None

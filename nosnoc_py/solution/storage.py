@@ -23,7 +23,7 @@ from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Balance, Certificate, EventPair, Window
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant
-from nosnoc_py.solution.records import Discretization, Event, PairRole, Residual, Series, StepRecord
+from nosnoc_py.solution.records import Discretization, Event, PairRole, Residual, Series, SolvedBranch, StepRecord
 from nosnoc_py.solution.rigid_motion import RigidMotion
 from nosnoc_py.solution.sensitivity import Sensitivity
 from nosnoc_py.solution.sequence import Sequence
@@ -54,6 +54,7 @@ _SENSITIVITIES = (
     "orbital_p",
     "orbital_u",
 )
+_BRANCH = {"G": bool, "H": bool, "r": bool, "lam_x": float, "lam_g": float}
 _SERIES = ("series", "multipliers")
 _RECORDS = {"events": Event, "log": StepRecord, "worst": Residual}
 _INTERPOLANTS = ("interpolant", "control_interpolant")
@@ -144,6 +145,9 @@ def _pack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return _packed_sequence(value)
     if name == "certificate" and value is not None:
         return _packed_certificate(value, arrays)
+    if name == "branch" and value is not None:
+        arrays |= {f"branch_{part}": np.asarray(getattr(value, part), float) for part in _BRANCH}
+        return value.way
     if name == "candidates":
         return [vars(each) | {"sequence": _packed_sequence(each.sequence)} for each in value]
     if name in _RECORDS:
@@ -182,6 +186,9 @@ def _unpack(name: str, value: Any, arrays: dict[str, Array]) -> Any:
         return _sequence(value)
     if name == "certificate" and value is not None:
         return _certificate(value, arrays)
+    if name == "branch" and value is not None:
+        parts = {part: arrays[f"branch_{part}"].astype(kind) for part, kind in _BRANCH.items()}
+        return SolvedBranch(**parts, way=value)
     if name == "candidates":
         return tuple(_candidate(each) for each in value)
     if name in _RECORDS:

@@ -20,7 +20,7 @@ from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
@@ -33,9 +33,10 @@ from nosnoc_py.solution import Event, Series, Solution, Trajectory
 from nosnoc_py.solution.records import Discretization, StepRecord
 from nosnoc_py.solution.solution import costate_name
 from nosnoc_py.solution.violation import Law
-from nosnoc_py.status import Stationarity, Status
+from nosnoc_py.status import Stationarity, Status, asked_to_stop
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
+from nosnoc_py.transcription.again import FALLBACK, KEPT, Answer, Moves, start_again
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 
@@ -101,7 +102,7 @@ class Transcription:
             time_freezing=False,
         )
 
-    @property
+    @cached_property
     def layout_key(self) -> str:
         """Fingerprint of the variables: iterates may be passed between transcriptions with the same key."""
         text = ";".join(f"{b.name}{b.at}{b.components}" for b in self.mpcc.variables.blocks())
@@ -197,9 +198,108 @@ class Transcription:
             how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": time_limit}
             state = first.run(self.mpcc, w, values, **how, solvers=self.solvers)
         else:
-            warm = keeps_its_iterate(self, guess)
-            state = self._run(solver, w, values, started + limit, callback, warm=warm)
+            state = self._again(solver, guess, values, started + limit, callback)
+            if state is None:
+                warm = keeps_its_iterate(self, guess)
+                state = self._run(solver, w, values, started + limit, callback, warm=warm)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
+
+    @cached_property
+    def _moves(self) -> dict[int, Moves]:
+        return {}
+
+    def moves(self, stages: int) -> Moves:
+        """Index maps that move everything by control stages, made once."""
+        if stages not in self._moves:
+            self._moves[stages] = Moves.of(self, stages)
+        return self._moves[stages]
+
+    def resolve(
+        self,
+        last: Answer | Solution,
+        *,
+        shift: int = 0,
+        x0: Any = None,
+        p: Any = None,
+        horizon: float | None = None,
+        solver: Strategy | None = None,
+        time_limit: float | None = None,
+    ) -> Answer:
+        """Solve again for another x0, in milliseconds where the sequence of events stays.
+
+        The branch of the last solution is solved first, and accepted on the residuals of the unrelaxed problem; where
+        it does not hold, the solver starts from the last solution as `solve` does. What is read out of the iterate and
+        judged of it waits until `answer.solution` is asked for.
+
+        Parameters
+        ----------
+        last : Answer or Solution
+            Of this transcription.
+        shift : int
+            Control stages by which it is moved to the front; the last ones are repeated.
+        x0, p, horizon, solver, time_limit
+            As for `solve`.
+
+        Returns
+        -------
+        Answer
+            With the controls `u` (N, n_u); it is the `last` of the next call.
+
+        Raises
+        ------
+        OptionError
+            If `last` is of another transcription, or `shift` no whole number from 0 to the control stages.
+        ModelError, TranscriptionError
+            As for `solve`.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> answer = problem.resolve(problem.solve(), x0=[0.01, 0.0])
+        >>> answer.how, answer.u.shape
+        ('kept', (10, 1))
+        """
+        solver = Auto() if solver is None else solver
+        if not isinstance(last, Answer | Solution) or _key_of(last) != self.layout_key:
+            given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
+            raise OptionError(f"resolve: expected an Answer or a Solution of this transcription, given {given}.")
+        if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < self.grid.control_stages:
+            raise OptionError(
+                f"resolve: shift: expected a whole number from 0 to {self.grid.control_stages - 1}, given {shift!r}."
+            )
+        started = time.monotonic()
+        deadline = started + (np.inf if time_limit is None else time_limit)
+        values = self.parameters(x0, p, horizon)
+        state, found = None, start_again(self, last, shift)
+        if found is not None:
+            state = solver.again(self.solvers, found[0], values, found[1], deadline)
+        how = KEPT if state is not None and state.status is not None else FALLBACK
+        if how == FALLBACK:
+            guess = last.solution if isinstance(last, Answer) else last
+            w = self.initial_guess(guess.shift(stages=shift) if shift else guess, values)
+            state = self._run(solver, w, values, deadline, None, warm=True)
+        assert state is not None
+        seconds = time.monotonic() - started
+        return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
+
+    def _again(
+        self, solver: Strategy, guess: Any, values: np.ndarray, deadline: float, callback: Callback | None
+    ) -> SolverState | None:
+        """The branch of a guess solved at these parameters, where no other branch beside the point descends."""
+        if (found := start_again(self, guess, 0)) is None:
+            return None
+        state = solver.again(self.solvers, found[0], values, found[1], deadline)
+        if state.status is None:
+            return None
+        certificate = solver.certify(state)
+        state = replace(state, certificate=certificate)
+        if callback is not None and (stop := asked_to_stop(callback, state)) is not None:
+            return replace(state, status=state.status or stop)
+        return None if certificate.b_stationary is False else state
 
     def _run(
         self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, warm: bool
@@ -334,6 +434,7 @@ class Transcription:
             wall_seconds=seconds if wall_seconds is None else wall_seconds,
             multipliers=self._multipliers(state, horizon, readout),
             layout_key=self.layout_key,
+            branch=state.solved_branch,
             x0=readout.x_minus[0][: len(self.ocp.system.state_names)],
             p=p,
             horizon=horizon,
@@ -403,6 +504,10 @@ class Transcription:
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
+
+
+def _key_of(last: Answer | Solution) -> str:
+    return last.problem.layout_key if isinstance(last, Answer) else last.layout_key
 
 
 def block_name(c: Constraint) -> str:

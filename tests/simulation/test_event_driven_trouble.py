@@ -311,7 +311,7 @@ def test_interrupting() -> None:
         ({"duration": "long"}, NosnocError, "duration"),
         ({"steps": 0}, OptionError, "steps: expected a positive whole number"),
         ({"solver": ns.Auto()}, OptionError, "solver: EventDriven takes none"),
-        ({"u": [1.0, 2.0]}, NosnocError, "expected 1 numbers, given 2"),
+        ({"u": [1.0, 2.0]}, NosnocError, "expected 1 numbers or rows of 1"),
         ({"u": "abc"}, NosnocError, "^u: expected a control .* given str"),
         ({"u": lambda t: [1.0, 2.0]}, NosnocError, r"u\(t\)"),
         ({"u": ns.PiecewiseConstant([0.0, 0.5], [1.0])}, OptionError, "from 0 to 0.5 s, which does not cover"),

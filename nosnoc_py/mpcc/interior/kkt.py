@@ -8,8 +8,6 @@ signs of D are the inertia (Sylvester).
 from __future__ import annotations
 
 import numpy as np
-import qdldl
-from scipy import sparse
 
 Array = np.ndarray
 # Refinement ends at this residual, relatively, or where a step does not halve it.
@@ -28,6 +26,9 @@ class KKT:
     """
 
     def __init__(self, hessian: tuple[Array, Array], jacobian: tuple[Array, Array], free: Array, rows: Array) -> None:
+        import qdldl  # like SciPy not paid for by an import of the library
+        from scipy import sparse
+
         self.n, self.m = int(free.sum()), int(rows.sum())
         size = self.n + self.m
         place, row_place = np.cumsum(free) - 1, self.n + np.cumsum(rows) - 1

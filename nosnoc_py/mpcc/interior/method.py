@@ -39,6 +39,8 @@ ROUNDING = 10.0 * np.finfo(float).eps
 RESTORING, HELPS, RESTORATIONS = 60, 0.9, 12
 # Iterates beyond this diverge; first multipliers beyond this are not taken.
 FARTHEST, LARGE = 1e20, 1e3
+# The first barrier parameter where multipliers are given.
+WARM = 1e-6
 ACCEPTABLE = 15  # iterations in a row
 # Errors that have to fall, by this; the part of the pairs' mean where mu is held, and its largest value.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
@@ -70,7 +72,6 @@ class Settings:
     bound_push: float = 1e-2
     bound_frac: float = 1e-2
     max_iter: int = 500
-    warm_start_init_point: str = "no"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
@@ -94,7 +95,11 @@ class InteriorPoint:
         self._patterns: OrderedDict[bytes, KKT] = OrderedDict()
 
     def solve(self, x: Array, p: Array, *, deadline: float = np.inf, **given: Array) -> NLPResult:
-        """Solve from x; `deadline` is a time.monotonic() stamp. What is `given` is as for `Ipopt.solve`."""
+        """Solve from x; `deadline` is a time.monotonic() stamp.
+
+        What is `given` are bounds lbx, ubx, lbg, ubg in place of the NLP's own, and multipliers lam_x0, lam_g0, from
+        which it starts near the central path of a small barrier parameter.
+        """
         bounds = {name: given.get(name, getattr(self.nlp, name)) for name in ("lbx", "ubx", "lbg", "ubg")}
         # The factors belong to one solve at a time; what is divided by zero or overflows is looked at where it counts.
         with self._lock, np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -245,8 +250,9 @@ class _Run:
         s = self.settings
         v = np.concatenate([self.x[self.free], self.evaluation.values(self.x)[1][self.rows][self.slack]])
         v[self.n :] *= self.scale[self.slack]
-        warm = s.warm_start_init_point == "yes" and {"lam_x0", "lam_g0"} <= given.keys()
+        warm = {"lam_x0", "lam_g0"} <= given.keys()
         if warm:
+            self.mu = min(self.mu, WARM)
             v = self._warm(v, given)
         else:
             # Into the interior (Section 3.6 of the paper).

@@ -1,0 +1,161 @@
+"""Solving again: the branch of the last solution first, moved by index maps that are made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nosnoc_py.mpcc.layout import At, Layout
+from nosnoc_py.mpcc.strategy import SolverState
+from nosnoc_py.roles import Role
+from nosnoc_py.solution import Shifted, Solution
+from nosnoc_py.solution.records import SolvedBranch
+from nosnoc_py.status import Status
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
+
+Array = np.ndarray
+# How an answer was found: on the branch that was there, or by the solver that starts anew.
+KEPT, FALLBACK = "kept", "fallback"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """What solving again has found: the control at once, everything else when it is asked for.
+
+    Attributes
+    ----------
+    problem : Transcription
+    state : SolverState
+        The iterate with its residuals and its branch.
+    how : str
+        "kept": on the branch of the last solution; "fallback": by the solver, from the same guess.
+    solver : str
+        Representation of its options.
+    seconds : float
+        From x0 to the control.
+    """
+
+    problem: Transcription
+    state: SolverState
+    how: str
+    solver: str
+    seconds: float
+
+    @property
+    def success(self) -> bool:
+        """Whether the residuals of the unrelaxed problem are small."""
+        return self.status.success
+
+    @property
+    def status(self) -> Status:
+        """Of the solver; what the mechanics say of it is in `solution`."""
+        return self.state.status or Status.STOPPED
+
+    @property
+    def objective(self) -> float:
+        """Without penalties."""
+        return self.state.values.objective
+
+    @cached_property
+    def u(self) -> Array:
+        """The controls (N, n_u)."""
+        return self.problem.controls(self.state.w)
+
+    @cached_property
+    def solution(self) -> Solution:
+        """Read out, audited and with its kind of stationary point: some ten times the seconds of the answer."""
+        return self.problem.solution(self.state, solver=self.solver, wall_seconds=self.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Where every row of the vectors of a program comes from when the control stages move to the front.
+
+    The last stages stay: a variable of the last one is its own successor.
+    """
+
+    w: Array
+    G: Array
+    H: Array
+    r: Array
+    lam_g: Array
+    clock: Array
+
+    @classmethod
+    def of(cls, problem: Transcription, stages: int) -> Moves:
+        """Look everything up once."""
+        m, blocks = problem.mpcc, problem.solvers.blocks
+        layouts = (m.variables, m.constraints, m.left, m.right, m.switched)
+        w, g, G, H, r = (_sources(layout, stages) for layout in layouts)
+        # The rows of the program of a branch: g, those of G and H that bounds do not imply, r.
+        place_G, place_H = (_places(rows, size) for rows, size in ((blocks.rows_G, G.size), (blocks.rows_H, H.size)))
+        start_G, start_H = g.size, g.size + blocks.rows_G.size
+        rows = [
+            g,
+            _from(start_G, place_G[G[blocks.rows_G]]),
+            _from(start_H, place_H[H[blocks.rows_H]]),
+            start_H + blocks.rows_H.size + r,
+        ]
+        n_x = len(problem.ocp.system.state_names)
+        states = (range(b.start + n_x, b.rows.stop) for b in m.variables.blocks(role=Role.STATE))
+        return cls(w, G, H, r, np.concatenate(rows), np.array([row for block in states for row in block], int))
+
+    def iterate(self, w: Array, later: float) -> Array:
+        """An iterate; a clock that is a state begins again."""
+        moved = w[self.w]
+        moved[self.clock] -= later
+        return moved
+
+    def branch(self, solved: SolvedBranch) -> SolvedBranch:
+        """Its masks and multipliers."""
+        masks = {name: getattr(solved, name)[getattr(self, name)] for name in ("G", "H", "r")}
+        return replace(solved, **masks, lam_x=solved.lam_x[self.w], lam_g=solved.lam_g[self.lam_g])
+
+
+def _sources(layout: Layout, stages: int) -> Array:
+    known, rows = {(b.name, b.at, b.edge): b for b in layout.blocks()}, np.arange(layout.size)
+    for block in layout.blocks():
+        at = block.at
+        if at.stage is not None:
+            later = known.get((block.name, At(at.stage + stages, at.element, at.rk), block.edge), block)
+            rows[block.rows] = np.arange(later.start, later.start + later.size)
+    return rows
+
+
+def _places(chosen: Array, size: int) -> Array:
+    place = np.full(size, -1)
+    place[chosen] = np.arange(chosen.size)
+    return place
+
+
+def _from(start: int, places: Array) -> Array:
+    """Rows of a program; where the source of one is none, its own."""
+    return start + np.where(places >= 0, places, np.arange(places.size))
+
+
+def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array, SolvedBranch] | None:
+    """The iterate and the branch that a guess of this transcription begins with; None where it has none."""
+    if isinstance(guess, Answer):
+        w, solved, fits = guess.state.w, guess.state.solved_branch, guess.problem.layout_key == problem.layout_key
+    elif isinstance(guess, Solution | Shifted):
+        w, solved, fits = guess.w, guess.branch, guess.layout_key == problem.layout_key
+        stages += guess.stages if isinstance(guess, Shifted) else 0
+        fits = fits and (not isinstance(guess, Shifted) or guess.stages > 0)
+    else:
+        return None
+    if not fits or solved is None or w.size != problem.mpcc.w0.size or problem.mpcc.objective.is_constant():
+        return None
+    if not stages:
+        return w, solved
+    if len(set(problem.grid.elements)) > 1 or problem.ocp.free_time is not None:
+        return None
+    if not problem.fesd.equidistant_control_grid:
+        return None
+    moves = problem.moves(stages)
+    later = stages * float(problem.ocp.horizon) / problem.grid.control_stages
+    return moves.iterate(w, later), moves.branch(solved)

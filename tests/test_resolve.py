@@ -1,0 +1,107 @@
+"""Solving again: the branch that is kept, moved by stages, and what happens where it does not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+
+pytestmark = pytest.mark.quick
+
+
+def build(x0: Any = (0.0, 0.5), goal: float = 0.3) -> ns.OCP:
+    """A mass is thrown against a wall, and is near a place in front of it at the end."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    wall = ns.Contact("wall", gap=0.5 - q, restitution=0.5)
+    s = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[wall])
+    cost = 10 * (q - goal) ** 2 + v**2
+    return ns.OCP(s, horizon=1.0, x0=x0, stage_cost=u**2, terminal_cost=cost, bounds=ns.Bounds(u=(-5, 5)))
+
+
+METHOD = ns.FESDJ(control_stages=6, finite_elements=2, rk_stages=2)
+
+
+@pytest.fixture(scope="module")
+def problem() -> ns.Transcription:
+    return ns.transcribe(build(), METHOD)
+
+
+@pytest.fixture(scope="module")
+def solution(problem: ns.Transcription) -> ns.Solution:
+    return problem.solve(x0=[0.0, 2.0])
+
+
+def test_a_kept_branch_is_the_same_optimum_as_a_solve(problem: ns.Transcription, solution: ns.Solution) -> None:
+    assert solution.success
+    assert len(solution.impacts) == 1
+    for x0 in ([0.02, 2.0], [0.0, 2.1], [-0.03, 1.9]):
+        answer = problem.resolve(solution, x0=x0)
+        assert (answer.how, answer.success) == ("kept", True)
+        state = answer.state
+        assert max(state.infeasibility, state.complementarity) <= 1e-8
+        anew = problem.solve(ns.Homotopy(sigma_0=1e-4), x0=x0, guess=solution)
+        assert answer.objective == pytest.approx(anew.objective, rel=1e-7)
+        assert answer.u == pytest.approx(anew.u, abs=1e-5)
+        assert answer.solution.impacts[0].time == pytest.approx(anew.impacts[0].time, abs=1e-6)
+
+
+def test_answers_follow_each_other(problem: ns.Transcription, solution: ns.Solution) -> None:
+    last: Any = solution
+    for k in range(4):
+        last = problem.resolve(last, x0=[0.01 * k, 2.0])
+        assert last.how == "kept"
+
+
+def test_moved_by_a_stage_everything_comes_from_the_stage_after(
+    problem: ns.Transcription, solution: ns.Solution
+) -> None:
+    moves = problem.moves(1)
+    variables = problem.mpcc.variables
+    controls = [solution.w[moves.w][variables["u", k]] for k in range(6)]
+    assert np.ravel(controls) == pytest.approx(np.append(solution.u[1:], solution.u[-1:]))
+    assert sorted(set(moves.lam_g)) == sorted(set(moves.lam_g) & set(range(moves.lam_g.size)))
+    assert solution.branch is not None
+    moved = moves.branch(solution.branch)
+    assert [part.shape for part in (moved.G, moved.lam_x, moved.lam_g)] == [
+        part.shape for part in (solution.branch.G, solution.branch.lam_x, solution.branch.lam_g)
+    ]
+    period = 1.0 / 6.0
+    answer = problem.resolve(solution, x0=solution(period), shift=1)
+    assert answer.success
+    # What was planned still is nearly optimal: the horizon is longer by one stage.
+    assert answer.u[0] == pytest.approx(solution.u[1], abs=0.5)
+
+
+def test_where_the_branch_does_not_hold_the_solver_answers(problem: ns.Transcription, solution: ns.Solution) -> None:
+    # Too slow to reach the wall.
+    answer = problem.resolve(solution, x0=[0.0, 0.1])
+    assert answer.success
+    assert answer.how == "fallback"
+    assert not answer.solution.impacts
+    assert answer.objective <= problem.solve(x0=[0.0, 0.1]).objective * (1 + 1e-6)
+
+
+def test_files_and_shifts_keep_the_branch(problem: ns.Transcription, solution: ns.Solution, tmp_path: Any) -> None:
+    loaded = ns.load(solution.save(tmp_path / "solution.nc"))
+    assert isinstance(loaded, ns.Solution)
+    assert loaded.branch is not None
+    assert solution.branch is not None
+    for part in ("G", "H", "r", "lam_x", "lam_g"):
+        np.testing.assert_array_equal(getattr(loaded.branch, part), getattr(solution.branch, part))
+    assert problem.resolve(loaded, x0=[0.02, 2.0]).how == "kept"
+    again = problem.solve(x0=[0.01, 2.0], guess=solution)
+    assert again.log[0].label == "same branch"
+    assert len(again.log) == 1
+
+
+def test_mistakes(problem: ns.Transcription, solution: ns.Solution) -> None:
+    with pytest.raises(ns.OptionError, match="of another transcription"):
+        ns.transcribe(build(), METHOD.replace(control_stages=5)).resolve(solution)
+    with pytest.raises(ns.OptionError, match="from 0 to 5"):
+        problem.resolve(solution, shift=6)
+    with pytest.raises(ns.OptionError, match="an Answer or a Solution"):
+        problem.resolve([1.0])  # type: ignore[arg-type]
