@@ -105,3 +105,24 @@ def test_mistakes(problem: ns.Transcription, solution: ns.Solution) -> None:
         problem.resolve(solution, shift=6)
     with pytest.raises(ns.OptionError, match="an Answer or a Solution"):
         problem.resolve([1.0])  # type: ignore[arg-type]
+
+
+def test_beside_a_branch_that_fails_is_another_one() -> None:
+    """From rest a mass under dry friction slides back at once; measured with a speed away, it slides on at first."""
+    x, u = ca.SX.sym("x", 2), ca.SX.sym("u")
+    dry = ns.Modes("dry", flows=[[0.0, 1.0], [0.0, -1.0]], functions=x[1], signs=[[-1], [1]])
+    ocp = ns.OCP(
+        ns.PSS(x=x, u=u, flow=ca.vertcat(x[1], u), modes=dry),
+        horizon=1.0,
+        x0=[0.3, 0.0],
+        stage_cost=10 * x[0] ** 2 + 0.1 * u**2,
+        terminal_cost=10 * ca.sumsqr(x),
+        bounds=ns.Bounds(u=(-5, 5)),
+    )
+    sliding = ns.transcribe(ocp, ns.FESD(control_stages=6, finite_elements=2, rk_stages=2))
+    answer = sliding.resolve(sliding.solve(), x0=[0.3, 0.02])
+    assert answer.how == "neighbour"
+    state = answer.state
+    assert max(state.infeasibility, state.complementarity) <= 1e-8
+    assert answer.objective <= sliding.solve(x0=[0.3, 0.02]).objective * (1 + 1e-6)
+    assert any(event.kind == "switch" or event.kind == "enter_sliding" for event in answer.solution.events)

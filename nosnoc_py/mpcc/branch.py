@@ -238,13 +238,15 @@ class Finish:
             found = replace(found, solved=None if found.solved is None else replace(found.solved, way=way))
         return replace(found, w=join_splits(self.mpcc, found.w))
 
-    def again(self, w: np.ndarray, p: np.ndarray, deadline: float, solved: SolvedBranch) -> BranchOutcome:
-        """Solve on the branch that an iterate was solved on, from its multipliers, by the fast method alone."""
-        branch = Branch(solved.G, solved.H, solved.r)
-        duals = {"lam_x0": solved.lam_x, "lam_g0": solved.lam_g}
-        penalised = solved.way == "penalise" or self.feasibility_only
+    def again(self, w: np.ndarray, p: np.ndarray, deadline: float, solved: SolvedBranch | None = None) -> BranchOutcome:
+        """One attempt by the fast method: on a branch that was solved, from its multipliers, or on the one w shows."""
+        way = self.ways(0.0)[0] if solved is None else solved.way
+        branch = self.guess(w, p) if solved is None else Branch(solved.G, solved.H, solved.r)
+        branch = replace(branch, r=branch.r & self.mpcc.enforced) if way == "penalise" and solved is None else branch
+        duals = {} if solved is None else {"lam_x0": solved.lam_x, "lam_g0": solved.lam_g}
+        penalised = way == "penalise" or self.feasibility_only
         found = self._solve(w, p, branch, deadline, penalised=penalised, duals=duals)
-        at_end = None if found.solved is None else replace(found.solved, way=solved.way)
+        at_end = None if found.solved is None else replace(found.solved, way=way)
         return replace(found, w=join_splits(self.mpcc, found.w), solved=at_end)
 
     @cached_property
@@ -272,7 +274,7 @@ class Finish:
         penalised: bool,
         duals: Mapping[str, np.ndarray] | None = None,
     ) -> BranchOutcome:
-        """Solve from w; `penalised` adds the penalty to the objective. From multipliers there is one attempt."""
+        """Solve from w; `penalised` adds the penalty to the objective. With `duals`, or {}, there is one attempt."""
         m = self.mpcc
         lbx, ubx, lbg, ubg = self.program.bounds(p, branch)
         parameters = np.append(p, float(penalised))

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
 from nosnoc_py.mpcc.branch import Branch, BranchOutcome, Finish
+from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
@@ -36,6 +37,16 @@ FAR = 1e6
 # Beyond this it is looked whether the program is unbounded, in the middle of the work.
 SUSPICIOUS = 1e4
 WORST = 3  # residuals in a message
+# Relaxed problems that show a branch near an iterate: what is relaxed, how far, how exactly. A much smaller sigma keeps
+# to the branch that has failed, and stays in its local optimum.
+NEAR_NLP, NEAR_SIGMAS = ("scholtes", "direct"), (1e-2, 1e-3)
+NEAR: Mapping[str, Any] = {
+    **dict.fromkeys(("tol", "constr_viol_tol", "compl_inf_tol"), 1e-6),
+    "mu_init": 1e-2,
+    "max_iter": 80,
+    "bound_push": 1e-4,
+    "bound_frac": 1e-4,
+}
 AWAY = "the iterates run away although the objective is bounded below, which is proved"
 # A proof may change these: they say where a solver stopped, and nothing about other points.
 UNPROVED = (
@@ -87,6 +98,13 @@ class Solvers:
                 self._nlps[relaxation, steering] = nlp
             self._ipopts[key] = Ipopt(self._nlps[relaxation, steering], settings)
         return self._ipopts[key]
+
+    @cached_property
+    def near(self) -> InteriorPoint:
+        """The fast method for a relaxed NLP from a point nearby."""
+        if NEAR_NLP not in self._nlps:
+            self._nlps[NEAR_NLP] = relaxed_nlp(self.blocks, *NEAR_NLP)
+        return InteriorPoint(self._nlps[NEAR_NLP], NEAR)
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:
         """The finish on a branch."""
@@ -246,6 +264,23 @@ class Strategy(Options):
         state = state.logged("same branch", seconds=time.monotonic() - started, **said)
         good = outcome.converged and self.residuals_small(state)
         return replace(state, status=Status.SOLVED if good else None)
+
+    def beside(self, solvers: Solvers, w: np.ndarray, p: np.ndarray, deadline: float = np.inf) -> SolverState:
+        """Solve on a branch near an iterate, which relaxed problems show; SOLVED where the residuals say so."""
+        state, scale = SolverState(**start(solvers.mpcc, w, p, solvers, False)), solvers.mpcc.w_scale
+        for sigma in NEAR_SIGMAS:
+            started = time.monotonic()
+            found = solvers.near.solve(w / scale, np.concatenate([p, [1.0, sigma]]), deadline=deadline)
+            if not np.isfinite(found.x).all():
+                break
+            w = found.x * scale
+            outcome = solvers.finish({}).again(w, p, deadline)
+            state = state.landed(outcome)
+            said: dict[str, Any] = {"iterations": found.iterations + outcome.iterations, "word": outcome.solver_status}
+            state = state.logged("branch nearby", sigma, seconds=time.monotonic() - started, **said)
+            if outcome.converged and self.residuals_small(state):
+                return replace(state, status=Status.SOLVED)
+        return state
 
     def build(self, mpcc: MPCC) -> Solvers:
         """Built parts to pass to `init` again and again, to re-solve with other parameters."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
 Array = np.ndarray
-# How an answer was found: on the branch that was there, or by the solver that starts anew.
-KEPT, FALLBACK = "kept", "fallback"
+# How an answer was found: on the branch that was there, on one nearby, or by the solver that starts anew.
+KEPT, NEIGHBOUR, FALLBACK = "kept", "neighbour", "fallback"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,7 +33,7 @@ class Answer:
     state : SolverState
         The iterate with its residuals and its branch.
     how : str
-        "kept": on the branch of the last solution; "fallback": by the solver, from the same guess.
+        "kept": on the branch of the last solution; "neighbour": on one beside it; "fallback": by the solver.
     solver : str
         Representation of its options.
     seconds : float

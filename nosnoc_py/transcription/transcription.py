@@ -36,7 +36,7 @@ from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
-from nosnoc_py.transcription.again import FALLBACK, KEPT, Answer, Moves, start_again
+from nosnoc_py.transcription.again import FALLBACK, KEPT, NEIGHBOUR, Answer, Moves, start_again
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 
@@ -228,7 +228,8 @@ class Transcription:
         """Solve again for another x0, in milliseconds where the sequence of events stays.
 
         The branch of the last solution is solved first, and accepted on the residuals of the unrelaxed problem; where
-        it does not hold, the solver starts from the last solution as `solve` does. What is read out of the iterate and
+        it does not hold, one that relaxed problems show nearby; else the solver starts from the last solution as
+        `solve` does. What is read out of the iterate and
         judged of it waits until `answer.solution` is asked for.
 
         Parameters
@@ -274,15 +275,16 @@ class Transcription:
         started = time.monotonic()
         deadline = started + (np.inf if time_limit is None else time_limit)
         values = self.parameters(x0, p, horizon)
-        state, found = None, start_again(self, last, shift)
+        state, how, found = None, KEPT, start_again(self, last, shift)
         if found is not None:
             state = solver.again(self.solvers, found[0], values, found[1], deadline)
-        how = KEPT if state is not None and state.status is not None else FALLBACK
-        if how == FALLBACK:
+            if state.status is None:
+                state, how = solver.beside(self.solvers, found[0], values, deadline), NEIGHBOUR
+        if state is None or state.status is None:
+            how = FALLBACK
             guess = last.solution if isinstance(last, Answer) else last
             w = self.initial_guess(guess.shift(stages=shift) if shift else guess, values)
             state = self._run(solver, w, values, deadline, None, warm=True)
-        assert state is not None
         seconds = time.monotonic() - started
         return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
 

@@ -32,7 +32,7 @@ PATTERNS = 8
 STEEPEST = 100.0
 # Constants of the filter line search, and of the barrier, by their names in the paper.
 GAMMA_THETA, GAMMA_PHI, GAMMA_ALPHA, DELTA, S_THETA, S_PHI, ETA = 1e-5, 1e-8, 0.05, 1.0, 1.1, 2.3, 1e-8
-KAPPA_EPS, KAPPA_MU, THETA_MU, KAPPA_SIGMA, KAPPA_SOC, KAPPA_D = 10.0, 0.2, 1.5, 1e10, 0.99, 1e-5
+KAPPA_EPS, KAPPA_SIGMA, KAPPA_SOC, KAPPA_D = 10.0, 1e10, 0.99, 1e-5
 CORRECTIONS = 4
 ROUNDING = 10.0 * np.finfo(float).eps
 # Steps towards feasibility in one go; by how much they have to help; how often in one solve.
