@@ -492,7 +492,8 @@ class SearchState:
         """What would be returned now; that of an unfinished step, too."""
         found = [node.attempt for node in self.nodes]
         found += [] if self.work.best is None else [self.work.best]
-        return min(found, key=lambda attempt: attempt.rank, default=None)
+        # Of what is not confirmed a good motion that is a little inaccurate is worth more than a poor exact one.
+        return min(found, key=lambda attempt: (not attempt.confirmed, *worth(attempt)), default=None)
 
     @property
     def leader(self) -> SequenceNode | None:
