@@ -63,7 +63,7 @@ def test_moved_by_a_stage_everything_comes_from_the_stage_after(
     variables = problem.mpcc.variables
     controls = [solution.w[moves.w][variables["u", k]] for k in range(6)]
     assert np.ravel(controls) == pytest.approx(np.append(solution.u[1:], solution.u[-1:]))
-    assert sorted(set(moves.lam_g)) == sorted(set(moves.lam_g) & set(range(moves.lam_g.size)))
+    assert set(moves.lam_g) <= set(range(moves.lam_g.size))
     assert solution.branch is not None
     moved = moves.branch(solution.branch)
     assert [part.shape for part in (moved.G, moved.lam_x, moved.lam_g)] == [

@@ -1,9 +1,9 @@
-"""Shooting over exact simulations: descent from several controls, then a polish on the finite elements.
+"""Finding good motions without a guess.
 
-Relaxed complementarities blur which contact closes when, and a homotopy keeps the sequence of events it happens to find
-(often held by its own time grid). A simulation with located events has no such memory: its objective is a continuous,
-piecewise smooth function of the control, whatever the sequence. So the search goes over controls, and what it finds
-starts the finite elements of the optimal control problem, exactly, as a feasible point.
+`Search` is what `solve` does without a method: starts of different kinds, whose exact motions have sequences of modes,
+each a smooth program. `MultiStart` shoots over exact simulations and ends on finite elements: the objective of a
+simulation with located events is continuous and smooth in pieces as a function of the control, whatever the sequence,
+where relaxed complementarities keep the one that they happen to find.
 """
 
 from nosnoc_py.search.multi_start import MultiStart

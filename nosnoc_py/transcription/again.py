@@ -14,6 +14,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution
 from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.status import Status
+from nosnoc_py.transcription.guesses import stages_alike
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -152,9 +153,7 @@ def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array,
         return None
     if not stages:
         return w, solved
-    if len(set(problem.grid.elements)) > 1 or problem.ocp.free_time is not None:
-        return None
-    if not problem.fesd.equidistant_control_grid:
+    if not stages_alike(problem):
         return None
     moves = problem.moves(stages)
     later = stages * float(problem.ocp.horizon) / problem.grid.control_stages

@@ -50,6 +50,12 @@ def keeps_its_iterate(problem: Transcription, guess: Any) -> bool:
     return isinstance(guess, Solution | Shifted) and guess.layout_key == problem.layout_key
 
 
+def stages_alike(problem: Transcription) -> bool:
+    """Whether every control stage has the variables of the one before, at the same distance in time."""
+    equal = len(set(problem.grid.elements)) == 1 and problem.fesd.equidistant_control_grid
+    return equal and problem.ocp.free_time is None
+
+
 def _horizon(problem: Transcription, guess: Any, values: np.ndarray) -> float:
     """Length of the horizon [s]; one that is free starts at what is left of a trajectory."""
     free = problem.ocp.free_time
@@ -131,8 +137,7 @@ def _moved_blocks(problem: Transcription, guess: Trajectory) -> dict[tuple[str, 
     if not isinstance(guess, Shifted):
         return {}
     whole = guess.stages > 0 and guess.w.size == problem.mpcc.w0.size
-    equal = len(set(problem.grid.elements)) == 1 and problem.fesd.equidistant_control_grid
-    if not (whole and equal and problem.ocp.free_time is None and keeps_its_iterate(problem, guess)):
+    if not (whole and stages_alike(problem) and keeps_its_iterate(problem, guess)):
         return {}
     # What is continuous has values of its own at the ends of elements, too: they follow from the state there.
     inside = (b for b in problem.mpcc.variables.blocks() if b.edge is None or b.role is Role.STATE)

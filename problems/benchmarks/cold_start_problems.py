@@ -105,51 +105,35 @@ def paddle(
     restitution: float = 0.8, ball: float = 0.1, height: float = 2.0, speed: float = 1.0, drop: float = 1.0
 ) -> ns.OCP:
     """A paddle strikes a falling ball so that it has a height and a speed at the end."""
-    q, v, u = symbols(2, 1)
-    return ns.OCP(
-        _over_paddle(q, v, u, ball, restitution),
-        horizon=1.0,
-        x0=[0.0, drop, 0.0, 0.0],
-        stage_cost=0.01 * (u - GRAVITY) ** 2,
-        terminal_constraints=[reach(ca.vertcat(q[1], v[1]), [height, speed])],
-        bounds=ns.Bounds(u=(-50.0, 50.0)),
-    )
+    return _over_paddle(restitution, ball, drop, 50.0, lambda q, v: (ca.vertcat(q[1], v[1]), [height, speed]))
 
 
 def resting_paddle(
     restitution: float = 0.8, ball: float = 0.3, height: float = 1.5, speed: float = -1.0, drop: float = 1.0
 ) -> ns.OCP:
     """The same with a heavier ball, and with a paddle that is at rest at the end."""
-    q, v, u = symbols(2, 1)
-    return ns.OCP(
-        _over_paddle(q, v, u, ball, restitution),
-        horizon=1.0,
-        x0=[0.0, drop, 0.0, 0.0],
-        stage_cost=0.01 * (u - GRAVITY) ** 2,
-        terminal_constraints=[reach(ca.vertcat(q[1], v), [height, 0.0, speed])],
-        bounds=ns.Bounds(u=(-50.0, 50.0)),
-    )
+    return _over_paddle(restitution, ball, drop, 50.0, lambda q, v: (ca.vertcat(q[1], v), [height, 0.0, speed]))
 
 
 def soft_catch(ball: float = 0.2, drop: float = 1.2) -> ns.OCP:
     """A hand catches a ball without rebound; both rest at height zero at the end."""
+    return _over_paddle(0.0, ball, drop, 60.0, lambda q, v: (ca.vertcat(q, v), np.zeros(4)))
+
+
+def _over_paddle(restitution: float, ball: float, drop: float, most: float, ends: Callable[..., Any]) -> ns.OCP:
+    """A ball falls onto a paddle with a thrust of at most `most`; ends(q, v): what is asked at the end, and where."""
     q, v, u = symbols(2, 1)
-    system = _over_paddle(q, v, u, ball, 0.0)
+    mass = ca.diag(ca.DM([1.0, ball]))
+    force = ca.vertcat(u - GRAVITY, -ball * GRAVITY)
+    contact = ns.Contact("paddle", gap=q[1] - q[0], restitution=restitution)
     return ns.OCP(
-        system,
+        ns.CLS(q=q, v=v, u=u, mass_matrix=mass, force=force, contacts=[contact]),
         horizon=1.0,
         x0=[0.0, drop, 0.0, 0.0],
         stage_cost=0.01 * (u - GRAVITY) ** 2,
-        terminal_constraints=[reach(system.x, np.zeros(4))],
-        bounds=ns.Bounds(u=(-60.0, 60.0)),
+        terminal_constraints=[reach(*ends(q, v))],
+        bounds=ns.Bounds(u=(-most, most)),
     )
-
-
-def _over_paddle(q: Any, v: Any, u: Any, ball: float, restitution: float) -> ns.CLS:
-    mass = ca.diag(ca.DM([1.0, ball]))
-    force = ca.vertcat(u - GRAVITY, -ball * GRAVITY)
-    paddle_contact = ns.Contact("paddle", gap=q[1] - q[0], restitution=restitution)
-    return ns.CLS(q=q, v=v, u=u, mass_matrix=mass, force=force, contacts=[paddle_contact])
 
 
 def pendulum_between_walls(

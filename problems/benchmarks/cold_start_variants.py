@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
+from nosnoc_py.systems.rescaled import rescaled
 from problems.benchmarks.cold_start_problems import Problem
 from problems.settings import defaults_of
 
@@ -102,7 +103,10 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
     def written(expression: Any) -> Any:
         return ca.substitute([ca.SX(expression)], old, new)[0]
 
-    system = _contacts(s, written, q, length, mass) if _touches(ocp) else _modes(s, written, x)
+    def with_controls(expression: Any) -> Any:
+        return ca.substitute([ca.SX(expression)], [s.u], [ca.DM(u) * s.u])[0]
+
+    system = _contacts(s, with_controls, q, length, mass) if _touches(ocp) else _modes(s, written, x)
 
     def constraint(c: ns.Constraint) -> ns.Constraint:
         # Rows that are linear have their own units; else the user would have kept the numbers.
@@ -130,18 +134,8 @@ def restated(ocp: ns.OCP, q: np.ndarray, u: np.ndarray, *, length: float = 1.0, 
 
 
 def _contacts(s: ns.CLS, written: Any, q: np.ndarray, length: float, mass: float) -> ns.CLS:
-    by, energy = ca.diag(ca.DM(q)), mass * length**2
-    contacts = [
-        replace(
-            contact,
-            gap=written(contact.gap) / length,
-            normal=None if contact.normal is None else by @ written(contact.normal) / length,
-            tangent=None if contact.tangent is None else by @ written(contact.tangent) / length,
-        )
-        for contact in s.contacts
-    ]
-    matrix, force = by @ written(s.mass_matrix) @ by / energy, by @ written(s.force) / energy
-    return replace(s, mass_matrix=matrix, force=force, contacts=contacts, units={}, nominal={}, scene=())
+    system = rescaled(s, q=q, gap=length, time=1.0, mass=mass)
+    return replace(system, force=written(system.force))
 
 
 def _modes(s: ns.PSS, written: Any, x: np.ndarray) -> ns.PSS:
