@@ -1,8 +1,13 @@
 """The default strategy: several attempts, each from another side, until one is solved.
 
-First the elastic homotopy with active-set finish and certificate, which is the fastest where it works; then, because
-what fails differs from problem to problem, homotopies that steer otherwise; then the same from perturbed starts. Where
-all rows are affine linear programs find a feasible branch, or prove that there is none, and that comes second.
+Without an objective the elastic homotopy with active-set finish and certificate comes first, which is the fastest where
+it works; then, because what fails differs from problem to problem, homotopies that steer otherwise; then the same from
+perturbed starts. Where all rows are affine linear programs find a feasible branch, or prove that there is none, and
+that comes second.
+
+With an objective the first relaxed NLP decides which local optimum is found, and a certificate of stationarity says
+nothing about a better one elsewhere. So the plain homotopy of Scholtes comes before the elastic one, and both are run.
+Where they disagree, the better point is relaxed again and followed down, as long as that pays.
 """
 
 from __future__ import annotations
@@ -16,14 +21,27 @@ from pydantic import Field
 
 from nosnoc_py.mpcc.active_set import ActiveSet, ActiveSetState
 from nosnoc_py.mpcc.homotopy import Homotopy
+from nosnoc_py.mpcc.interior import OPTIONS
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.strategy import UNPROVED, SolverState, Strategy, common
 from nosnoc_py.status import Status
 
 # A new attempt does not help against these.
 FINAL = (Status.SOLVED, Status.INFEASIBLE, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED)
+ENDS = tuple(status for status in FINAL if status is not Status.SOLVED)
+# With an objective so many attempts are made, also where the first one is solved.
+DESCENTS = 2
 # Size of the perturbations, relative to the size of the variables.
 PERTURBATION = 0.3
+# Objectives of two descents agree, and another descent has paid, from this relative difference on.
+SAME = 1e-3
+# The point of a relaxed problem at most this infeasible has an objective that can be compared.
+FEASIBLE = 1e-6
+# The relaxation from which the best point descends again, and how often at most. A larger one forgets the point, a
+# smaller one keeps its branch: of 1, .3, .1, .03, .01, .001 this one found the best objective most often.
+AGAIN, ROUNDS = 0.1, 3
+# Of two objectives that differ by less, relatively, the one with a certificate counts.
+EQUAL = 1e-5
 # What an attempt's state has and Auto's has of its own.
 OWN = ("status", "records", "solvers", "p")
 # A branch that shows at a larger residual is too often wrong; an NLP that takes more iterations is worth less than a
@@ -42,13 +60,15 @@ ELASTIC: dict[str, Any] = {
 class Attempt:
     """One attempt: how, and how far from the given start (relative size of a random perturbation).
 
-    With a `point`, which is feasible, there is no homotopy: its branch is solved, and switched from.
+    With a `point`, which is feasible, its branch is solved and switched from, without a homotopy; with a `sigma`, too,
+    the homotopy begins there.
     """
 
     name: str
     strategy: ActiveSet
     perturbation: float = 0.0
     point: np.ndarray | None = None
+    sigma: float | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -66,6 +86,8 @@ class AutoState(SolverState):
         The best point of the attempts that have ended.
     verdicts : tuple of Status
         How they ended.
+    objectives : tuple of float
+        What they reached; infinite where they are not solved.
     origin : ndarray (n_w,)
         Where the first attempt started.
     """
@@ -76,6 +98,7 @@ class AutoState(SolverState):
     origin: np.ndarray
     best: SolverState | None = None
     verdicts: tuple[Status, ...] = ()
+    objectives: tuple[float, ...] = ()
 
 
 class Auto(Strategy):
@@ -108,7 +131,8 @@ class Auto(Strategy):
         ipopt = {"perturb_always_cd": "yes", **self.ipopt}
         stepwise: dict[str, Any] = {"step_tolerances": True, "finish_threshold": 1e-2, "ipopt": ipopt}
         elastic = {**ELASTIC, "step_tolerances": not mpcc.objective.is_constant(), "ipopt": ipopt}
-        ways = {
+        ways = {} if mpcc.objective.is_constant() else {"relaxed": self._relaxed}
+        ways |= {
             "elastic": Homotopy(**elastic),
             "elastic from afar": Homotopy(**elastic, sigma_0=10.0),
             "L-shaped": Homotopy(relaxation="kanzow_schwartz", max_iterations=200, **stepwise),
@@ -118,6 +142,12 @@ class Auto(Strategy):
         first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
         again = [replace(first[k % len(ways)], perturbation=PERTURBATION) for k in range(self.restarts)]
         return (*first, *again)
+
+    @property
+    def _relaxed(self) -> Homotopy:
+        """The homotopy of Scholtes from a large sigma, every NLP solved to the end."""
+        known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
+        return Homotopy(nlp_solver="interior_point", ipopt=known)
 
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> AutoState:
         """The state before the first attempt; `sigma` replaces its sigma_0."""
@@ -138,11 +168,31 @@ class Auto(Strategy):
             replace(line, step=state.step + k, label=f"{attempt.name}: {line.label}") for k, line in enumerate(new)
         )
         state = replace(state, inner=inner, **common(inner, *OWN), records=(*state.records, *named))
+        if inner.status is None and self._is_behind(state, inner):
+            inner = replace(inner, status=Status.NOT_AN_OPTIMUM)
+            state = replace(state, inner=inner)
         if inner.status is None:
             return state
-        state = replace(state, best=better(state.best, inner), verdicts=(*state.verdicts, inner.status))
+        solved = inner.status in (Status.SOLVED, Status.NOT_AN_OPTIMUM)
+        reached = inner.values.objective if solved else np.inf
+        state = replace(
+            state,
+            best=better(state.best, inner),
+            verdicts=(*state.verdicts, inner.status),
+            objectives=(*state.objectives, reached),
+        )
         state = self._with_feasible_branch(state, attempt, deadline)
-        return self.settle(state, inner.status) if self._over(state, inner) else state
+        further = self._further(state, inner)
+        return self.settle(state, inner.status) if further is None else replace(state, attempts=further)
+
+    @staticmethod
+    def _is_behind(state: AutoState, inner: ActiveSetState) -> bool:
+        """A relaxed problem is solved already at a higher objective than the best solution: it hardly falls again."""
+        best, relaxed = state.best, inner.homotopy
+        if best is None or best.status is not Status.SOLVED or relaxed.status is not None:
+            return False
+        solved = relaxed.converged and relaxed.infeasibility <= FEASIBLE
+        return solved and _lower(best.values.objective, relaxed.values.objective)
 
     def _with_feasible_branch(self, state: AutoState, last: Attempt, deadline: float) -> AutoState:
         """After the first attempt, if it has failed: next comes the branch that linear programs have found."""
@@ -155,21 +205,42 @@ class Auto(Strategy):
         more = Attempt("feasible branch", last.strategy, point=point)
         return replace(state, attempts=(state.attempts[0], more, *state.attempts[1:]))
 
-    def _over(self, state: AutoState, inner: ActiveSetState) -> bool:
-        """Solved with a verdict of the LPEC, or nothing left to try.
+    def _further(self, state: AutoState, inner: ActiveSetState) -> tuple[Attempt, ...] | None:
+        """All attempts, those to come included; None where there is nothing left to do.
 
-        Without a verdict the point is only nearly complementary, and the next attempt may be; no restart is worth it.
+        A solved point without a verdict of the LPEC is only nearly complementary, and the next attempt may be; no
+        restart is worth it.
         """
-        left = state.attempts[state.attempt + 1 :]
-        if inner.status is not Status.SOLVED:
-            unbounded = inner.status is Status.UNBOUNDED and inner.solvers.proofs.has_ray(inner.p)
-            return inner.status in FINAL or unbounded or not left
-        judged = inner.certificate is not None and inner.certificate.b_stationary is not None
-        return judged or not left or left[0].perturbation > 0.0
+        mpcc, best = state.solvers.mpcc, state.best
+        done, left = state.attempts[: state.attempt + 1], state.attempts[state.attempt + 1 :]
+        unbounded = inner.status is Status.UNBOUNDED and inner.solvers.proofs.has_ray(inner.p)
+        if inner.status in ENDS or unbounded or best is None:
+            return None
+        if best.status is Status.SOLVED:
+            if not mpcc.objective.is_constant():
+                if left and len(done) < DESCENTS:
+                    return state.attempts
+                if self._pays(state):
+                    again = ActiveSet(homotopy=self._relaxed, **self.tolerances)
+                    return (*done, Attempt("relaxed again", again, point=best.w, sigma=AGAIN), *left)
+            judged = best.certificate is not None and best.certificate.b_stationary is not None
+            if judged or not left or left[0].perturbation > 0.0:
+                return None
+        return state.attempts if left else None
+
+    def _pays(self, state: AutoState) -> bool:
+        """Another descent from the best point is worth its time: the last one was, or the first ones disagree."""
+        rounds, reached = sum(attempt.sigma is not None for attempt in state.attempts), np.array(state.objectives)
+        if rounds:
+            before, last = float(reached[:-1].min()), reached[-1]
+            return bool(state.attempts[state.attempt].sigma is not None) and rounds < ROUNDS and _lower(last, before)
+        low = float(reached.min())
+        return not np.isfinite(reached).all() or any(_lower(low, value) for value in reached)
 
     def warm(self, mpcc: MPCC) -> tuple[ActiveSet, float]:
-        """The first attempt alone, from a small sigma."""
-        return self.attempts(mpcc)[0].strategy.warm(mpcc)
+        """The elastic attempt alone, from a small sigma."""
+        elastic = next(attempt for attempt in self.attempts(mpcc) if attempt.name == "elastic")
+        return elastic.strategy.warm(mpcc)
 
     def settle(self, state: AutoState, status: Status) -> AutoState:
         """The best point of all attempts; if they ran out, its own status, or that of infeasible relaxations."""
@@ -189,8 +260,8 @@ class Auto(Strategy):
         number = state.attempt + 1
         attempt = state.attempts[number]
         w = self._perturbed(state, attempt.perturbation, number) if attempt.point is None else attempt.point
-        inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers)
-        if attempt.point is not None:
+        inner = attempt.strategy.init(state.solvers.mpcc, w, state.p, solvers=state.solvers, sigma=attempt.sigma)
+        if attempt.point is not None and attempt.sigma is None:
             inner = attempt.strategy.at_branch(inner)
         return replace(state, attempt=number, inner=inner)
 
@@ -205,7 +276,18 @@ class Auto(Strategy):
 
 def better(one: SolverState | None, other: SolverState) -> SolverState:
     """A solved state wins, of two the one with the lower objective; else the state with the smaller residuals."""
-    return other if one is None else min(one, other, key=_merit)
+    if one is None:
+        return other
+    if one.status is Status.SOLVED and other.status is Status.SOLVED:
+        low, high = sorted((one.values.objective, other.values.objective))
+        if not _lower(low, high, EQUAL):  # the same optimum: one with a certificate, of two the first
+            return max(one, other, key=lambda state: bool(state.certificate and state.certificate.b_stationary))
+    return min(one, other, key=_merit)
+
+
+def _lower(value: float, than: float, by: float = SAME) -> bool:
+    """Lower by more than a fraction."""
+    return bool(value < than - by * max(1e-8, abs(than)))
 
 
 def _merit(state: SolverState) -> tuple[bool, float]:

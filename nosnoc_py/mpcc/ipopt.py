@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import casadi as ca
 import numpy as np
@@ -77,6 +77,15 @@ class NLPResult:
     def converged(self) -> bool:
         """IPOPT reports convergence of this NLP."""
         return self.solver_status in SUCCESS
+
+
+class NLPSolver(Protocol):
+    """One NLP that is solved with changing bounds, parameters and starts."""
+
+    nlp: Any
+
+    def solve(self, x: np.ndarray, p: np.ndarray, *, deadline: float = np.inf, **given: np.ndarray) -> NLPResult:
+        """Solve from x; `deadline` is a time.monotonic() stamp, what is `given` are bounds and multipliers."""
 
 
 class _Deadline(ca.Callback):

@@ -19,7 +19,7 @@ from pydantic import Field
 from nosnoc_py.errors import TranscriptionError, check_run, check_type
 from nosnoc_py.mpcc.branch import Branch, BranchOutcome, Finish
 from nosnoc_py.mpcc.interior.method import InteriorPoint
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, check_freedom
+from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, NLPSolver, check_freedom, defaults
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
 from nosnoc_py.mpcc.program import MPCC
@@ -37,11 +37,18 @@ FAR = 1e6
 # Beyond this it is looked whether the program is unbounded, in the middle of the work.
 SUSPICIOUS = 1e4
 WORST = 3  # residuals in a message
+# What solves an NLP, by name.
+NLP_SOLVERS: Mapping[str, Callable[[NLP, Mapping[str, Any]], NLPSolver]] = {
+    "ipopt": Ipopt,
+    "interior_point": InteriorPoint,
+}
 # Relaxed problems that show a branch near an iterate: what is relaxed, how far, how exactly. A much smaller sigma keeps
 # to the branch that has failed, and stays in its local optimum.
 NEAR_NLP, NEAR_SIGMAS = ("scholtes", "direct"), (1e-2, 1e-3)
 NEAR: Mapping[str, Any] = {
     **dict.fromkeys(("tol", "constr_viol_tol", "compl_inf_tol"), 1e-6),
+    "dual_inf_tol": 1.0,
+    "acceptable_tol": 1e-6,
     "mu_init": 1e-2,
     "max_iter": 80,
     "bound_push": 1e-4,
@@ -65,7 +72,7 @@ class Solvers:
     def __init__(self, mpcc: MPCC) -> None:
         self.mpcc = mpcc
         self._nlps: dict[tuple[str, str], NLP] = {}
-        self._ipopts: dict[str, Ipopt] = {}
+        self._nlp_solvers: dict[str, NLPSolver] = {}
         self._finishes: dict[str, Finish] = {}
 
     @cached_property
@@ -88,23 +95,22 @@ class Solvers:
         """Scaled functions with their derivatives."""
         return Blocks(self.mpcc)
 
-    def relaxed(self, relaxation: str, steering: str, settings: Mapping[str, Any]) -> Ipopt:
-        """IPOPT for a relaxed NLP; variants share its derivatives."""
-        key = f"{relaxation} {steering} {dict(settings)}"
-        if key not in self._ipopts:
+    def relaxed(self, relaxation: str, steering: str, settings: Mapping[str, Any], by: str = "ipopt") -> NLPSolver:
+        """What solves a relaxed NLP; variants share its derivatives."""
+        key = f"{by} {relaxation} {steering} {dict(settings)}"
+        if key not in self._nlp_solvers:
             if (relaxation, steering) not in self._nlps:
                 nlp = relaxed_nlp(self.blocks, relaxation, steering)
                 check_freedom(nlp)
                 self._nlps[relaxation, steering] = nlp
-            self._ipopts[key] = Ipopt(self._nlps[relaxation, steering], settings)
-        return self._ipopts[key]
+            nlp = self._nlps[relaxation, steering]
+            self._nlp_solvers[key] = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})
+        return self._nlp_solvers[key]
 
-    @cached_property
-    def near(self) -> InteriorPoint:
+    @property
+    def near(self) -> NLPSolver:
         """The fast method for a relaxed NLP from a point nearby."""
-        if NEAR_NLP not in self._nlps:
-            self._nlps[NEAR_NLP] = relaxed_nlp(self.blocks, *NEAR_NLP)
-        return InteriorPoint(self._nlps[NEAR_NLP], NEAR)
+        return self.relaxed(*NEAR_NLP, NEAR, "interior_point")
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:
         """The finish on a branch."""

@@ -200,8 +200,7 @@ class Transcription:
         else:
             state = self._again(solver, guess, values, started + limit, callback)
             if state is None:
-                warm = keeps_its_iterate(self, guess)
-                state = self._run(solver, w, values, started + limit, callback, warm=warm)
+                state = self._run(solver, w, values, started + limit, callback, guess=guess)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     @cached_property
@@ -284,7 +283,7 @@ class Transcription:
             how = FALLBACK
             guess = last.solution if isinstance(last, Answer) else last
             w = self.initial_guess(guess.shift(stages=shift) if shift else guess, values)
-            state = self._run(solver, w, values, deadline, None, warm=True)
+            state = self._run(solver, w, values, deadline, None, guess=guess)
         seconds = time.monotonic() - started
         return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
 
@@ -304,12 +303,12 @@ class Transcription:
         return None if certificate.b_stationary is False else state
 
     def _run(
-        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, warm: bool
+        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, guess: Any
     ) -> SolverState:
-        """Run the strategy; an iterate of this transcription is first tried with a small sigma, which keeps it.
+        """Run the strategy; a guess that is a motion is first tried with a small sigma, which keeps it.
 
-        Where that fails it belongs to another branch, and a large sigma forgets it in any case: the default start is
-        as good as without it.
+        Where that fails the motion belongs to another branch, and a large sigma forgets it in any case: for an iterate
+        of this transcription the default start is as good.
         """
 
         def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
@@ -318,12 +317,12 @@ class Transcription:
             return strategy.run(self.mpcc, start, values, **how)
 
         records: tuple[StepRecord, ...] = ()
-        if warm:
+        if isinstance(guess, Trajectory):
             first, sigma = solver.warm(self.mpcc)
             state = once(first, w, sigma)
             if state.status not in (Status.LOCALLY_INFEASIBLE, Status.NOT_COMPLEMENTARY, Status.ITERATION_LIMIT):
                 return state
-            records, w = state.records, self.initial_guess(None, values)
+            records, w = state.records, self.initial_guess(None, values) if keeps_its_iterate(self, guess) else w
         state = once(solver, w)
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))

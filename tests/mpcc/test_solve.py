@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from nosnoc_py.mpcc.interior import InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.mpcc.lpec import LPECResult
 from nosnoc_py.mpcc.program import MPCC
@@ -177,15 +178,19 @@ def test_a_callback_sees_every_step_and_stops(solver, answer):
 @every_solver
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_ctrl_c_in_a_step_keeps_the_last_iterate(solver, at, monkeypatch):
-    original, calls, seen = Ipopt.solve, [], []
+    calls, seen = [], []
 
-    def solve(self, *arguments, **named):
-        calls.append(1)
-        if len(calls) == at:
-            raise KeyboardInterrupt
-        return original(self, *arguments, **named)
+    def interrupting(original):
+        def solve(self, *arguments, **named):
+            calls.append(1)
+            if len(calls) == at:
+                raise KeyboardInterrupt
+            return original(self, *arguments, **named)
 
-    monkeypatch.setattr(Ipopt, "solve", solve)
+        return solve
+
+    for kind in (Ipopt, InteriorPoint):
+        monkeypatch.setattr(kind, "solve", interrupting(kind.solve))
     case = literature.case("infeasible")
     result = judged(ns.solve_mpcc(case.mpcc, solver, w0=case.starts[1], callback=seen.append))
     assert result.status is Status.INTERRUPTED
@@ -314,7 +319,7 @@ def test_records_are_numbered_and_say_what_was_done(solver, name):
     result = ns.solve_mpcc(case.mpcc, solver, w0=case.starts[0])
     assert [record.step for record in result.log] == list(range(len(result.log)))
     words = {"homotopy", "finish", "branch", "certificate"}
-    prefixes = {attempt.name for attempt in ns.Auto().attempts(case.mpcc)}
+    prefixes = {attempt.name for attempt in ns.Auto().attempts(case.mpcc)} | {"relaxed again"}
     for record in result.log:
         label = record.label
         if isinstance(solver, ns.Auto):

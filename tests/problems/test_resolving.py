@@ -30,7 +30,7 @@ def test_shifted_plans_take_fewer_iterations_than_cold_starts(steps: list[Any]) 
         assert step.cold.success
         assert step.plan.iterations < step.cold.iterations
         assert step.plan.objective <= step.cold.objective * (1.0 + 1e-6)  # a cold start may find a worse minimum
-        assert step.plan.log[0].label in ("same branch", "elastic: homotopy")
+        assert step.plan.log[0].label in ("same branch", "homotopy")
         assert step.cold.log[0].sigma == 1.0
     assert 2 * sum(s.plan.iterations for s in steps[1:]) < sum(s.cold.iterations for s in steps[1:])
 

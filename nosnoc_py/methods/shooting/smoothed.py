@@ -20,7 +20,7 @@ import numpy as np
 from nosnoc_py.discretization.options import FESD
 from nosnoc_py.functions import buffered
 from nosnoc_py.methods.shooting.options import SmoothedShooting
-from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, warm_start
+from nosnoc_py.mpcc.ipopt import NLPResult, NLPSolver, warm_start
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.residuals import finite_or_inf, scaled_products
@@ -193,7 +193,7 @@ class SmoothedProblem:
             below = max(below, self.options.sigma_min)  # the last one is sigma_min itself
         return replace(new, sigma=below, records=records, status=status, word=result.solver_status)
 
-    def _ipopt(self, *, warm: bool) -> Ipopt:
+    def _ipopt(self, *, warm: bool) -> NLPSolver:
         options = self.options
         settings = {"max_iter": options.max_iterations, **EXACTNESS, **(WARM if warm else {}), **options.ipopt}
         return self.transcription.solvers.relaxed("scholtes", "direct", settings)

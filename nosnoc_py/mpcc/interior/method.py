@@ -76,7 +76,10 @@ class Settings:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Settings:
         """Those that this method knows; the others are about parts that it does not have."""
-        return cls(**{name: value for name, value in options.items() if name in cls.__dataclass_fields__})
+        return cls(**{name: value for name, value in options.items() if name in OPTIONS})
+
+
+OPTIONS = tuple(Settings.__dataclass_fields__)
 
 
 class InteriorPoint:
