@@ -93,6 +93,13 @@ class NLP(SmoothProgram):
         return ca.Function("nlp_jac_g", [self.x, self.p], [self.g, self.jacobian], ["x", "p"], ["g", "jac_g_x"])
 
     @cached_property
+    def slope_function(self) -> ca.Function:
+        """(x, p, lam_g) -> f, and the gradient of f + lam_g' g by p: how the least f changes with p."""
+        lagrangian = self.f + ca.dot(self.multiplier_g, self.g)
+        slope = ca.densify(ca.gradient(lagrangian, self.p))
+        return ca.Function("nlp_slope", [self.x, self.p, self.multiplier_g], [self.f, slope])
+
+    @cached_property
     def derivatives(self) -> dict[str, ca.Function]:
         """The derivative functions in the form `nlpsol` takes them; made once, whatever the number of solvers."""
         x, p = self.x, self.p

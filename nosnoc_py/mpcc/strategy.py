@@ -42,18 +42,6 @@ NLP_SOLVERS: Mapping[str, Callable[[NLP, Mapping[str, Any]], NLPSolver]] = {
     "ipopt": Ipopt,
     "interior_point": InteriorPoint,
 }
-# Relaxed problems that show a branch near an iterate: what is relaxed, how far, how exactly. A much smaller sigma keeps
-# to the branch that has failed, and stays in its local optimum.
-NEAR_NLP, NEAR_SIGMAS = ("scholtes", "direct"), (1e-2, 1e-3)
-NEAR: Mapping[str, Any] = {
-    **dict.fromkeys(("tol", "constr_viol_tol", "compl_inf_tol"), 1e-6),
-    "dual_inf_tol": 1.0,
-    "acceptable_tol": 1e-6,
-    "mu_init": 1e-2,
-    "max_iter": 80,
-    "bound_push": 1e-4,
-    "bound_frac": 1e-4,
-}
 AWAY = "the iterates run away although the objective is bounded below, which is proved"
 # A proof may change these: they say where a solver stopped, and nothing about other points.
 UNPROVED = (
@@ -106,11 +94,6 @@ class Solvers:
             nlp = self._nlps[relaxation, steering]
             self._nlp_solvers[key] = NLP_SOLVERS[by](nlp, {**defaults(nlp.x.numel()), **settings})
         return self._nlp_solvers[key]
-
-    @property
-    def near(self) -> NLPSolver:
-        """The fast method for a relaxed NLP from a point nearby."""
-        return self.relaxed(*NEAR_NLP, NEAR, "interior_point")
 
     def finish(self, settings: Mapping[str, Any]) -> Finish:
         """The finish on a branch."""
@@ -252,41 +235,6 @@ class Strategy(Options):
     @abstractmethod
     def warm(self, mpcc: MPCC) -> tuple[Any, float]:
         """The strategy, and its first sigma, for a start from an iterate of the same program."""
-
-    def again(
-        self,
-        solvers: Solvers,
-        w: np.ndarray,
-        p: np.ndarray,
-        solved: SolvedBranch,
-        deadline: float = np.inf,
-    ) -> SolverState:
-        """Solve on the branch of an earlier solution; SOLVED where the residuals of the unrelaxed problem say so."""
-        started = time.monotonic()
-        state = SolverState(**start(solvers.mpcc, w, p, solvers, False))
-        outcome = solvers.finish({}).again(state.w, state.p, deadline, solved)
-        state = state.landed(outcome)
-        said: dict[str, Any] = {"iterations": outcome.iterations, "word": outcome.solver_status}
-        state = state.logged("same branch", seconds=time.monotonic() - started, **said)
-        good = outcome.converged and self.residuals_small(state)
-        return replace(state, status=Status.SOLVED if good else None)
-
-    def beside(self, solvers: Solvers, w: np.ndarray, p: np.ndarray, deadline: float = np.inf) -> SolverState:
-        """Solve on a branch near an iterate, which relaxed problems show; SOLVED where the residuals say so."""
-        state, scale = SolverState(**start(solvers.mpcc, w, p, solvers, False)), solvers.mpcc.w_scale
-        for sigma in NEAR_SIGMAS:
-            started = time.monotonic()
-            found = solvers.near.solve(w / scale, np.concatenate([p, [1.0, sigma]]), deadline=deadline)
-            if not np.isfinite(found.x).all():
-                break
-            w = found.x * scale
-            outcome = solvers.finish({}).again(w, p, deadline)
-            state = state.landed(outcome)
-            said: dict[str, Any] = {"iterations": found.iterations + outcome.iterations, "word": outcome.solver_status}
-            state = state.logged("branch nearby", sigma, seconds=time.monotonic() - started, **said)
-            if outcome.converged and self.residuals_small(state):
-                return replace(state, status=Status.SOLVED)
-        return state
 
     def build(self, mpcc: MPCC) -> Solvers:
         """Built parts to pass to `init` again and again, to re-solve with other parameters."""

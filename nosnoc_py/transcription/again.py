@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nosnoc_py.mpcc.again import Prepared
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState
 from nosnoc_py.roles import Role
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
 Array = np.ndarray
-# How an answer was found: on the branch that was there, on one nearby, or by the solver that starts anew.
-KEPT, NEIGHBOUR, FALLBACK = "kept", "neighbour", "fallback"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,11 +33,14 @@ class Answer:
     state : SolverState
         The iterate with its residuals and its branch.
     how : str
-        "kept": on the branch of the last solution; "neighbour": on one beside it; "fallback": by the solver.
+        "kept": on the branch of the last solution; "neighbour": on one beside it; "fallback": by the solver;
+        "prepared": not solved for a measured state, but for the one the plan predicts.
     solver : str
         Representation of its options.
     seconds : float
         From x0 to the control.
+    prepared : Prepared, optional
+        What is known around it, of one that is prepared.
     """
 
     problem: Transcription
@@ -46,6 +48,7 @@ class Answer:
     how: str
     solver: str
     seconds: float
+    prepared: Prepared | None = None
 
     @property
     def success(self) -> bool:

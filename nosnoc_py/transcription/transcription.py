@@ -21,6 +21,7 @@ from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import OptionError, TranscriptionError
+from nosnoc_py.mpcc.again import FALLBACK, PREPARED, Program
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
@@ -36,7 +37,7 @@ from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
-from nosnoc_py.transcription.again import FALLBACK, KEPT, NEIGHBOUR, Answer, Moves, start_again
+from nosnoc_py.transcription.again import Answer, Moves, start_again
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
 
@@ -227,9 +228,9 @@ class Transcription:
         """Solve again for another x0, in milliseconds where the sequence of events stays.
 
         The branch of the last solution is solved first, and accepted on the residuals of the unrelaxed problem; where
-        it does not hold, one that relaxed problems show nearby; else the solver starts from the last solution as
-        `solve` does. What is read out of the iterate and
-        judged of it waits until `answer.solution` is asked for.
+        it does not hold, one that was prepared or that relaxed problems show nearby; else the solver starts from the
+        last solution as `solve` does. What is read out of the iterate and judged of it waits until `answer.solution` is
+        asked for. A branch that is kept for long may be far from the optimum: call `prepare` between two samples.
 
         Parameters
         ----------
@@ -264,21 +265,14 @@ class Transcription:
         ('kept', (10, 1))
         """
         solver = Auto() if solver is None else solver
-        if not isinstance(last, Answer | Solution) or _key_of(last) != self.layout_key:
-            given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
-            raise OptionError(f"resolve: expected an Answer or a Solution of this transcription, given {given}.")
-        if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < self.grid.control_stages:
-            raise OptionError(
-                f"resolve: shift: expected a whole number from 0 to {self.grid.control_stages - 1}, given {shift!r}."
-            )
+        self._check_last("resolve", last, shift)
         started = time.monotonic()
         deadline = started + (np.inf if time_limit is None else time_limit)
         values = self.parameters(x0, p, horizon)
-        state, how, found = None, KEPT, start_again(self, last, shift)
+        state, how, found = None, FALLBACK, start_again(self, last, shift)
         if found is not None:
-            state = solver.again(self.solvers, found[0], values, found[1], deadline)
-            if state.status is None:
-                state, how = solver.beside(self.solvers, found[0], values, deadline), NEIGHBOUR
+            known = last.prepared if isinstance(last, Answer) and not shift else None
+            state, how = Program(self.solvers, values, solver, deadline).nearest(*found, known)
         if state is None or state.status is None:
             how = FALLBACK
             guess = last.solution if isinstance(last, Answer) else last
@@ -287,13 +281,107 @@ class Transcription:
         seconds = time.monotonic() - started
         return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
 
+    def prepare(
+        self,
+        last: Answer | Solution,
+        *,
+        shift: int = 1,
+        spread: Any = None,
+        p: Any = None,
+        solver: Strategy | None = None,
+        time_limit: float | None = None,
+    ) -> Answer:
+        """Plan from the state that the last plan predicts, before it is measured.
+
+        The preparation of a feedback that is as short as `resolve` can be: the plan is moved and solved again for the
+        state it predicts, on its branch and by descents from relaxed problems, and the best one is kept. A plan that
+        keeps its branch for long drifts away from the optimum; here that is noticed. Branches for states beside the
+        predicted one are found, too, and the solution of a relaxed problem, from which `resolve` finds a branch in a
+        few iterations. It takes some hundred times as long as a `resolve`; with a `time_limit` what is found until then
+        counts.
+
+        Parameters
+        ----------
+        last : Answer or Solution
+            Of this transcription.
+        shift : int
+            Control stages after which the state is measured.
+        spread : (n_x,), optional
+            How far the measured state may lie from the predicted one (standard deviations); default: a hundredth of
+            `x_nominal`. So far to either side other branches are looked for, one component at a time; 0 looks for none.
+        p, solver, time_limit
+            As for `solve`.
+
+        Returns
+        -------
+        Answer
+            The `last` of a `resolve` with `shift` 0.
+
+        Raises
+        ------
+        OptionError
+            If `last` is of another transcription, or `shift` no whole number from 0 to the control stages.
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=10 * (q - 0.9) ** 2)
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> ready = problem.prepare(problem.solve())  # while the first control acts
+        >>> problem.resolve(ready, x0=[0.01, 0.1]).success
+        True
+        """
+        solver = Auto() if solver is None else solver
+        self._check_last("prepare", last, shift)
+        if not last.success:
+            raise OptionError(
+                f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last."
+            )
+        started = time.monotonic()
+        deadline = started + (np.inf if time_limit is None else time_limit)
+        w = last.state.w if isinstance(last, Answer) else last.w
+        old = last.state.p if isinstance(last, Answer) else self.parameters(last.x[0], p)
+        first = sum(self.grid.elements[:shift])
+        x0 = self.read(w, old).x_minus[first][: len(self.ocp.system.state_names)]
+        values = self.parameters(x0, p)
+        found = start_again(self, last, shift)
+        if found is None:
+            return self.resolve(last, shift=shift, x0=x0, p=p, solver=solver, time_limit=time_limit)
+        state, known = Program(self.solvers, values, solver, deadline).prepared(*found, self._steps(spread))
+        if state is None:
+            return self.resolve(last, shift=shift, x0=x0, p=p, solver=solver, time_limit=time_limit)
+        said: dict[str, Any] = {"how": PREPARED, "solver": repr(solver), "seconds": time.monotonic() - started}
+        return Answer(problem=self, state=state, prepared=known, **said)
+
+    def _steps(self, spread: Any) -> list[np.ndarray]:
+        """Steps of the parameters to either side of every component of x0."""
+        system, place = self.ocp.system, self.mpcc.parameters["x0"]
+        sizes = 0.01 * system.x_nominal if spread is None else numbers(spread, "spread", len(system.state_names))
+        steps = []
+        for row, size in zip(range(place.start, place.stop), sizes, strict=True):
+            for sign in (1.0, -1.0) if size > 0.0 else ():
+                steps.append(np.zeros(self.mpcc.p0.size))
+                steps[-1][row] = sign * size
+        return steps
+
+    def _check_last(self, who: str, last: Any, shift: Any) -> None:
+        if not isinstance(last, Answer | Solution) or _key_of(last) != self.layout_key:
+            given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
+            raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {given}.")
+        if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < self.grid.control_stages:
+            raise OptionError(
+                f"{who}: shift: expected a whole number from 0 to {self.grid.control_stages - 1}, given {shift!r}."
+            )
+
     def _again(
         self, solver: Strategy, guess: Any, values: np.ndarray, deadline: float, callback: Callback | None
     ) -> SolverState | None:
         """The branch of a guess solved at these parameters, where no other branch beside the point descends."""
         if (found := start_again(self, guess, 0)) is None:
             return None
-        state = solver.again(self.solvers, found[0], values, found[1], deadline)
+        state = Program(self.solvers, values, solver, deadline).kept(*found)
         if state.status is None:
             return None
         certificate = solver.certify(state)

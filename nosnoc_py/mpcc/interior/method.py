@@ -39,8 +39,6 @@ ROUNDING = 10.0 * np.finfo(float).eps
 RESTORING, HELPS, RESTORATIONS = 60, 0.9, 12
 # Iterates beyond this diverge; first multipliers beyond this are not taken.
 FARTHEST, LARGE = 1e20, 1e3
-# The first barrier parameter where multipliers are given.
-WARM = 1e-6
 ACCEPTABLE = 15  # iterations in a row
 # Errors that have to fall, by this; the part of the pairs' mean where mu is held, and its largest value.
 REMEMBERED, FALLS, HELD, HIGHEST = 4, 0.9999, 0.8, 1e3
@@ -61,7 +59,7 @@ INFEASIBLE, STUCK, DIVERGES, NOT_A_NUMBER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options, by IPOPT's names and with its meaning."""
+    """Options, by IPOPT's names and with its meaning; `mu_warm` is the first mu where multipliers are given."""
 
     tol: float = 1e-8
     dual_inf_tol: float = 1.0
@@ -69,6 +67,7 @@ class Settings:
     compl_inf_tol: float = 1e-8
     acceptable_tol: float = 1e-6
     mu_init: float = 0.1
+    mu_warm: float = 1e-6
     bound_push: float = 1e-2
     bound_frac: float = 1e-2
     max_iter: int = 500
@@ -255,7 +254,7 @@ class _Run:
         v[self.n :] *= self.scale[self.slack]
         warm = {"lam_x0", "lam_g0"} <= given.keys()
         if warm:
-            self.mu = min(self.mu, WARM)
+            self.mu = min(self.mu, self.settings.mu_warm)
             v = self._warm(v, given)
         else:
             # Into the interior (Section 3.6 of the paper).
@@ -325,7 +324,10 @@ class _Run:
                 self.point, self.y, self.z = kept
                 return NEARLY
             if said:
-                return said
+                # Rows that contradict each other in their last digits let the multipliers grow in every step.
+                self.y = self._least_squares()
+                self._measure()
+                return NEARLY if self._optimal(self.settings.acceptable_tol) else said
 
     def _state(self) -> tuple[_Point, Array, Array]:
         return self.point, self.y, self.z
