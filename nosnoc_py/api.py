@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from math import inf
 from numbers import Real
 from time import monotonic
@@ -38,7 +39,8 @@ from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.solution import PROBLEM
 from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
-from nosnoc_py.transcription import transcribe
+from nosnoc_py.transcription import Transcription
+from nosnoc_py.transcription import transcribe as transcribed
 
 __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 
@@ -146,6 +148,12 @@ def solve(
         solution = replace(solution, sequence=sequence_of(ocp, solution))
     assign(solution, **{PROBLEM: SolvedProblem(ocp)})
     return solution
+
+
+@wraps(transcribed)
+def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:  # noqa: D103 (it is wrapped)
+    # Where a plan that is solved again has lost its branch, a simulation shows another one.
+    return replace(transcribed(ocp, method), simulate=simulate)
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,6 +98,10 @@ class Program:
         """Solve on the branch of an earlier solution; SOLVED where the residuals of the program say so."""
         return self._on_branch(self.at(w), solved)
 
+    def shown(self, w: Array) -> SolverState:
+        """Solve on the branch that an iterate shows."""
+        return self._on_branch(self.at(w), None)
+
     def beside(self, known: Prepared) -> SolverState:
         """Solve on the branch that a relaxed problem shows, whose solution for other parameters is known."""
         scale, result = self.solvers.mpcc.w_scale, known.result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +20,8 @@ from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
-from nosnoc_py.errors import OptionError, TranscriptionError
-from nosnoc_py.mpcc.again import FALLBACK, PREPARED, Program
+from nosnoc_py.errors import ModelError, OptionError, TranscriptionError
+from nosnoc_py.mpcc.again import FALLBACK, NEIGHBOUR, PREPARED, Program
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
@@ -70,6 +70,8 @@ class Transcription:
         Its parameters are x0 (when fixed), p, horizon (when fixed) and, in a simulation, u: re-solving needs no new
         transcription.
     elements : tuple of Element
+    simulate : function, optional
+        `nosnoc_py.simulate`, which this room does not know: what a control does from another state shows a branch.
     """
 
     ocp: OCP
@@ -80,6 +82,7 @@ class Transcription:
     mpcc: MPCC
     elements: tuple[Element, ...]
     reader: Reader
+    simulate: Callable[..., Trajectory] | None = field(default=None, repr=False)
     may_free_stages: ClassVar[bool] = True  # whether the lengths of the control stages may be unknowns
 
     @property
@@ -272,7 +275,10 @@ class Transcription:
         state, how, found = None, FALLBACK, start_again(self, last, shift)
         if found is not None:
             known = last.prepared if isinstance(last, Answer) and not shift else None
-            state, how = Program(self.solvers, values, solver, deadline).nearest(*found, known)
+            program = Program(self.solvers, values, solver, deadline)
+            state, how = program.nearest(*found, known)
+            if state.status is None:
+                state, how = self._by_simulation(found[0], program) or state, NEIGHBOUR
         if state is None or state.status is None:
             how = FALLBACK
             guess = last.solution if isinstance(last, Answer) else last
@@ -280,6 +286,28 @@ class Transcription:
             state = self._run(solver, w, values, deadline, None, guess=guess)
         seconds = time.monotonic() - started
         return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
+
+    def _by_simulation(self, w: np.ndarray, program: Program) -> SolverState | None:
+        """On the branch of what the plan's controls, or none, do from the state at hand."""
+        if self.simulate is None or self.ocp.free_time is not None or "x0" not in self.mpcc.parameters.names:
+            return None
+        lower, upper = self.ocp.u_bounds
+        planned = self.controls(w)
+        given = {"x0": program.p[self.mpcc.parameters["x0"]], "p": self.parameter_values(w, program.p)}
+        for u in (planned, np.broadcast_to(np.clip(0.0, lower, upper), planned.shape)):
+            left = None if np.isinf(program.deadline) else program.deadline - time.monotonic()
+            if left is not None and left <= 0.0:
+                return None
+            horizon = self.horizon(w, program.p)
+            try:
+                motion = self.simulate(self.ocp.system, **given, duration=horizon, u=u, time_limit=left)
+            except ModelError:  # of a state that penetrates
+                return None
+            if motion.success:
+                state = program.shown(self.initial_guess(motion, program.p))
+                if state.status is Status.SOLVED:
+                    return state
+        return None
 
     def prepare(
         self,

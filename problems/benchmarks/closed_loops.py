@@ -58,9 +58,9 @@ def paddle() -> Loop:
     contact = ns.Contact("paddle", gap=q[1] - q[0], restitution=0.8)
     force = ca.vertcat(u - GRAVITY, -0.1 * GRAVITY)
     s = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.diag(ca.DM([1.0, 0.1])), force=force, contacts=[contact])
-    cost = 10 * q[0] ** 2 + v[0] ** 2 + 5 * (q[1] - 0.5) ** 2
+    cost = 10 * q[0] ** 2 + v[0] ** 2 + 20 * (q[1] - 0.5) ** 2
     ocp = ns.OCP(
-        s, horizon=0.5, x0=[0, 0.5, 0, 0], stage_cost=cost + 0.01 * (u - GRAVITY) ** 2, terminal_cost=cost,
+        s, horizon=0.8, x0=[0, 0.5, 0, 0], stage_cost=cost + 0.01 * (u - GRAVITY) ** 2, terminal_cost=cost,
         bounds=ns.Bounds(u=(-50, 50)),
     )  # fmt: skip
     return Loop(ocp=ocp, method=ns.FESDJ(control_stages=10, finite_elements=2, rk_stages=2))

@@ -53,5 +53,5 @@ def test_the_paddle_answers_every_sample(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ns.OptionError, match="Did you mean .paddle"):
+    with pytest.raises(ns.OptionError, match="Did you mean"):
         list(closed_loops.experiment(loops=("padle",)))
