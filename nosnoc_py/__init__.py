@@ -36,7 +36,7 @@ from nosnoc_py.sequences.polish import polish
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.solution import Candidate, Event, Sequence, Solution, Trajectory, explain, load
+from nosnoc_py.solution import Candidate, Event, Sequence, Solution, SolutionSensitivity, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems import scene
@@ -117,6 +117,7 @@ __all__ = [
     "Sequence",
     "Simulator",
     "Solution",
+    "SolutionSensitivity",
     "SolverError",
     "Sphere",
     "StateJump",

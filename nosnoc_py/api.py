@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from math import inf
 from numbers import Real
 from time import monotonic
@@ -34,7 +34,7 @@ from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
-from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution import Solution, SolutionSensitivity, Trajectory
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.solution import PROBLEM
 from nosnoc_py.status import Status
@@ -146,7 +146,7 @@ def solve(
         solution = polished(ocp, solution, callback=callback, time_limit=left)
     if solution.sequence is None and solution.success and MultiPhase().accepts(ocp.system) is None:
         solution = replace(solution, sequence=sequence_of(ocp, solution))
-    assign(solution, **{PROBLEM: SolvedProblem(ocp)})
+    assign(solution, **{PROBLEM: SolvedProblem(ocp, chosen if isinstance(chosen, FiniteElementMethod) else None)})
     return solution
 
 
@@ -161,6 +161,22 @@ class SolvedProblem:
     """What a solution knows of its problem, to go on from there."""
 
     ocp: OCP
+    method: FiniteElementMethod | None = None
+
+    @cached_property
+    def problem(self) -> Transcription | None:
+        """The finite elements, written again when they are asked for: a solution does not hold them."""
+        return None if self.method is None else transcribe(self.ocp, self.method)
+
+    def differentiate(self, solution: Solution, **asked: Any) -> SolutionSensitivity:
+        """See `nosnoc_py.Transcription.differentiate`."""
+        if self.problem is None or self.problem.layout_key != solution.layout_key:
+            raise OptionError(
+                "differentiate: expected a solution by finite elements, given one by "
+                f"{solution.method or 'another method'}; go on from it by solution.refine(method).differentiate(), "
+                "where method is ns.FESDJ(...) of an ns.CLS, else ns.FESD(...)."
+            )
+        return self.problem.differentiate(solution, **asked)
 
     def polish(self, solution: Solution, **options: Any) -> Solution:
         """See `nosnoc_py.polish`."""

@@ -75,6 +75,57 @@ class Determined:
         return np.asarray(self.basis.T @ self.along(by_w))
 
 
+class Independent:
+    """What many rows of any rank determine of y (n_y,), by a QR decomposition with pivoting (Businger and Golub).
+
+    As `Determined`, several times faster, and with the multipliers of the rows.
+
+    Parameters
+    ----------
+    by_y : (n_rows, n_y)
+        rows_y.
+    least : float
+        Rows are dependent where this share of their length is left.
+    length : (n_rows,), optional
+        Of the rows; by default as they are. Of rows that were projected, that before.
+
+    Attributes
+    ----------
+    seen : (n_y, rank)
+        Orthonormal directions of y that the rows see.
+    loose : (n_y, n_y - rank)
+        Those that they do not see.
+    """
+
+    def __init__(self, by_y: Array, least: float, length: Array | None = None) -> None:
+        from scipy.linalg import qr
+
+        size = np.linalg.norm(by_y, axis=1) if length is None else length
+        self._size = np.where(size > 0.0, size, 1.0)
+        if by_y.size:
+            Q, triangle, order = qr((by_y / self._size[:, None]).T, pivoting=True, check_finite=False)
+        else:  # which LAPACK does not take
+            Q, triangle, order = np.eye(by_y.shape[1]), np.zeros(by_y.shape[::-1]), np.arange(len(by_y))
+        rank = int((np.abs(np.diagonal(triangle)) > least).sum())
+        self.seen, self.loose = Q[:, :rank], Q[:, rank:]
+        self._triangle, self._chosen = triangle[:rank, :rank], order[:rank]
+
+    def derivative(self, by_w: Array) -> Array:
+        """The shortest y_w (n_y, n_w) of as many rows as are independent, from rows_w (n_rows, n_w)."""
+        from scipy.linalg import solve_triangular
+
+        given = (by_w / self._size[:, None])[self._chosen]
+        return np.asarray(self.seen @ solve_triangular(self._triangle, -given, trans="T"))
+
+    def multipliers(self, slope: Array) -> Array:
+        """Multipliers (n_rows,) of the rows that balance a slope (n_y,) where they can; zero of dependent ones."""
+        from scipy.linalg import solve_triangular
+
+        found = np.zeros(self._size.size)
+        found[self._chosen] = solve_triangular(self._triangle, -(self.seen.T @ slope))
+        return found / self._size
+
+
 def gradient(rows: Any, slope: Array, dependent: Array, free: Array) -> Array:
     """Gradient (n_free,) of a function by some variables, where sparse rows (n_rows, n) determine all others.
 

@@ -149,6 +149,25 @@ class BranchProgram:
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
 
+    def equations(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the variables that keep their values on a branch, and of the rows that are equations of the others.
+
+        Those of `bounds`, but that a variable whose value is that of a row of its own may move with p: the row counts.
+        """
+        m, blocks = self.mpcc, self.blocks
+        lbx, ubx, lbg, ubg = self.bounds(p, branch)
+        still, equal = m.lbw == m.ubw, lbg == ubg
+        moved, start = np.zeros(still.size, bool), m.lbg.size
+        sides = ((branch.G, blocks.floor_G, blocks.rows_G), (branch.H, blocks.floor_H, blocks.rows_H))
+        for (zero, floor, rows), lowest in zip(sides, blocks.lowest(p), strict=True):
+            fixed = zero & (np.abs(lowest) <= FLOOR)
+            still[floor.members(fixed)[0]] = True
+            alone = np.flatnonzero((zero & ~fixed & (floor.single >= 0))[rows])
+            equal[start + alone] = True
+            moved[floor.single[rows[alone]]] = True
+            start += rows.size
+        return (lbx == ubx) & (still | ~moved), equal
+
     def newton(self, w: np.ndarray, p: np.ndarray, branch: Branch, iterations: int = 15) -> np.ndarray:
         """The last iterate from w of Newton's method on a branch, for problems without an objective (simulation steps).
 

@@ -185,10 +185,11 @@ class Implicit:
         m, parts = self.mpcc, linear.parts
         low, high = (~self._equations & (np.abs(g - bound) <= ZERO) for bound in (m.lbg, m.ubg))
         new_G, new_H = (open_ & (other < 0) for open_, other in zip(active.open, self._splits, strict=True))
-        stuck = _stuck(rows, np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]]))
+        others = np.vstack([parts[1][new_G], parts[2][new_H], parts[0][low], -parts[0][high]])
+        held = stuck(others @ Determined(rows, RANK).loose)
         count = int(new_G.sum())
-        new_G[np.flatnonzero(new_G)] = stuck[:count]
-        new_H[np.flatnonzero(new_H)] = stuck[count : count + int(new_H.sum())]
+        new_G[np.flatnonzero(new_G)] = held[:count]
+        new_H[np.flatnonzero(new_H)] = held[count : count + int(new_H.sum())]
         still = np.flatnonzero(self._still((new_G, new_H), p)[linear.free])
         unit = np.eye(rows.shape[1])[still]
         made = Active(held=(active.held[0] | new_G, active.held[1] | new_H), zero=active.zero)
@@ -316,16 +317,15 @@ def _telling(*rows: Array) -> Array:
     return np.asarray(every[(every != 0.0).any(axis=1)])
 
 
-def _stuck(equations: Array, rows: Array) -> Array:
-    """Mask of the rows that cannot become positive while equations @ d = 0 and rows @ d >= 0."""
-    count = len(rows)
+def stuck(rows: Array) -> Array:
+    """Mask of the rows that cannot become positive while rows @ d >= 0."""
+    count, n = rows.shape
     if count == 0:
         return np.zeros(0, bool)
-    null = Determined(equations, RANK).loose
-    cost = np.concatenate([np.zeros(null.shape[1]), -np.ones(count)])
-    box = np.array([(-1e4, 1e4)] * null.shape[1] + [(0.0, 1.0)] * count)
-    found = linear_program(cost, box, (np.hstack([-(rows @ null), np.eye(count)]), np.zeros(count)))
-    return np.zeros(count, bool) if found.x is None else np.asarray(found.x[null.shape[1] :] < FREE)
+    cost = np.concatenate([np.zeros(n), -np.ones(count)])
+    box = np.array([(-1e4, 1e4)] * n + [(0.0, 1.0)] * count)
+    found = linear_program(cost, box, (np.hstack([-rows, np.eye(count)]), np.zeros(count)))
+    return np.zeros(count, bool) if found.x is None else np.asarray(found.x[n:] < FREE)
 
 
 def _place(label: tuple[str, str]) -> str:

@@ -22,6 +22,7 @@ from nosnoc_py.mpcc.interior.method import InteriorPoint
 from nosnoc_py.mpcc.ipopt import Ipopt, NLPResult, NLPSolver, check_freedom, defaults
 from nosnoc_py.mpcc.linearization import Linearizer
 from nosnoc_py.mpcc.nlp import NLP, Blocks, relaxed_nlp
+from nosnoc_py.mpcc.parametric import Parametric
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.proofs import Proofs, told_infeasible, told_ray
 from nosnoc_py.mpcc.residuals import Evaluator, Values
@@ -101,6 +102,11 @@ class Solvers:
         if key not in self._finishes:
             self._finishes[key] = Finish(self.blocks, self.evaluator, settings)
         return self._finishes[key]
+
+    @cached_property
+    def parametric(self) -> Parametric:
+        """Derivatives of optima by parameters."""
+        return Parametric(self.finish({}).program)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -3,6 +3,7 @@
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.explain import explain
 from nosnoc_py.solution.interpolant import Interpolant, RungeKuttaInterpolant, nodes_of
+from nosnoc_py.solution.optimum import Prediction, SolutionSensitivity
 from nosnoc_py.solution.records import (
     EVENT_KINDS,
     Discretization,
@@ -28,6 +29,7 @@ __all__ = [
     "Event",
     "Interpolant",
     "PairRole",
+    "Prediction",
     "Residual",
     "RungeKuttaInterpolant",
     "Sensitivity",
@@ -35,6 +37,7 @@ __all__ = [
     "Series",
     "Shifted",
     "Solution",
+    "SolutionSensitivity",
     "SolvedBranch",
     "StepRecord",
     "Trajectory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Names
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.solution.optimum import SolutionSensitivity
 from nosnoc_py.solution.records import PairRole, Residual, Series, SolvedBranch, StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.solution.trajectory import Trajectory
@@ -26,7 +28,7 @@ REPORTED = (
     *("iterations", "wall_seconds", "horizon", "method", "solver"),
 )
 # The attribute by which a solution that `solve` returned knows its problem: an object that goes on from a solution by
-# `polish(solution, ...)` and `refine(solution, method, ...)`.
+# `polish(solution, ...)`, `refine(solution, method, ...)` and `differentiate(solution, ...)`, or by some of these.
 PROBLEM = "_problem"
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
@@ -152,8 +154,27 @@ class Solution(Trajectory):
         known = self._known("refine", "ns.solve(ocp, method, guess=solution)")
         return known.refine(self, method, solver, **options)
 
+    def differentiate(
+        self, *, x0: bool | str | Names | None = None, p: bool | str | Names | None = None, horizon: bool = False
+    ) -> SolutionSensitivity:
+        """Derivatives of this optimum by x0, p and the horizon; see `nosnoc_py.Transcription.differentiate`.
+
+        Of solutions by finite elements. Those by other methods have one after
+        `solution.refine(ns.FESDJ(...))`.
+
+        Raises
+        ------
+        OptionError
+            Of a solution by another method, one that is not solved, or one that was loaded or changed and does not know
+            its problem: use `ns.transcribe(ocp, method).differentiate(solution)`.
+        """
+        known = self._known("differentiate", "ns.transcribe(ocp, method).differentiate(solution)")
+        found: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
+        return found
+
     def _known(self, verb: str, instead: str) -> Any:
-        if (problem := vars(self).get(PROBLEM)) is None:
+        # A transcription can only differentiate.
+        if not hasattr(problem := vars(self).get(PROBLEM), verb):
             raise OptionError(
                 f"{verb}: this solution does not know its OCP, since it was loaded, copied or changed; use {instead}."
             )

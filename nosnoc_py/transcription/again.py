@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nosnoc_py.mpcc.again import Prepared
+from nosnoc_py.errors import ModelError, OptionError
+from nosnoc_py.mpcc.again import FALLBACK, NEIGHBOUR, PREPARED, Prepared, Program
 from nosnoc_py.mpcc.layout import At, Layout
-from nosnoc_py.mpcc.strategy import SolverState
+from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution
 from nosnoc_py.solution.records import SolvedBranch
 from nosnoc_py.status import Status
+from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.transcription.guesses import stages_alike
 
 if TYPE_CHECKING:
@@ -161,3 +164,102 @@ def start_again(problem: Transcription, guess: Any, stages: int) -> tuple[Array,
     moves = problem.moves(stages)
     later = stages * float(problem.ocp.horizon) / problem.grid.control_stages
     return moves.iterate(w, later), moves.branch(solved)
+
+
+def resolve(
+    problem: Transcription, last: Answer | Solution, shift: int, values: Array, solver: Strategy, limit: float
+) -> Answer:
+    """See `Transcription.resolve`; `values` are the parameters."""
+    _check("resolve", problem, last, shift)
+    started = time.monotonic()
+    program = Program(problem.solvers, values, solver, started + limit)
+    state, how, found = None, FALLBACK, start_again(problem, last, shift)
+    if found is not None:
+        known = last.prepared if isinstance(last, Answer) and not shift else None
+        state, how = program.nearest(*found, known)
+        if state.status is None:
+            state, how = _by_simulation(problem, found[0], program) or state, NEIGHBOUR
+    if state is None or state.status is None:
+        guess, how = last.solution if isinstance(last, Answer) else last, FALLBACK
+        w = problem.initial_guess(guess.shift(stages=shift) if shift else guess, values)
+        state = problem.run(solver, w, values, program.deadline, None, guess=guess)
+    seconds = time.monotonic() - started
+    return Answer(problem=problem, state=state, how=how, solver=repr(solver), seconds=seconds)
+
+
+def _by_simulation(problem: Transcription, w: Array, program: Program) -> SolverState | None:
+    """On the branch of what the plan's controls, or none, do from the state at hand."""
+    ocp, place = problem.ocp, problem.mpcc.parameters
+    if problem.simulate is None or ocp.free_time is not None or "x0" not in place.names:
+        return None
+    planned, (lower, upper) = problem.controls(w), ocp.u_bounds
+    given = {"x0": program.p[place["x0"]], "p": problem.parameter_values(w, program.p)}
+    for u in (planned, np.broadcast_to(np.clip(0.0, lower, upper), planned.shape)):
+        left = None if np.isinf(program.deadline) else program.deadline - time.monotonic()
+        if left is not None and left <= 0.0:
+            return None
+        duration = problem.horizon(w, program.p)
+        try:
+            motion = problem.simulate(ocp.system, **given, duration=duration, u=u, time_limit=left)
+        except ModelError:  # of a state that penetrates
+            return None
+        if motion.success:
+            state = program.shown(problem.initial_guess(motion, program.p))
+            if state.status is Status.SOLVED:
+                return state
+    return None
+
+
+def prepare(
+    problem: Transcription,
+    last: Answer | Solution,
+    shift: int,
+    spread: Any,
+    p: Any,
+    solver: Strategy,
+    limit: float,
+) -> Answer:
+    """See `Transcription.prepare`."""
+    _check("prepare", problem, last, shift)
+    if not last.success:
+        raise OptionError(f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last.")
+    started, steps = time.monotonic(), _steps(problem, spread)
+    w = last.state.w if isinstance(last, Answer) else last.w
+    old = last.state.p if isinstance(last, Answer) else problem.parameters(last.x[0], p)
+    first = sum(problem.grid.elements[:shift])
+    x0 = problem.read(w, old).x_minus[first][: len(problem.ocp.system.state_names)]
+    values = problem.parameters(x0, p)
+    found = start_again(problem, last, shift)
+    state: SolverState | None = None
+    if found is not None:
+        state, known = Program(problem.solvers, values, solver, started + limit).prepared(*found, steps)
+    if state is None:
+        return resolve(problem, last, shift, values, solver, limit)
+    seconds = time.monotonic() - started
+    said: dict[str, Any] = {"how": PREPARED, "solver": repr(solver), "seconds": seconds}
+    return Answer(problem=problem, state=state, prepared=known, **said)
+
+
+def _steps(problem: Transcription, spread: Any) -> list[Array]:
+    """Steps of the parameters to either side of every component of x0."""
+    system, place = problem.ocp.system, problem.mpcc.parameters["x0"]
+    sizes = 0.01 * system.x_nominal if spread is None else numbers(spread, "spread", len(system.state_names))
+    steps = []
+    for row, size in zip(range(place.start, place.stop), sizes, strict=True):
+        for sign in (1.0, -1.0) if size > 0.0 else ():
+            steps.append(np.zeros(problem.mpcc.p0.size))
+            steps[-1][row] = sign * size
+    return steps
+
+
+def _check(who: str, problem: Transcription, last: Any, shift: Any) -> None:
+    if not isinstance(last, Answer | Solution) or _key_of(last) != problem.layout_key:
+        given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
+        raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {given}.")
+    stages = problem.grid.control_stages
+    if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < stages:
+        raise OptionError(f"{who}: shift: expected a whole number from 0 to {stages - 1}, given {shift!r}.")
+
+
+def _key_of(last: Answer | Solution) -> str:
+    return last.problem.layout_key if isinstance(last, Answer) else last.layout_key

@@ -20,8 +20,8 @@ from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
-from nosnoc_py.errors import ModelError, OptionError, TranscriptionError
-from nosnoc_py.mpcc.again import FALLBACK, NEIGHBOUR, PREPARED, Program
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.mpcc.again import Program
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
 from nosnoc_py.mpcc.program import MPCC
@@ -30,16 +30,18 @@ from nosnoc_py.mpcc.strategy import Callback, Solvers, SolverState, Strategy, fi
 from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.reformulation.dcs import DCS
 from nosnoc_py.roles import Role
-from nosnoc_py.solution import Event, Series, Solution, Trajectory
+from nosnoc_py.solution import Event, Series, Solution, SolutionSensitivity, Trajectory
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import Discretization, StepRecord
-from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.solution.solution import PROBLEM, costate_name
 from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
-from nosnoc_py.transcription.again import Answer, Moves, start_again
+from nosnoc_py.transcription.again import Answer, Moves, prepare, resolve, start_again
 from nosnoc_py.transcription.audited import breach
 from nosnoc_py.transcription.guesses import from_trajectory, initial_guess, keeps_its_iterate
+from nosnoc_py.transcription.optimum import sensitivity
 
 # Events that a grid may hold, by kind, in the order in which they are told.
 HELD = {
@@ -204,7 +206,7 @@ class Transcription:
         else:
             state = self._again(solver, guess, values, started + limit, callback)
             if state is None:
-                state = self._run(solver, w, values, started + limit, callback, guess=guess)
+                state = self.run(solver, w, values, started + limit, callback, guess=guess)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     @cached_property
@@ -267,47 +269,8 @@ class Transcription:
         >>> answer.how, answer.u.shape
         ('kept', (10, 1))
         """
-        solver = Auto() if solver is None else solver
-        self._check_last("resolve", last, shift)
-        started = time.monotonic()
-        deadline = started + (np.inf if time_limit is None else time_limit)
-        values = self.parameters(x0, p, horizon)
-        state, how, found = None, FALLBACK, start_again(self, last, shift)
-        if found is not None:
-            known = last.prepared if isinstance(last, Answer) and not shift else None
-            program = Program(self.solvers, values, solver, deadline)
-            state, how = program.nearest(*found, known)
-            if state.status is None:
-                state, how = self._by_simulation(found[0], program) or state, NEIGHBOUR
-        if state is None or state.status is None:
-            how = FALLBACK
-            guess = last.solution if isinstance(last, Answer) else last
-            w = self.initial_guess(guess.shift(stages=shift) if shift else guess, values)
-            state = self._run(solver, w, values, deadline, None, guess=guess)
-        seconds = time.monotonic() - started
-        return Answer(problem=self, state=state, how=how, solver=repr(solver), seconds=seconds)
-
-    def _by_simulation(self, w: np.ndarray, program: Program) -> SolverState | None:
-        """On the branch of what the plan's controls, or none, do from the state at hand."""
-        if self.simulate is None or self.ocp.free_time is not None or "x0" not in self.mpcc.parameters.names:
-            return None
-        lower, upper = self.ocp.u_bounds
-        planned = self.controls(w)
-        given = {"x0": program.p[self.mpcc.parameters["x0"]], "p": self.parameter_values(w, program.p)}
-        for u in (planned, np.broadcast_to(np.clip(0.0, lower, upper), planned.shape)):
-            left = None if np.isinf(program.deadline) else program.deadline - time.monotonic()
-            if left is not None and left <= 0.0:
-                return None
-            horizon = self.horizon(w, program.p)
-            try:
-                motion = self.simulate(self.ocp.system, **given, duration=horizon, u=u, time_limit=left)
-            except ModelError:  # of a state that penetrates
-                return None
-            if motion.success:
-                state = program.shown(self.initial_guess(motion, program.p))
-                if state.status is Status.SOLVED:
-                    return state
-        return None
+        limit = np.inf if time_limit is None else time_limit
+        return resolve(self, last, shift, self.parameters(x0, p, horizon), Auto() if solver is None else solver, limit)
 
     def prepare(
         self,
@@ -361,47 +324,53 @@ class Transcription:
         >>> problem.resolve(ready, x0=[0.01, 0.1]).success
         True
         """
-        solver = Auto() if solver is None else solver
-        self._check_last("prepare", last, shift)
-        if not last.success:
-            raise OptionError(
-                f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last."
-            )
-        started = time.monotonic()
-        deadline = started + (np.inf if time_limit is None else time_limit)
-        w = last.state.w if isinstance(last, Answer) else last.w
-        old = last.state.p if isinstance(last, Answer) else self.parameters(last.x[0], p)
-        first = sum(self.grid.elements[:shift])
-        x0 = self.read(w, old).x_minus[first][: len(self.ocp.system.state_names)]
-        values = self.parameters(x0, p)
-        found = start_again(self, last, shift)
-        if found is None:
-            return self.resolve(last, shift=shift, x0=x0, p=p, solver=solver, time_limit=time_limit)
-        state, known = Program(self.solvers, values, solver, deadline).prepared(*found, self._steps(spread))
-        if state is None:
-            return self.resolve(last, shift=shift, x0=x0, p=p, solver=solver, time_limit=time_limit)
-        said: dict[str, Any] = {"how": PREPARED, "solver": repr(solver), "seconds": time.monotonic() - started}
-        return Answer(problem=self, state=state, prepared=known, **said)
+        limit = np.inf if time_limit is None else time_limit
+        return prepare(self, last, shift, spread, p, Auto() if solver is None else solver, limit)
 
-    def _steps(self, spread: Any) -> list[np.ndarray]:
-        """Steps of the parameters to either side of every component of x0."""
-        system, place = self.ocp.system, self.mpcc.parameters["x0"]
-        sizes = 0.01 * system.x_nominal if spread is None else numbers(spread, "spread", len(system.state_names))
-        steps = []
-        for row, size in zip(range(place.start, place.stop), sizes, strict=True):
-            for sign in (1.0, -1.0) if size > 0.0 else ():
-                steps.append(np.zeros(self.mpcc.p0.size))
-                steps[-1][row] = sign * size
-        return steps
+    def differentiate(
+        self,
+        solution: Answer | Solution,
+        *,
+        x0: bool | str | Sequence[str] | None = None,
+        p: bool | str | Sequence[str] | None = None,
+        horizon: bool = False,
+    ) -> SolutionSensitivity:
+        """Derivatives of a solution of this transcription by x0, p and the horizon, on its branch.
 
-    def _check_last(self, who: str, last: Any, shift: Any) -> None:
-        if not isinstance(last, Answer | Solution) or _key_of(last) != self.layout_key:
-            given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
-            raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {given}.")
-        if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < self.grid.control_stages:
-            raise OptionError(
-                f"{who}: shift: expected a whole number from 0 to {self.grid.control_stages - 1}, given {shift!r}."
-            )
+        Flags say where there are none: a pair of which either side may leave zero, a bound that is active without a
+        multiplier, an optimum that is not isolated.
+
+        Parameters
+        ----------
+        solution : Answer or Solution
+        x0, p : bool, str or sequence of str, optional
+            Whether to differentiate by them, or by which components; by default by all that the OCP fixes.
+        horizon : bool
+            Whether to differentiate by the horizon, too.
+
+        Raises
+        ------
+        OptionError
+            If the solution is of another transcription, not solved or not on a branch, or for data that do not exist.
+
+        Examples
+        --------
+        A mass is brought to rest; the further it starts, the more that costs:
+
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+        >>> mass = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+        >>> ocp = ns.OCP(mass, horizon=1.0, x0=[-1, 0], stage_cost=u**2, terminal_cost=10 * (q**2 + v**2))
+        >>> problem = ns.transcribe(ocp, ns.FESDJ(control_stages=10))
+        >>> found = problem.differentiate(problem.solve())
+        >>> found
+        SolutionSensitivity: objective and 10 x 1 controls by q_0, v_0
+        >>> near = found.predict(x0=[-0.99, 0.0])
+        >>> answer = problem.resolve(problem.solve(), x0=[-0.99, 0.0])
+        >>> bool(abs(near.u - answer.u).max() < 1e-6)
+        True
+        """
+        return sensitivity(self, solution, {"x0": x0, "p": p, "horizon": horizon})
 
     def _again(
         self, solver: Strategy, guess: Any, values: np.ndarray, deadline: float, callback: Callback | None
@@ -418,7 +387,7 @@ class Transcription:
             return replace(state, status=state.status or stop)
         return None if certificate.b_stationary is False else state
 
-    def _run(
+    def run(
         self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, guess: Any
     ) -> SolverState:
         """Run the strategy; a guess that is a motion is first tried with a small sigma, which keeps it.
@@ -540,7 +509,7 @@ class Transcription:
         told = "" if worst is None else f"{worst}, {100 * worst.share:.2g} % of what is at work"
         refused = f"an impact would gain energy at {gaining}" if gaining else ""
         notes = (state.message, refused, told, held, self.late(state.w))
-        return Solution(
+        solution = Solution(
             **fields,
             message="; ".join(note for note in notes if note),
             parameters=dict(zip(self.dcs.p_names, p, strict=True)),
@@ -558,6 +527,8 @@ class Transcription:
             method=repr(self.method),
             solver=solver,
         )
+        assign(solution, **{PROBLEM: self})
+        return solution
 
     def late(self, w: np.ndarray) -> str:
         """Say where time cannot run any faster; with the time of the user there is nothing to say."""
@@ -621,10 +592,6 @@ class Transcription:
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
-
-
-def _key_of(last: Answer | Solution) -> str:
-    return last.problem.layout_key if isinstance(last, Answer) else last.layout_key
 
 
 def block_name(c: Constraint) -> str:

@@ -1,0 +1,433 @@
+"""Derivatives of an optimum by the parameters, by the implicit function theorem on its branch.
+
+Where the rows c that hold (equations, zero sides of the pairs, active bounds) keep holding, the optimum follows
+
+    W dx + J' dlam + L_xp dp = 0,   J dx + c_p dp = 0,
+
+with the Hessian W of the Lagrangian L = f + lam' c. With an orthonormal basis Z of the null space of J this is
+dx = d + Z y, J d = -c_p dp, Z'WZ y = -Z'(W d + L_xp dp): rows that say something twice do no harm, and the optimum is
+determined where Z'WZ is positive definite. An inequality at zero is held by a multiplier that is positive; one without
+may leave, and where it begins to move the optimum has a kink there.
+
+Pairs whose sides are both zero are treated as two inequalities, as in the relaxed program of the MPCC (Scheel and
+Scholtes 2000), unless one side cannot leave zero whatever the other one does: most of them are impulses of contacts
+that stay closed, and what holds them is no question of multipliers, which are not unique there.
+
+References
+----------
+Fiacco, Introduction to Sensitivity and Stability Analysis in Nonlinear Programming (1983), Chapter 3.
+Scheel and Scholtes, Mathematical programs with complementarity constraints: stationarity, optimality, and sensitivity,
+Mathematics of Operations Research 25 (2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.implicit_function import Independent
+from nosnoc_py.mpcc.branch import Branch, BranchProgram
+from nosnoc_py.mpcc.implicit import stuck
+from nosnoc_py.solution.records import SolvedBranch
+
+Array = np.ndarray
+# A side of a pair below ZERO is zero; an inequality is active within NEAR, in scaled units: without strict
+# complementarity an interior-point method leaves distances and multipliers whose product is its last barrier
+# parameter, 1e-11.
+ZERO, NEAR = 1e-4, 1e-4
+# A multiplier above this holds, relative to the slope of the objective.
+HOLDS = 1e-5
+# What is left of the slope on the branch, relative to it.
+STATIONARY = 1e-4
+# Slopes are as large at least: tolerances of solvers are no smaller where objectives are.
+LEAST = 1.0
+# What is left of a row of length one that depends on others; changes below MOVES, of the largest one, are none.
+DEPENDENT, MOVES = 1e-8, 1e-6
+# Relative to the largest curvature: what is none.
+FLAT = 1e-8
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OptimumDerivative:
+    """Derivatives of an optimum in the user's units, and why they are none.
+
+    `w` (n_w, n_columns) and `objective` (n_columns,) are by the chosen parameters; `loose` (n_w, n_loose) are
+    directions that the objective does not see, to second order.
+    """
+
+    w: Array
+    objective: Array
+    loose: Array
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Zeros:
+    """Groups (masks) of which the left side, the right side, or both of them are zero."""
+
+    left: Array
+    right: Array
+    both: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Local:
+    """The program at a point, in scaled units; `free` variables (indices) move, `equal` rows (mask) are equations.
+
+    Derivatives of rows are by the free variables, and by the chosen parameters.
+    """
+
+    x: Array
+    parameters: Array
+    slope: Array
+    g: Array
+    by_x: Array
+    by_p: Array
+    free: Array
+    equal: Array
+    branch: Branch
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Active:
+    """An inequality that is at its bound: its derivatives, its multiplier, what it is.
+
+    `row` is its row of the program, or -1 for the bound of a variable, `sides` the sides of open groups that it is of:
+    (group, 0 for the left one).
+    """
+
+    by_x: Array
+    by_p: Array
+    multiplier: float
+    row: int
+    sides: tuple[tuple[int, int], ...]
+    name: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Moves:
+    """How the free variables move (n_free, n_columns), and directions (n_free, n_loose) the objective does not see."""
+
+    x: Array
+    loose: Array
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows by_x dx + by_p dp = 0, of length one in x."""
+
+    by_x: Array
+    by_p: Array
+
+    def at(self, mask: Array) -> _Rows:
+        """Some of them."""
+        return _Rows(self.by_x[mask], self.by_p[mask])
+
+    def and_(self, other: _Rows) -> _Rows:
+        """These and others."""
+        return _Rows(np.vstack([self.by_x, other.by_x]), np.vstack([self.by_p, other.by_p]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """What equations leave: dx = step dp + loose y."""
+
+    loose: Array
+    step: Array
+
+    def _known(self, rows: _Rows) -> tuple[Independent, Array, Array]:
+        by_y = rows.by_x @ self.loose
+        return Independent(by_y, DEPENDENT, np.ones(len(by_y))), by_y, rows.by_p + rows.by_x @ self.step
+
+    def within(self, rows: _Rows) -> _Left:
+        """What is left with further equations."""
+        known, _, by_p = self._known(rows)
+        return _Left(self.loose @ known.loose, self.step + self.loose @ known.derivative(by_p))
+
+    def missed(self, rows: _Rows) -> Array:
+        """Parameters (indices) that further equations do not allow to change."""
+        known, by_y, by_p = self._known(rows)
+        missed = np.abs(by_p + by_y @ known.derivative(by_p)).max(axis=0, initial=0.0)
+        return np.flatnonzero(missed > MOVES * max(1.0, float(np.abs(self.step).max(initial=0.0))))
+
+
+class Parametric:
+    """Derivatives of the optima of one program on their branches; built once."""
+
+    def __init__(self, program: BranchProgram) -> None:
+        self.program, self.mpcc = program, program.mpcc
+        blocks = program.blocks
+        self._sides = ca.Function("sides", [blocks.x, self.mpcc.p], [blocks.G, blocks.H])
+
+    def __call__(self, w: Array, p: Array, solved: SolvedBranch, columns: Array) -> OptimumDerivative:
+        """Derivatives at an optimum w with parameters p on its branch, by the parameters `columns` (indices)."""
+        x, penalised = self._signed(w) / self.mpcc.w_scale, solved.way == "penalise"
+        zeros = self._zeros(x, p)
+        at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
+        active = list(self._active(at, p, solved, zeros.both))
+        alone = Independent(at.by_x[at.equal], DEPENDENT)
+        fixed, flags = self._fixed(at, alone, active, zeros.both, columns)
+        held, weak = list[_Active](), list[_Active]()
+        size = max(float(np.abs(at.slope).max(initial=0.0)), LEAST)
+        for one, is_fixed in zip(active, fixed, strict=True):
+            holds = abs(one.multiplier) > HOLDS * size
+            if holds and one.multiplier < 0.0 and not is_fixed:
+                flags.append(f"{one.name}, and it would leave where it may: another branch descends")
+            (held if holds or is_fixed else weak).append(one)
+        return self._told(at, self._moves(at, alone, held, columns), weak, flags, w, columns)
+
+    def _fixed(
+        self, at: _Local, alone: Independent, active: list[_Active], both: Array, columns: Array
+    ) -> tuple[Array, list[str]]:
+        """Mask of the inequalities that cannot leave zero, which need no multiplier: what solvers return means nothing.
+
+        Some cannot without making another one negative. Of an open pair one side cannot where the other is zero: then
+        that side is zero on every branch (an impulse at rest, which would need a gap or a rebound).
+        """
+        every = _unit(*_stacked(active, at))
+        keys, fixed, flags = self._open_sides(both), np.zeros(len(active), bool), list[str]()
+        left, found = [(int(k), side) for k in np.flatnonzero(both) for side in (0, 1)], True
+        space = _Left(alone.loose, alone.derivative(at.by_p[at.equal]))
+        while found:
+            fixed |= stuck(every.by_x @ space.loose)
+            space, found = space.within(every.at(fixed)), False
+            for group, zero in left:
+                there = np.array([(group, 1 - zero) in one.sides for one in active], bool) & ~fixed
+                if not there.any():
+                    continue
+                # Also signed quantities have to vanish there, which are no inequalities.
+                own = _rows_of(at, [key for key, sides in keys.items() if (group, zero) in sides])
+                held = stuck(every.by_x @ space.within(own).loose)
+                if held[there].all():
+                    moved = [self._parameter(columns[k]) for k in space.missed(own.and_(every.at(held)))]
+                    if moved:
+                        name = active[int(np.argmax(there))].name
+                        flags.append(f"{name}, and a change of {', '.join(moved)} opens another branch")
+                    fixed, found = fixed | there, True
+        return fixed, flags
+
+    def _parameter(self, column: int) -> str:
+        return self.mpcc.parameters.label(int(column))[0]
+
+    # What holds ------------------------------------------------------------------------------------------------------
+
+    def _signed(self, w: Array) -> Array:
+        """The iterate with every signed quantity in its left part, as on branches."""
+        w = w.copy()
+        for group in self.mpcc.groups:
+            if group.split:
+                plus, minus = self.mpcc.G_variable[group.left], self.mpcc.H_variable[group.right]
+                w[plus] -= w[minus]
+                w[minus] = 0.0
+        return w
+
+    def _zeros(self, x: Array, p: Array) -> _Zeros:
+        """Which sides vanish because the other one does not, and which groups leave it open."""
+        m = self.mpcc
+        values = (np.asarray(part).reshape(-1) for part in self._sides(x, p))
+        left, right = (side.largest(np.abs(one)) <= ZERO for side, one in zip(m.members, values, strict=True))
+        faint = np.array([group.faint for group in m.groups], bool)
+        both = left & right & ~m.split & ~faint
+        return _Zeros(left=left & ~both & ~m.split, right=(right & ~both) | m.split, both=both)
+
+    @cached_property
+    def _by_p(self) -> ca.Function:
+        """(x, p, lam_g) -> f_p, g_p and L_xp, by the parameters of the MPCC."""
+        nlp, lam = self.program.nlp, self.program.nlp.multiplier_g
+        slope = nlp.gradient + ca.jtimes(nlp.g, nlp.x, lam, True)
+        rows = [ca.densify(ca.jacobian(part, self.mpcc.p)) for part in (nlp.f, nlp.g, slope)]
+        return ca.Function("by_p", [nlp.x, nlp.p, lam], rows)
+
+    def _local(self, x: Array, p: Array, branch: Branch, columns: Array, penalised: bool) -> _Local:
+        nlp, parameters = self.program.nlp, np.append(p, float(penalised))
+        still, equal = self.program.equations(p, branch)
+        g, jacobian = nlp.jacobian_function(x, parameters)
+        free = np.flatnonzero(~still)
+        return _Local(
+            x=x,
+            parameters=parameters,
+            slope=np.asarray(nlp.derivatives["grad_f"](x, parameters)[1]).reshape(-1)[free],
+            g=np.asarray(g).reshape(-1),
+            by_x=jacobian.sparse().tocsc()[:, free].toarray(),
+            by_p=np.asarray(self._by_p(x, parameters, 0.0)[1])[:, columns],
+            free=free,
+            equal=equal,
+            branch=branch,
+        )
+
+    def _active(self, at: _Local, p: Array, solved: SolvedBranch, both: Array) -> Iterator[_Active]:
+        """Inequalities of the branch without its open groups that are at a bound."""
+        lbx, ubx, lbg, ubg = self.program.bounds(p, at.branch)
+        lam_x, lam_g, sides = solved.lam_x, self._own_multipliers(solved), self._open_sides(both)
+        by_p, unit = np.zeros(at.by_p.shape[1]), np.eye(at.free.size)
+        for k, variable in enumerate(map(int, at.free)):
+            if lbx[variable] < ubx[variable]:
+                for sign, bound in ((1.0, lbx[variable]), (-1.0, ubx[variable])):
+                    if sign * (at.x[variable] - bound) <= NEAR:
+                        own = tuple(sides.get(("x", variable), ()))
+                        name = self._named(own, f"{self.mpcc.variables.named(variable)} is at its bound")
+                        moved = {"by_x": sign * unit[k], "by_p": by_p, "multiplier": -sign * float(lam_x[variable])}
+                        yield _Active(**moved, row=-1, sides=own, name=name)
+        for row in map(int, np.flatnonzero(~at.equal)):
+            for sign, bound in ((1.0, lbg[row]), (-1.0, ubg[row])):
+                if sign * (at.g[row] - bound) <= NEAR:
+                    own = tuple(sides.get(("g", row), ()))
+                    name = self._named(own, f"{self._row_name(row)} is at its bound")
+                    moved = {"by_x": sign * at.by_x[row], "by_p": sign * at.by_p[row]}
+                    yield _Active(**moved, multiplier=-sign * float(lam_g[row]), row=row, sides=own, name=name)
+
+    def _own_multipliers(self, solved: SolvedBranch) -> Array:
+        """Multipliers of the rows; of a row of one variable that was fixed by it, that of the variable."""
+        blocks, lam_g = self.program.blocks, solved.lam_g.copy()
+        start = self.mpcc.lbg.size
+        for floor, rows in ((blocks.floor_G, blocks.rows_G), (blocks.floor_H, blocks.rows_H)):
+            alone = np.flatnonzero((floor.single[rows] >= 0) & (lam_g[start : start + rows.size] == 0.0))
+            own = rows[alone]
+            lam_g[start + alone] = solved.lam_x[floor.single[own]] / floor.coefficient[own]
+            start += rows.size
+        return lam_g
+
+    def _open_sides(self, both: Array) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """For variables ("x", index) and rows ("g", index) the sides of open groups that they are of."""
+        m, blocks, found = self.mpcc, self.program.blocks, dict[tuple[str, int], list[tuple[int, int]]]()
+        starts = m.lbg.size, m.lbg.size + blocks.rows_G.size
+        floors, chosen = (blocks.floor_G, blocks.floor_H), (blocks.rows_G, blocks.rows_H)
+        for k in map(int, np.flatnonzero(both)):
+            for side, members in enumerate((m.groups[k].left, m.groups[k].right)):
+                own = np.flatnonzero(np.isin(chosen[side], members))
+                # Rows without one of their own are at zero where their variables are at bounds.
+                implied = members[~np.isin(members, chosen[side])]
+                alone = floors[side].variable[np.isin(floors[side].row, implied)]
+                for key in (*(("g", starts[side] + int(row)) for row in own), *(("x", int(v)) for v in alone)):
+                    found.setdefault(key, []).append((k, side))
+        return found
+
+    def _named(self, sides: tuple[tuple[int, int], ...], otherwise: str) -> str:
+        if not sides:
+            return otherwise
+        m, group = self.mpcc, self.mpcc.groups[sides[0][0]]
+        pair = f"{m.left.label(int(group.left[0]))[0]} * {m.right.named(int(group.right[0]))}"
+        return f"the pair {pair} has two sides that are zero"
+
+    # How it moves ----------------------------------------------------------------------------------------------------
+
+    def _moves(self, at: _Local, equations: Independent, held: list[_Active], columns: Array) -> _Moves:
+        """The derivative of the free variables, with the inequalities that are held as equations."""
+        rows, by_p = _stacked(held, at)
+        stay = Independent(rows @ equations.loose, DEPENDENT, np.linalg.norm(rows, axis=1))
+        step = equations.derivative(at.by_p[at.equal])
+        step = step + equations.loose @ stay.derivative(by_p + rows @ step)
+        Z = equations.loose @ stay.loose
+        flags = self._contradictions(at, step, rows, by_p, held, columns)
+        # First the multipliers of what is held beside the equations, then those of the equations.
+        of_held = stay.multipliers(equations.loose.T @ at.slope)
+        slope = at.slope + rows.T @ of_held
+        lam = np.zeros(at.g.size)
+        lam[at.equal] = equations.multipliers(slope)
+        for one, value in zip(held, of_held, strict=True):
+            if one.row >= 0:
+                lam[one.row] += value * np.sign(one.by_x @ at.by_x[one.row])
+        left = float(np.abs(Z.T @ slope).max(initial=0.0))
+        if left > STATIONARY * max(float(np.abs(at.slope).max(initial=0.0)), LEAST):
+            flags.append(f"the solution is not stationary on its branch (a slope of {left:.1e} is left)")
+        upper = self.program.nlp.derivatives["hess_lag"](at.x, at.parameters, 1.0, lam).sparse().toarray()
+        W = (upper + np.triu(upper, 1).T)[np.ix_(at.free, at.free)]
+        mixed = np.asarray(self._by_p(at.x, at.parameters, lam)[2])[np.ix_(at.free, columns)]
+        y, loose, said = _reduced(Z.T @ W @ Z, Z.T @ (W @ step + mixed))
+        return _Moves(x=step + Z @ y, loose=Z @ loose, flags=(*flags, *said))
+
+    def _contradictions(
+        self, at: _Local, step: Array, rows: Array, by_p: Array, held: list[_Active], columns: Array
+    ) -> list[str]:
+        """Rows that do not agree to move with a parameter."""
+        of = np.flatnonzero(at.equal)
+        missed = np.abs(np.vstack([at.by_p[of] + at.by_x[of] @ step, by_p + rows @ step]))
+        size = max(1.0, float(np.abs(step).max(initial=0.0)))
+        flags = list[str]()
+        for k, column in enumerate(columns):
+            if missed[:, k].max(initial=0.0) > MOVES * size:
+                worst = int(np.argmax(missed[:, k]))
+                name = held[worst - of.size].name if worst >= of.size else f"{self._row_name(int(of[worst]))} holds"
+                flags.append(f"{name}, which a change of {self._parameter(column)} contradicts")
+        return flags
+
+    def _row_name(self, row: int) -> str:
+        """What an equation is called."""
+        m, blocks = self.mpcc, self.program.blocks
+        layouts = (m.constraints, m.left, m.right, m.switched)
+        own = (np.arange(m.lbg.size), blocks.rows_G, blocks.rows_H, np.arange(m.r.numel()))
+        for layout, rows in zip(layouts, own, strict=True):
+            if row < rows.size:
+                return layout.named(int(rows[row]))
+            row -= rows.size
+        raise AssertionError(row)
+
+    def _told(
+        self, at: _Local, moves: _Moves, weak: list[_Active], flags: list[str], w: Array, columns: Array
+    ) -> OptimumDerivative:
+        """In the user's units, with what begins to move although nothing holds it."""
+        m, rows = self.mpcc, _unit(*_stacked(weak, at))
+        # What the objective does not see moves so that these rows stay where they are, as far as that is possible.
+        x = _Left(moves.loose, moves.x).within(rows).step
+        size = max(1.0, float(np.abs(x).max(initial=0.0)))
+        for one, moved in zip(weak, rows.by_x @ x + rows.by_p, strict=True):
+            if np.abs(moved).max(initial=0.0) > MOVES * size:
+                flags.append(f"{one.name}, with no multiplier that holds it, and begins to move")
+        by_w, loose = np.zeros((m.w0.size, columns.size)), np.zeros((m.w0.size, moves.loose.shape[1]))
+        by_w[at.free], loose[at.free] = x, moves.loose
+        without_penalty = np.append(at.parameters[:-1], 0.0)
+        slope = np.asarray(self.program.nlp.derivatives["grad_f"](at.x, without_penalty)[1]).reshape(-1)
+        f_p = np.asarray(self._by_p(at.x, without_penalty, 0.0)[0])[0, columns]
+        objective = slope @ by_w + f_p
+        by_w, loose = by_w * m.w_scale[:, None], loose * m.w_scale[:, None]
+        for group in m.groups:
+            if group.split:
+                plus, minus = m.G_variable[group.left], m.H_variable[group.right]
+                negative = w[minus] > w[plus]
+                by_w[minus[negative]] = -by_w[plus[negative]]
+                by_w[plus[negative]] = 0.0
+        told = tuple(dict.fromkeys((*flags, *moves.flags)))
+        return OptimumDerivative(w=by_w, objective=objective, loose=loose, flags=told)
+
+
+def _stacked(held: list[_Active], at: _Local) -> tuple[Array, Array]:
+    by_x = np.array([one.by_x for one in held]).reshape(-1, at.free.size)
+    return by_x, np.array([one.by_p for one in held]).reshape(-1, at.by_p.shape[1])
+
+
+def _unit(by_x: Array, by_p: Array) -> _Rows:
+    length = np.linalg.norm(by_x, axis=1)[:, None]
+    length = np.where(length > 0.0, length, 1.0)
+    return _Rows(by_x / length, by_p / length)
+
+
+def _rows_of(at: _Local, keys: list[tuple[str, int]]) -> _Rows:
+    """Derivatives of some variables ("x") and rows ("g")."""
+    still = np.zeros(at.by_p.shape[1])
+    found = [((at.free == k) * 1.0, still) if kind == "x" else (at.by_x[k], at.by_p[k]) for kind, k in keys]
+    by_x, by_p = (np.array([one[side] for one in found]) for side in (0, 1))
+    return _unit(by_x.reshape(-1, at.free.size), by_p.reshape(-1, still.size))
+
+
+def _reduced(curvature: Array, right: Array) -> tuple[Array, Array, tuple[str, ...]]:
+    """y of curvature y = -right where it is curved, the directions without curvature, and what is wrong with them."""
+    if not curvature.size:
+        return np.zeros(right.shape), np.zeros((len(curvature), 0)), ()
+    sizes, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    largest = float(np.abs(sizes).max())
+    flat = np.abs(sizes) <= max(FLAT * largest, TINY)
+    inner = vectors[:, ~flat]
+    y = -inner @ ((inner.T @ right) / sizes[~flat, None])
+    flags = list[str]()
+    if (sizes[~flat] < 0.0).any():
+        flags.append(f"the reduced Hessian is not positive definite (curvature {sizes.min():.1e} of {largest:.1e})")
+    pull = float(np.abs(vectors[:, flat].T @ right).max(initial=0.0))
+    if pull > MOVES * max(1.0, float(np.abs(right).max(initial=0.0))):
+        flags.append("the reduced Hessian is singular, and parameters pull where it has no curvature")
+    return y, vectors[:, flat], tuple(flags)

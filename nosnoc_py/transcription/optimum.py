@@ -1,0 +1,135 @@
+"""Sensitivities of a solution: which data, at which parameters, and what of the iterate is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError, unknown_name
+from nosnoc_py.roles import Role
+from nosnoc_py.solution import Prediction, Solution, SolutionSensitivity
+from nosnoc_py.solution.optimum import DATA
+from nosnoc_py.solution.records import SolvedBranch
+from nosnoc_py.transcription.again import Answer
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
+
+Array = np.ndarray
+# What a direction without curvature may not move: the share of these in a direction of length one.
+SEEN = 1e-6
+
+
+def sensitivity(
+    problem: Transcription, last: Answer | Solution, asked: dict[str, bool | str | Sequence[str] | None]
+) -> SolutionSensitivity:
+    """Derivatives of a solution of a problem by the data that are asked for: see `Transcription.differentiate`."""
+    solved = _checked(problem, last)
+    data, columns = _columns(problem, asked)
+    w, values = (last.state.w, last.state.p) if isinstance(last, Answer) else (last.w, _values(problem, last))
+    found = problem.solvers.parametric(np.asarray(w), values, solved, columns)
+    end = problem.elements[-1].x_right[: len(problem.ocp.system.state_names)]
+    of_end = [end, ca.jacobian(end, problem.mpcc.w), ca.jacobian(end, problem.mpcc.p)]
+    x_end, by_w, by_p = (
+        part.full() for part in ca.Function("end", [problem.mpcc.w, problem.mpcc.p], of_end)(w, values)
+    )
+    return SolutionSensitivity(
+        names=tuple(problem.mpcc.parameters.label(int(k))[0] for k in columns),
+        data=data,
+        values=values[columns],
+        objective=found.objective,
+        u=np.stack([problem.controls(column) for column in found.w.T], axis=-1),
+        x_end=by_w @ found.w + by_p[:, columns],
+        w=found.w,
+        flags=(*found.flags, *_undetermined(problem, found.loose, by_w)),
+        at=Prediction(objective=last.objective, u=problem.controls(w), x_end=x_end.reshape(-1), w=np.array(w)),
+    )
+
+
+def _checked(problem: Transcription, last: Answer | Solution) -> SolvedBranch:
+    """The branch of a solution of this problem."""
+    if not isinstance(last, Answer | Solution):
+        raise OptionError(f"differentiate: expected a Solution or an Answer of this transcription, given {last!r:.60}.")
+    key = last.problem.layout_key if isinstance(last, Answer) else last.layout_key
+    if key != problem.layout_key:
+        raise OptionError(
+            "differentiate: the solution is of another transcription; expected one of problem.solve(...), or of "
+            "ns.solve with the same OCP and method."
+        )
+    if problem.mpcc.objective.is_constant():
+        raise OptionError(
+            "differentiate: the problem has no objective, which would determine a solution; give the OCP a cost, or "
+            "differentiate a motion by ns.simulate(..., sensitivities=True)."
+        )
+    if not last.status.success:
+        raise OptionError(f"differentiate: expected a solved problem, given one that ended with: {last.status}.")
+    solved = last.state.solved_branch if isinstance(last, Answer) else last.branch
+    if solved is None:
+        raise OptionError(
+            "differentiate: the solver did not end on a branch of the complementarities (Homotopy(finish='none') never "
+            "does); solve with ns.Auto(), or go on from the solution by problem.solve(guess=solution)."
+        )
+    return solved
+
+
+def _columns(
+    problem: Transcription, asked: dict[str, bool | str | Sequence[str] | None]
+) -> tuple[tuple[str, ...], Array]:
+    """What is asked for, and where it is among the parameters of the program."""
+    layout, data, columns = problem.mpcc.parameters, list[str](), list[int]()
+    for what in DATA:
+        rows = range(layout.size)[layout[what]] if what in layout.names else range(0)
+        there = {layout.label(row)[0]: row for row in rows if layout.label(row)[0] not in problem.ocp.free_parameters}
+        chosen = _chosen(what, asked[what], tuple(there))
+        data += [what] * len(chosen)
+        columns += [there[name] for name in chosen]
+    if not columns:
+        raise OptionError(
+            "differentiate: nothing is left to differentiate by; ask for x0, p or horizon, where the OCP fixes them."
+        )
+    return tuple(data), np.array(columns, int)
+
+
+def _chosen(what: str, asked: Any, there: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of components: all of them, none, or those that are named."""
+    if asked is None or asked is False:
+        return there if asked is None else ()
+    if asked is True:
+        if not there:
+            raise OptionError(f"differentiate: {what}: the OCP has none, or leaves it free; leave {what} out.")
+        return there
+    names = (asked,) if isinstance(asked, str) else asked
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"differentiate: {what}: expected True, False or names of components, given {asked!r}.")
+    for name in names:
+        if name not in there:
+            raise OptionError(f"differentiate: {what}: {unknown_name(name, there, 'component')}")
+    return tuple(names)
+
+
+def _values(problem: Transcription, solution: Solution) -> Array:
+    """The parameters of the program that a solution is of."""
+    values, layout = problem.mpcc.p0.copy(), problem.mpcc.parameters
+    given = {"x0": solution.x0, "p": solution.p, "horizon": solution.horizon}
+    for what, numbers in given.items():
+        if what in layout.names:
+            values[layout[what]] = numbers
+    return values
+
+
+def _undetermined(problem: Transcription, loose: Array, end_by_w: Array) -> list[str]:
+    """What has to be determined and is not: controls, horizon, free parameters, last state. Forces may be split.
+
+    Lengths of control stages whose controls are equal do not matter there, but they do as soon as data change.
+    """
+    variables, flags = problem.mpcc.variables, list[str]()
+    for role in (Role.CONTROL, Role.STAGE_LENGTH, Role.HORIZON, Role.FREE_PARAMETER):
+        for block in variables.blocks(role=role):
+            if np.abs(loose[block.rows]).max(initial=0.0) > SEEN:
+                flags.append(f"the objective leaves {variables.named(block.start)} open")
+    if np.abs(end_by_w @ loose).max(initial=0.0) > SEEN:
+        flags.append("the objective leaves the last state open")
+    return flags
