@@ -223,13 +223,13 @@ def prepare(
     _check("prepare", problem, last, shift)
     if not last.success:
         raise OptionError(f"prepare: expected a plan that is solved, given one that is {last.status}; keep the last.")
-    started, steps = time.monotonic(), _steps(problem, spread)
+    started = time.monotonic()
     w = last.state.w if isinstance(last, Answer) else last.w
     old = last.state.p if isinstance(last, Answer) else problem.parameters(last.x[0], p)
     first = sum(problem.grid.elements[:shift])
     x0 = problem.read(w, old).x_minus[first][: len(problem.ocp.system.state_names)]
     values = problem.parameters(x0, p)
-    found = start_again(problem, last, shift)
+    steps, found = _steps(problem, spread), start_again(problem, last, shift)
     state: SolverState | None = None
     if found is not None:
         state, known = Program(problem.solvers, values, solver, started + limit).prepared(*found, steps)
