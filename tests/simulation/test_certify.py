@@ -136,7 +136,8 @@ def spring() -> tuple[ns.OCP, ns.Solution]:
     system = ns.CLS(q=q, v=v, u=u, mass_matrix=ca.DM([[1.0]]), force=u - 40.0 * q - v**3, contacts=[wall])
     ocp = ns.OCP(system, horizon=1.0, x0=[1.0, 0.0], stage_cost=u**2, terminal_cost=10.0 * q**2)
     elements = ns.transcribe(ocp, ns.FESDJ(control_stages=5, finite_elements=4, rk_stages=2))
-    return ocp, elements.solve(guess=[1.0])  # `ns.solve` would see that the guess, simulated, costs less
+    # `Auto` finds a true motion that costs less. Three relaxations end at the same local optimum, which is none.
+    return ocp, elements.solve(solver=ns.Homotopy(relaxation="kanzow_schwartz"), guess=[1.0])
 
 
 @pytest.mark.slow
