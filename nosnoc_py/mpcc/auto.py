@@ -118,7 +118,7 @@ class Auto(Strategy):
         Seconds for all attempts together.
     """
 
-    restarts: int = Field(default=4, ge=0)
+    restarts: int = Field(default=8, ge=0)
     seed: int = Field(default=0, ge=0)
     ipopt: dict[str, str | int | float] = Field(default_factory=dict)
 
@@ -140,7 +140,8 @@ class Auto(Strategy):
             "direct": Homotopy(finish_threshold=1e-2, ipopt=ipopt),
         }
         first = [Attempt(name, ActiveSet(homotopy=way, **self.tolerances)) for name, way in ways.items()]
-        again = [replace(first[k % len(ways)], perturbation=PERTURBATION) for k in range(self.restarts)]
+        turn = first[1:] + first[:1]  # a moved start has no branch to lose, which the plain homotopy is slow to find
+        again = [replace(turn[k % len(turn)], perturbation=PERTURBATION) for k in range(self.restarts)]
         return (*first, *again)
 
     @property
