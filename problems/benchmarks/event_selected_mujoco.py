@@ -115,7 +115,7 @@ def programs(constants: Constants, duration: float, method: ns.EventSelected = M
 
 def _loop(system: ns.EventSelectedSystem, duration: float, method: ns.EventSelected) -> Call:
     """The compiled loop alone."""
-    fields, p = fields_of(system, True), np.asarray(system.p_default)
+    fields, p = fields_of(system, True), np.array(system.p_default)  # a copy: kernels take arrays one can write
 
     def call(x0: Array) -> Array:
         walk = Walk(system, fields, method, p, method.step, None, np.inf)
