@@ -14,6 +14,7 @@ from nosnoc_py.errors import NosnocError, OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.sweep import config, grid, study
 from nosnoc_py.sweep.config import Configuration
+from nosnoc_py.sweep.grid import REPEAT, SAMPLE
 from nosnoc_py.sweep.results import Results, grouped, numbers_of, read
 
 Draw = Callable[[Path], Any]
@@ -79,9 +80,11 @@ def chosen(
 ) -> dict[str, Draw]:
     """Choose the pictures that a sweep can have, by the name of the file.
 
-    With two axes that vary, a heat map of `value` over the first two; with an axis of words (methods, solvers,
-    relaxations) and at least two instances beside it, a performance profile over `value`, one curve per word. `x` and
-    `y` choose the axes of the heat map, `group` the curves; what is asked for is drawn alone.
+    Where runs differ by chance (random values, repeats), medians of `value` with quartiles over the first axis that
+    varies, or over `x`, and its histogram. With two axes that vary, a heat map of `value` over the first two; with an
+    axis of words (methods, solvers, relaxations) and at least two instances beside it, a performance profile over
+    `value`, one curve per word. `x` and `y` choose the axes of the heat map, `group` the curves; what is asked for is
+    drawn alone.
 
     Raises
     ------
@@ -95,8 +98,11 @@ def chosen(
         results.column(name)
     if value is not None:
         _check_numeric(results, value)
-    axes = [axis for axis in results.axes if len(_values(results, axis)) > 1]
+    chance = (SAMPLE, REPEAT) if results.scattered else ()
+    axes = [axis for axis in results.axes if len(_values(results, axis)) > 1 and axis not in chance]
     pictures: dict[str, Draw] = {}
+    if results.scattered and y is None:
+        pictures |= _scatter(results, axes, x, value, group)
     if group is None or x or y:
         pictures |= _heat_map(results, axes, x, y, value)
     if group or not (x or y):
@@ -128,6 +134,22 @@ def _heat_map(
 
     rows = _numbers(results, value)
     return {"heat_map.png": lambda path: heat_map(rows, x, y, value, path=path)}
+
+
+def _scatter(
+    results: Results, axes: Sequence[str], x: str | None, value: str | None, group: str | None
+) -> dict[str, Draw]:
+    """What differs by chance: over an axis that varies, and by itself."""
+    value = value or _first_told(results, (*results.measures, "objective"))
+    if value is None:
+        return {}
+    from nosnoc_py.plotting import error_bars, histogram
+
+    rows, x = _numbers(results, value), x or next((axis for axis in axes if axis != group), None)
+    found: dict[str, Draw] = {"histogram.png": lambda path: histogram(rows, value, group or x, path=path)}
+    if x is not None and x not in results.drawn:
+        found["error_bars.png"] = lambda path: error_bars(rows, x, value, group, path=path)
+    return found
 
 
 def _profile(results: Results, axes: Sequence[str], value: str | None, group: str | None) -> dict[str, Draw]:

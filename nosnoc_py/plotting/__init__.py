@@ -6,14 +6,16 @@ from nosnoc_py.plotting.elements import plot_active_set, plot_elements
 from nosnoc_py.plotting.figures import dense_output, plot, plot_homotopy, plot_phase
 from nosnoc_py.plotting.sparsity import plot_sparsity
 from nosnoc_py.plotting.stills import snapshots
-from nosnoc_py.plotting.sweeps import heat_map, performance_profile
+from nosnoc_py.plotting.sweeps import error_bars, heat_map, histogram, performance_profile
 
 __all__ = [
     "animate",
     "animate_body",
     "animate_scene",
     "dense_output",
+    "error_bars",
     "heat_map",
+    "histogram",
     "performance_profile",
     "plot",
     "plot_active_set",

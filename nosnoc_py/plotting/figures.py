@@ -5,8 +5,9 @@ Figures are built with matplotlib's objects, never with pyplot: no window, no di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,13 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
-from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of
+from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of, worth_drawing
 from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
 from nosnoc_py.solution.arrays import Array
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
-Style = tuple[str, str]  # colour, dashes
+Style = tuple[str, str, str]  # colour, dashes, label
 
 # Okabe and Ito's colours, told apart with any colour vision; yellow is left out, too faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -32,9 +33,10 @@ CLOSE = 1e-12  # of the duration: times that are the same
 
 
 def plot(
-    trajectory: Trajectory,
+    trajectory: Trajectory | Mapping[str, Trajectory] | Sequence[Trajectory],
     names: Sequence[str | Sequence[str]] | None = None,
     *,
+    ax: Axes | Sequence[Axes] | None = None,
     path: str | Path | None = None,
     title: str | None = None,
 ) -> Figure:
@@ -43,9 +45,12 @@ def plot(
     Parameters
     ----------
     trajectory
-        A trajectory or a solution.
+        A trajectory or a solution; or several in one figure, told apart by their dashes and by labels: a mapping of
+        labels, or a sequence. What all of them have is drawn, with the events of the first.
     names
         What to draw, everything when None. A sequence inside is one panel: `["u", ("x", "y")]`.
+    ax
+        Where to draw instead of in a new figure: axes for every panel, one for one panel.
     path
         Where to save a `.png`, `.pdf` or `.svg`; folders are made.
     title
@@ -56,20 +61,61 @@ def plot(
     UnknownNameError
         If a name is not one of the trajectory's quantities over time.
     OptionError
-        For another kind of file, or a place that cannot be written.
+        For another kind of file, a place that cannot be written, or axes that are not as many as the panels.
+
+    Examples
+    --------
+    Two motions in one figure, and one panel in axes of one's own:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x = ca.SX.sym("x")
+    >>> motions = {f"{k} per s": ns.simulate(ns.ODE(x=x, flow=-k * x), x0=[1.0], duration=1.0) for k in (1, 2)}
+    >>> figure = ns.plot(motions)
+    >>> axes = figure.axes[0]
+    >>> ns.plot(motions["1 per s"], ["x_0"], ax=axes) is figure
+    True
     """
-    check_type(trajectory, Trajectory, "trajectory")
-    panels = panels_of(trajectory, names)
-    figure = new_figure(8.0, 1.1 + 1.6 * len(panels))
-    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    every = _labelled(trajectory)
+    first = next(iter(every.values()))
+    panels = panels_of(first, names if len(every) == 1 or names is not None else _common(every))
+    given = None if ax is None else [ax] if isinstance(ax, Axes) else list(ax)
+    if given is not None and len(given) != len(panels):
+        raise OptionError(
+            f"ax: expected axes for {len(panels)} panels ({', '.join(panel.heading for panel in panels)}), given "
+            f"{len(given)}; say by names= what to draw."
+        )
+    figure = new_figure(8.0, 1.1 + 1.6 * len(panels)) if given is None else given[0].figure
+    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0] if given is None else given
     for panel, axes in zip(panels, rows, strict=True):
-        _draw_panel(axes, trajectory, panel)
-    _label_events(rows[0], trajectory)
-    margin = 0.01 * (trajectory.duration or 1.0)
-    rows[-1].set_xlim(trajectory.t[0] - margin, trajectory.t[-1] + margin)
-    rows[-1].set_xlabel(scaled(rows[-1].xaxis, "t", trajectory.units.get("t", "s")))
+        _draw_panel(axes, every, panel)
+    start, end = min(one.t[0] for one in every.values()), max(one.t[-1] for one in every.values())
+    margin = 0.01 * ((end - start) or 1.0)
+    for axes in rows if given is not None else rows[-1:]:
+        axes.set_xlim(start - margin, end + margin)
+        axes.set_xlabel(scaled(axes.xaxis, "t", first.units.get("t", "s")))
+    if given is not None:
+        return figure
+    _label_events(rows[0], first)
     figure.align_ylabels(list(rows))
-    return finished(figure, titled(title, trajectory), path)
+    return finished(figure, titled(title, first), path)
+
+
+def _labelled(given: Any) -> Mapping[str, Trajectory]:
+    """Trajectories by their labels; one alone has none."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        given = {str(k + 1): one for k, one in enumerate(given)}
+    every = given if isinstance(given, Mapping) else {"": given}
+    for one in every.values():
+        check_type(one, Trajectory, "trajectory")
+    if not every:
+        raise OptionError("there is nothing to draw: give a trajectory.")
+    return every
+
+
+def _common(every: Mapping[str, Trajectory]) -> list[str]:
+    """What is worth drawing of all of them."""
+    first, *others = every.values()
+    return [name for name in worth_drawing(first) if all(name in other.names for other in others)]
 
 
 def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
@@ -130,21 +176,24 @@ def dense_output(trajectory: Trajectory, points: int = 16) -> tuple[Array, Array
     return times, np.insert(x.reshape(t.size, -1), jumps, np.nan, axis=0)
 
 
-def _draw_panel(axes: Axes, trajectory: Trajectory, panel: Panel) -> None:
-    for time in {event.time for event in trajectory.events}:
+def _draw_panel(axes: Axes, every: Mapping[str, Trajectory], panel: Panel) -> None:
+    first = next(iter(every.values()))
+    for time in {event.time for event in first.events}:
         axes.axvline(time, color=GREY, lw=0.6, alpha=0.6, zorder=0)
     for k, name in enumerate(panel.names):
-        style = (COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)])
-        _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
+        for j, (label, trajectory) in enumerate(every.items()):
+            dashes = DASHES[(k // len(COLOURS) + j) % len(DASHES)]
+            style = (COLOURS[k % len(COLOURS)], dashes, f"{name}, {label}" if label else name)
+            _DRAW[kind_of(trajectory, name)](axes, trajectory, name, style)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(scaled(axes.yaxis, panel.heading, panel.unit), fontsize=9)
-    tidy(axes, legend=len(panel.names) > 1)
+    tidy(axes, legend=len(panel.names) * len(every) > 1)
 
 
 def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
     column = trajectory.state_names.index(name)
     t, x = dense_output(trajectory)
-    axes.plot(t, x[:, column], color=style[0], ls=style[1], lw=1.5, label=name)
+    axes.plot(t, x[:, column], color=style[0], ls=style[1], lw=1.5, label=style[2])
     jumps = np.flatnonzero(np.diff(trajectory.t) == 0.0)
     for i in jumps:
         both = slice(i, i + 2)
@@ -154,7 +203,7 @@ def _draw_state(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> 
 def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
     column, grid = trajectory.control_names.index(name), trajectory.u_grid
     if (look := trajectory.control_interpolant) is None:
-        axes.stairs(trajectory[name], grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=name)
+        axes.stairs(trajectory[name], grid, baseline=None, color=style[0], ls=style[1], lw=1.5, label=style[2])
         return
     # one with dense output may jump where the state does and between its stages
     ends = np.unique(np.concatenate([grid, [event.time for event in trajectory.events]]))
@@ -162,14 +211,14 @@ def _draw_control(axes: Axes, trajectory: Trajectory, name: str, style: Style) -
     t = np.linspace(ends[:-1], ends[1:], 8, axis=1)
     u = np.asarray(look(t.ravel(), "+"))[:, column].reshape(t.shape)
     u[:, -1] = np.asarray(look(t[:, -1], "-"))[:, column]
-    axes.plot(t.ravel(), u.ravel(), color=style[0], ls=style[1], lw=1.5, label=name)
+    axes.plot(t.ravel(), u.ravel(), color=style[0], ls=style[1], lw=1.5, label=style[2])
 
 
 def _draw_series(axes: Axes, trajectory: Trajectory, name: str, style: Style) -> None:
     events = [event.time for event in trajectory.events]
     t, values = broken(trajectory.times(name), trajectory[name], events, float(trajectory.t[-1]))
     marker = {"marker": ".", "ms": 3.5} if len(t) <= FEW else {}
-    axes.plot(t, values, color=style[0], ls=style[1], lw=1.2, label=name, **marker)
+    axes.plot(t, values, color=style[0], ls=style[1], lw=1.2, label=style[2], **marker)
 
 
 def broken(t: Array, values: Array, events: Sequence[float], end: float) -> tuple[Array, Array]:
@@ -193,7 +242,8 @@ def _draw_impulse(axes: Axes, trajectory: Trajectory, name: str, style: Style) -
     t, values = trajectory.times(name)[acts], trajectory[name][acts]
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.vlines(t, 0.0, values, color=style[0], ls=style[1], lw=1.5)
-    axes.plot(t, values, color=style[0], ls="none", marker="o", ms=4.5, label=name)
+    face = style[0] if style[1] == "-" else "white"
+    axes.plot(t, values, color=style[0], ls="none", marker="o", ms=4.5, mfc=face, label=style[2])
 
 
 _DRAW: dict[Kind, Callable[[Axes, Trajectory, str, Style], None]] = {

@@ -15,6 +15,8 @@ from nosnoc_py.solution.trajectory import Trajectory
 
 Kind = Literal["state", "control", "impulse", "force", "series"]
 
+TIME = "t"  # what systems call the time among their states
+SAME = 1e-9  # of the duration: times that differ by rounding
 SMALLEST = 1e-6  # of the largest force or impulse; less is what the relaxation leaves where nothing touches
 TOUCHING = ("impact", "contact", "release", "slip", "stick", "reversal")  # events that tell that something touches
 
@@ -56,7 +58,7 @@ def panels_of(trajectory: Trajectory, names: Sequence[str | Sequence[str]] | Non
         If nothing is left to draw.
     """
     groups: dict[object, list[str]] = {}
-    for k, item in enumerate(_worth_drawing(trajectory) if names is None else names):
+    for k, item in enumerate(worth_drawing(trajectory) if names is None else names):
         if isinstance(item, str):
             groups.setdefault((kind_of(trajectory, item), *_caption(trajectory, item)), []).append(item)
         else:
@@ -79,7 +81,7 @@ def kind_of(trajectory: Trajectory, name: str) -> Kind:
     return "impulse" if name.startswith("Lambda") else "series"
 
 
-def _worth_drawing(trajectory: Trajectory) -> list[str]:
+def worth_drawing(trajectory: Trajectory) -> list[str]:
     """States, controls, and the forces and impulses that act; auxiliary variables are drawn on request only.
 
     Costates are no auxiliary variables of methods that solve for them.
@@ -90,7 +92,13 @@ def _worth_drawing(trajectory: Trajectory) -> list[str]:
         if kind_of(trajectory, name) in ("force", "impulse") and acting(trajectory, name).any()
     ]
     costates = [name for name, series in trajectory.series.items() if series.role is Role.COSTATE]
-    return [*trajectory.state_names, *trajectory.control_names, *sorted(series, key=str.lower), *costates]
+    # The time as a state is the other axis.
+    states = [name for name in trajectory.state_names if name != TIME or not _is_time(trajectory)]
+    return [*states, *trajectory.control_names, *sorted(series, key=str.lower), *costates]
+
+
+def _is_time(trajectory: Trajectory) -> bool:
+    return float(np.ptp(trajectory[TIME] - trajectory.t)) <= SAME * max(1.0, trajectory.duration)
 
 
 def acting(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:

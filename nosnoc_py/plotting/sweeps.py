@@ -1,4 +1,4 @@
-"""Pictures of many runs, from plain rows: a map of one number over two axes, and performance profiles."""
+"""Pictures of many runs, from plain rows: maps over two axes, performance profiles, scatter by chance."""
 
 from __future__ import annotations
 
@@ -200,6 +200,117 @@ def ratios_of(rows: Rows, group: str, cost: str, instance: Sequence[str]) -> tup
     least = costs.min(axis=0)
     ratios = np.where(np.isfinite(costs), costs / np.where(np.isfinite(least), least, 1.0), np.inf)
     return dict(zip(groups, ratios, strict=True)), len(names)
+
+
+def error_bars(
+    rows: Rows,
+    x: str,
+    value: str,
+    group: str | None = None,
+    *,
+    path: str | Path | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw medians of runs over one of their settings, with bars from the lower to the upper quartile.
+
+    Runs without a number have failed; they are left out, and a setting where some have says how many.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        One per run.
+    x, value : str
+        Keys of the rows.
+    group : str, optional
+        Key by which curves are told apart.
+    path
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
+
+    Raises
+    ------
+    OptionError
+        Without rows; `UnknownNameError` for a key that no row has.
+    """
+    _check_keys(rows, (x, value, *([] if group is None else [group])))
+    settings = _sorted(row.get(x) for row in rows)
+    numeric = all(isinstance(key, int | float) for key in settings)
+    places = dict(zip(settings, settings if numeric else range(len(settings)), strict=True))
+    figure = new_figure(6.4, 3.8)
+    axes = figure.subplots()
+    groups = [None] if group is None else _sorted(row.get(group) for row in rows)
+    wide = max(places.values()) - min(places.values())
+    for k, name in enumerate(groups):
+        curve = [row for row in rows if group is None or _key(row.get(group)) == name]
+        shift = 0.012 * wide * (k - 0.5 * (len(groups) - 1))  # bars of several curves beside each other
+        points = []
+        for key in settings:
+            numbers = np.array([_number(row.get(value)) for row in curve if _key(row.get(x)) == key])
+            good = numbers[np.isfinite(numbers)]
+            if good.size:
+                low, middle, high = np.quantile(good, [0.25, 0.5, 0.75])
+                points.append((places[key] + shift, middle, middle - low, high - middle))
+            if good.size < numbers.size and good.size:
+                told = f"{numbers.size - good.size} of {numbers.size} failed"
+                axes.annotate(
+                    told, (places[key], high), (0, 6), textcoords="offset points", fontsize=7, ha="center", color=GREY
+                )
+        t, middle, low, high = np.array(points).reshape(-1, 4).T
+        style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "ls": DASHES[k // len(COLOURS) % len(DASHES)]}
+        label = None if group is None else _said(name)
+        axes.errorbar(t, middle, yerr=[low, high], marker="o", ms=4, capsize=3, lw=1.4, label=label, **style)
+    if not numeric:
+        axes.set_xticks(range(len(settings)), [_said(key) for key in settings])
+    axes.margins(y=0.12)
+    axes.set(xlabel=x, ylabel=f"{value}: median, quartiles")
+    tidy(axes, legend=group is not None)
+    return finished(figure, title, path)
+
+
+def histogram(
+    rows: Rows, value: str, group: str | None = None, *, path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """Draw how often one number of runs has which size.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        One per run.
+    value : str
+        Key of the number; runs without one are counted in the label.
+    group : str, optional
+        Key by which the runs are told apart: one histogram above the other, with the same bins.
+    path
+        Where to save a `.png`, `.pdf` or `.svg`; folders are made.
+
+    Raises
+    ------
+    OptionError
+        Without rows, or without a number; `UnknownNameError` for a key that no row has.
+    """
+    _check_keys(rows, (value, *([] if group is None else [group])))
+    groups = [None] if group is None else _sorted(row.get(group) for row in rows)
+    columns = [
+        np.array([_number(row.get(value)) for row in rows if group is None or _key(row.get(group)) == name])
+        for name in groups
+    ]
+    every = np.concatenate(columns)
+    if not np.isfinite(every).any():
+        raise OptionError(f"{value}: no run has a number.")
+    edges = np.histogram_bin_edges(every[np.isfinite(every)], bins="auto")
+    figure = new_figure(6.4, 1.2 + 1.9 * len(groups))
+    panels = np.atleast_1d(figure.subplots(len(groups), 1, sharex=True))
+    for k, (axes, name, numbers) in enumerate(zip(panels, groups, columns, strict=True)):
+        good = numbers[np.isfinite(numbers)]
+        axes.hist(good, bins=edges, color=COLOURS[k % len(COLOURS)], ec="white", lw=0.6)
+        if good.size:
+            axes.axvline(float(np.median(good)), color="black", lw=1.0, ls="--")
+        what = "" if group is None else f"{group} {_said(name)}: "
+        failed = f", {numbers.size - good.size} failed" if good.size < numbers.size else ""
+        axes.set_title(f"{what}{good.size} runs{failed}", fontsize=9, loc="left")
+        axes.set_ylabel("runs")
+        tidy(axes, legend=False)
+    panels[-1].set_xlabel(f"{value} (dashed: median)")
+    return finished(figure, title, path)
 
 
 def _check_keys(rows: Rows, keys: Iterable[str]) -> None:

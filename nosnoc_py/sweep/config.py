@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 
 import casadi as ca
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from nosnoc_py.errors import OptionError, unknown_name
 from nosnoc_py.sweep.choices import make
+from nosnoc_py.sweep.distributions import Distribution
+from nosnoc_py.sweep.sections import Section
 
 Reference = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -29,6 +31,8 @@ EXPECTED = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
+    "too_short": "two numbers",
+    "too_long": "two numbers",
     "string_type": "a word",
     "string_too_short": "a word",
     "list_type": "a list",
@@ -37,12 +41,6 @@ EXPECTED = {
     "greater_than_equal": "a number of at least {ge:g}",
 }
 REFERENCE = "a function as \"module:function\", e.g. 'problems.disc_manipulation:build'"
-
-
-class Section(BaseModel):
-    """A part of a configuration: frozen, and what it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Problem(Section):
@@ -58,7 +56,8 @@ class Problem(Section):
     guess : str or list of float, optional
         A function, called with those of the arguments that it takes; or a constant control.
     measure : str, optional
-        A function (problem, result, and those of the arguments that it takes) -> mapping of numbers: more columns.
+        A function (problem, result, and those of the arguments that it takes; `arguments` is the mapping of them all)
+        -> mapping of numbers: more columns.
     """
 
     build: Reference
@@ -86,13 +85,21 @@ class Sweep(Section):
         Lists of values by dotted path into the configuration: all combinations.
     zip : mapping
         Lists of equal length that run together: one more axis.
+    random : mapping
+        Distributions by dotted path, {problem.arguments.mu: {normal: [0.3, 0.05]}}: drawn together, `samples` times for
+        every combination, the same ones for all of them.
+    samples : int, optional
+        With more of them the first stay what they were.
     repeat : int, optional
         Runs of every combination; run k has the seed `seed` + k in `solver.seed` or `problem.arguments.seed`.
     seed : int
+        Of the repeats, and of the random values.
     """
 
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     zip: dict[str, list[Any]] = Field(default_factory=dict)
+    random: dict[str, Distribution] = Field(default_factory=dict)
+    samples: int | None = Field(default=None, ge=1)
     repeat: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
 
@@ -241,7 +248,7 @@ def _explained(item: Any, given: Any) -> str:
         part, name = names[:2]
         return f"{part}.{name}: expected {UNIONS[part, name]}; given {given[part][name]!r}."
     if kind == "extra_forbidden":
-        legal = _section(names[:-1]).model_fields
+        legal = (Distribution if names[:2] == ["sweep", "random"] else _section(names[:-1])).model_fields
         return f"{field}: {unknown_name(names[-1], legal, 'key')}"
     if kind == "missing":
         return f"{field}: missing; give it."
@@ -249,7 +256,8 @@ def _explained(item: Any, given: Any) -> str:
         such = " such as {name: ...}" if field in ("method", "solver") else ""
         return f"{field}: expected a mapping{such}, given {item['input']!r}."
     if kind == "value_error":
-        return str(item["ctx"]["error"])  # names the field itself
+        error = str(item["ctx"]["error"])
+        return f"{field}: {error}." if names[:2] == ["sweep", "random"] else error  # which names the field itself
     if kind == "string_pattern_mismatch":
         return f"{field}: expected {REFERENCE}, given {item['input']!r}."
     if kind in EXPECTED:

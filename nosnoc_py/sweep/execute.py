@@ -21,7 +21,7 @@ from nosnoc_py.options import fitting
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.sweep.choices import make
-from nosnoc_py.sweep.references import called, function, on_path, parameters_of
+from nosnoc_py.sweep.references import ARGUMENTS, called, function, on_path, parameters_of
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 # Columns of every table: what is told of every run, and others besides the paths, which have dots.
@@ -172,7 +172,8 @@ def _measured(
     """Columns of the user's own."""
     if given["measure"] is None:
         return {}
-    taken = parameters_of(function(given["measure"], folder)).among(given["arguments"])
+    arguments = {ARGUMENTS: given["arguments"], **given["arguments"]}
+    taken = parameters_of(function(given["measure"], folder)).among(arguments)
     found = called("problem.measure", given["measure"], folder, problem, run, **taken)
     if not isinstance(found, Mapping):
         raise OptionError(f"problem.measure: expected a mapping of numbers, {given['measure']} returned {found!r}.")

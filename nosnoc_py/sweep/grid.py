@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from nosnoc_py.options import Options
 from nosnoc_py.solution.trajectory import jsonable
 from nosnoc_py.sweep.choices import CHOICES, described, fields_of, options_of
 from nosnoc_py.sweep.config import Configuration, Problem, Simulate, configuration, load, plain
-from nosnoc_py.sweep.references import function, on_path, parameters_of
+from nosnoc_py.sweep.references import ARGUMENTS, function, on_path, parameters_of
 
 KEY_DIGITS = 16
 SWEPT = ("problem", "method", "solver", "simulate", "certify")  # the parts that a run consists of
-REPEAT = "repeat"
+REPEAT, SAMPLE = "repeat", "sample"
 SEEDS = ("solver.seed", "problem.arguments.seed")
 
 
@@ -37,18 +37,21 @@ class SweepRun:
         The configuration of this run with all defaults filled in; plain values.
     axes : dict
         Swept values by dotted path, in the order of the configuration.
+    drawn : dict
+        Random values by dotted path.
     """
 
     key: str
     resolved: dict[str, Any]
     axes: dict[str, Any]
+    drawn: dict[str, float] = field(default_factory=dict)
 
 
 Run = SweepRun  # its earlier name; the class named Run is the part of a configuration
 
 
 def runs(given: Configuration | Mapping[str, Any] | str | Path) -> tuple[SweepRun, ...]:
-    """All runs of a configuration: the product of the axes of the grid, of the zip, of the repeats; last axis fastest.
+    """All runs of a configuration: the product of grid, zip, random samples and repeats; the last one fastest.
 
     Parameters
     ----------
@@ -71,7 +74,7 @@ def count(given: Configuration) -> int:
     """How many runs `runs` would make, without making them."""
     sweep = given.sweep
     zipped = [min(map(len, sweep.zip.values()))] if sweep.zip else []
-    return math.prod([*map(len, sweep.grid.values()), *zipped, sweep.repeat or 1])
+    return math.prod([*map(len, sweep.grid.values()), *zipped, sweep.samples or 1, sweep.repeat or 1])
 
 
 def _runs(given: Configuration) -> tuple[SweepRun, ...]:
@@ -91,14 +94,18 @@ def _runs(given: Configuration) -> tuple[SweepRun, ...]:
 def _run(given: Configuration, base: Mapping[str, Any], axes: Mapping[str, Any]) -> SweepRun:
     content = copy.deepcopy(dict(base))
     for path, value in axes.items():
+        if path == SAMPLE:
+            continue
         for target in _seeds(given, content) if path == REPEAT else (path,):
             _put(content, target, given.sweep.seed + value if path == REPEAT else value)
     try:
         resolved = resolve(configuration(content), given.folder)
     except OptionError as error:
         raise OptionError(f"{error} (run {_told(axes)})" if axes else str(error)) from None
+    drawn = {path: value for path, value in axes.items() if path in given.sweep.random}
+    axes = {path: value for path, value in axes.items() if path not in drawn}
     digest = hashlib.sha256(canonical(resolved).encode()).hexdigest()
-    return SweepRun(key=digest[:KEY_DIGITS], resolved=resolved, axes=dict(axes))
+    return SweepRun(key=digest[:KEY_DIGITS], resolved=resolved, axes=axes, drawn=drawn)
 
 
 def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
         raise OptionError(f"problem.arguments: {problem.build} needs {', '.join(missing)}; give a value.")
     for reference in (problem.guess, problem.measure):
         if isinstance(reference, str):
-            function(reference, folder)
+            _check_measure(reference, folder, arguments, whole=reference is problem.measure)
     whole = {
         "problem": {**problem.model_dump(), "arguments": arguments},
         "method": None if given.method is None else described("method", given.method),
@@ -130,6 +137,19 @@ def resolve(given: Configuration, folder: Path | None) -> dict[str, Any]:
     except TypeError as error:
         raise OptionError(f"problem.arguments: expected numbers, words, lists and mappings; {error}.") from None
     return copied
+
+
+def _check_measure(reference: str, folder: Path | None, arguments: Mapping[str, Any], *, whole: bool) -> None:
+    """A function that needs what nobody gives it fails before the first run."""
+    taken = parameters_of(function(reference, folder))
+    if not whole:
+        return
+    missing = [name for name in taken.required[2:] if name not in {*arguments, ARGUMENTS}]
+    if missing or len(taken.names) < 2:
+        raise OptionError(
+            f"problem.measure: {reference} has to take (problem, result), and if need be arguments of the problem by "
+            f"their names, or all of them as `{ARGUMENTS}`; given {reference}({', '.join(taken.names)})."
+        )
 
 
 def canonical(value: Any) -> str:
@@ -155,15 +175,20 @@ def _is_plain(value: Any) -> bool:
 
 def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sweep = given.sweep
-    for part, axes in (("grid", sweep.grid), ("zip", sweep.zip)):
+    if (sweep.samples is None) == bool(sweep.random):
+        told = "give samples, how often they are drawn" if sweep.random else "give random, what is drawn"
+        raise OptionError(f"sweep: samples and random belong together; {told}.")
+    for part, axes in (("grid", sweep.grid), ("zip", sweep.zip), ("random", sweep.random)):
         for path, values in axes.items():
-            if not values:
+            if isinstance(values, list) and not values:
                 raise OptionError(f"sweep.{part}.{path}: an empty list, so there is nothing to run; give values.")
             _check_path(f"sweep.{part}", path, given, base)
-    both = [path for path in sweep.grid if path in sweep.zip]
-    if both:
-        raise OptionError(f"sweep: {both[0]!r} is in grid and in zip; leave one out.")
-    _check_nested([*sweep.grid, *sweep.zip])
+    parts: dict[str, list[str]] = {"grid": [*sweep.grid], "zip": [*sweep.zip], "random": [*sweep.random]}
+    for one, other in itertools.combinations(parts, 2):
+        both = [path for path in parts[one] if path in parts[other]]
+        if both:
+            raise OptionError(f"sweep: {both[0]!r} is in {one} and in {other}; leave one out.")
+    _check_nested([*sweep.grid, *sweep.zip, *sweep.random])
     lengths = {path: len(values) for path, values in sweep.zip.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{path} has {length}" for path, length in lengths.items())
@@ -171,6 +196,10 @@ def _combinations(given: Configuration, base: Mapping[str, Any]) -> Iterator[dic
     factors: list[list[dict[str, Any]]] = [[{path: value} for value in values] for path, values in sweep.grid.items()]
     if sweep.zip:
         factors.append([dict(zip(sweep.zip, row, strict=True)) for row in zip(*sweep.zip.values(), strict=True)])
+    if sweep.samples is not None:
+        drawn = {path: made.drawn(path, sweep.samples, sweep.seed) for path, made in sweep.random.items()}
+        rows = ({path: values[k] for path, values in drawn.items()} for k in range(sweep.samples))
+        factors.append([{SAMPLE: k, **row} for k, row in enumerate(rows)])
     if sweep.repeat is not None:
         factors.append([{REPEAT: k} for k in range(sweep.repeat)])
     for row in itertools.product(*factors):
@@ -197,7 +226,7 @@ def _check_path(where: str, path: str, given: Configuration, base: Mapping[str, 
 
 def _legal(names: list[str], given: Configuration, base: Mapping[str, Any]) -> tuple[str, ...] | None:
     """What can follow these names; None for anything."""
-    swept = [*given.sweep.grid, *given.sweep.zip]
+    swept = [*given.sweep.grid, *given.sweep.zip, *given.sweep.random]
     if not names:
         return SWEPT
     head, rest = names[0], names[1:]

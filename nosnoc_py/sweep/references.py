@@ -114,6 +114,10 @@ def called(field: str, reference: str, folder: str | Path | None, *given: Any, *
         raise RaisedError(f"{field}: {reference} raised {type(error).__name__}: {error}") from error
 
 
+# What a measure may call the mapping of all arguments of its run.
+ARGUMENTS = "arguments"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """What a function takes by name.

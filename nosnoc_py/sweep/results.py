@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from nosnoc_py.files import write_atomically
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution import load as load_trajectory
 from nosnoc_py.sweep.config import Configuration, load
-from nosnoc_py.sweep.grid import SweepRun
+from nosnoc_py.sweep.grid import REPEAT, SAMPLE, SweepRun
 from nosnoc_py.sweep.store import FORMAT_VERSION, Store, library_version
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class Results:
         In the order of the configuration: "key", the axes, what `execute` says, measures, "attempts". A value of an
         axis that is no number or word stands as JSON text.
     axes : tuple of str
-        Swept paths; they are columns.
+        Swept paths; they are columns. "sample" and "repeat" are axes, too.
+    drawn : tuple of str
+        Paths of random values; they are columns, too.
     configuration : Configuration
     total : int
         Number of runs, the unfinished included.
@@ -52,6 +54,7 @@ class Results:
     configuration: Configuration
     total: int
     folder: Path
+    drawn: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -109,31 +112,47 @@ class Results:
         counts = Counter(row["status"] for row in self.rows)
         lines += [f"  {count:>4}  {status}" for status, count in counts.most_common()]
         if self.best is not None:
-            where = ", ".join(f"{axis} {self.best[axis]}" for axis in self.axes)
+            where = ", ".join(f"{axis} {self.best[axis]}" for axis in (*self.axes, *self.drawn))
             lines.append(f"best objective: {self.best['objective']:.8g}" + (f" ({where})" if where else ""))
-        for axis in self.axes:
-            lines += self._medians(axis)
+        shown = [axis for axis in self.axes if axis not in (SAMPLE, REPEAT) or not self.scattered]
+        for axis in shown:
+            lines += self._medians(axis, grouped(self.rows, axis))
+        if self.scattered and not shown:
+            lines += self._medians("runs", [("all", list(self.rows))])
         failed = [row for row in self.rows if not row["success"] and row.get("message")]
         lines += [f"  {row['key']}: {row['status']}: {shorten(row['message'], WIDTH)}" for row in failed[:5]]
         return "\n".join(lines + ([f"  and {len(failed) - 5} more"] if len(failed) > 5 else []))
 
     @property
+    def scattered(self) -> bool:
+        """Whether runs differ by chance: by random values, or by seeds."""
+        return bool(self.drawn) or REPEAT in self.axes
+
+    @property
     def measures(self) -> tuple[str, ...]:
         """Names of the numeric columns that are neither axes nor said of every run."""
-        known = {"key", *self.axes, *TOLD, *NOT_MEASURED}
+        known = {"key", *self.axes, *self.drawn, *TOLD, *NOT_MEASURED}
         return tuple(name for name in self.columns if name not in known and numbers_of(self.rows, name))
 
-    def _medians(self, axis: str) -> list[str]:
-        """A small table: medians of the successful runs over the values of one axis."""
+    def _medians(self, axis: str, groups: Iterable[tuple[Any, list[Mapping[str, Any]]]]) -> list[str]:
+        """A small table: medians of the successful runs of groups; with quartiles where runs differ by chance."""
         shown = [name for name in (*TOLD, *self.measures) if numbers_of(self.rows, name)]
         table = [[axis, "succeeded", *(f"median {name}" for name in shown)]]
-        for value, rows in grouped(self.rows, axis):
+        for value, rows in groups:
             good = [row for row in rows if row["success"]]
             middles = (numbers_of(good, name) for name in shown)
-            cells = [f"{median(numbers):.5g}" if numbers else "-" for numbers in middles]
+            cells = [self._middle(numbers) if numbers else "-" for numbers in middles]
             table.append([str(value), f"{len(good)} of {len(rows)}", *cells])
         widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
         return ["  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in table]
+
+    def _middle(self, numbers: list[float]) -> str:
+        """The median; where runs differ by chance with the quartiles, which one failure in ten does not move far."""
+        told = f"{median(numbers):.5g}"
+        if not self.scattered or len(numbers) < 2:
+            return told
+        low, _, high = quantiles(numbers, n=4, method="inclusive")
+        return f"{told} ({low:.4g} to {high:.4g})"
 
 
 def read(folder: str | Path) -> Results:
@@ -149,6 +168,7 @@ def read(folder: str | Path) -> Results:
     try:
         index = json.loads(path.read_bytes())
         version, entries, axes = index["format_version"], index["runs"], tuple(index["axes"])
+        drawn = tuple(index.get("drawn", ()))
     except FileNotFoundError:
         raise OptionError(f"{folder}: is no folder of a sweep (it has no {INDEX}).") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -157,11 +177,16 @@ def read(folder: str | Path) -> Results:
         raise OptionError(f"{path}: from another version (format {version}; this is {FORMAT_VERSION}).")
     store = Store(folder)
     try:
-        found = [({axis: entry["axes"][axis] for axis in axes}, store.row(str(entry["key"]))) for entry in entries]
+        values = [
+            {path: entry[part][path] for part, paths in (("axes", axes), ("drawn", drawn)) for path in paths}
+            for entry in entries
+        ]
+        found = [(own, store.row(str(entry["key"]))) for own, entry in zip(values, entries, strict=True)]
     except (KeyError, TypeError) as error:
         raise _damaged(path, error) from None
     rows = tuple(row_of(values, _checked(row, folder)) for values, row in found if row is not None)
-    return Results(rows=rows, axes=axes, configuration=load(folder / COPY), total=len(entries), folder=folder)
+    known = {"rows": rows, "axes": axes, "drawn": drawn, "total": len(entries), "folder": folder}
+    return Results(**known, configuration=load(folder / COPY))  # type: ignore[arg-type]
 
 
 def _damaged(path: Path, error: Exception) -> OptionError:
@@ -181,7 +206,8 @@ def write_index(folder: Path, runs: Sequence[SweepRun]) -> None:
         "format_version": FORMAT_VERSION,
         "version": library_version(),
         "axes": list(dict.fromkeys(path for run in runs for path in run.axes)),
-        "runs": [{"key": run.key, "axes": run.axes} for run in runs],
+        "drawn": list(dict.fromkeys(path for run in runs for path in run.drawn)),
+        "runs": [{"key": run.key, "axes": run.axes, "drawn": run.drawn} for run in runs],
     }
     write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
 

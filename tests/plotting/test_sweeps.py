@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 
 from nosnoc_py.errors import OptionError, UnknownNameError
-from nosnoc_py.plotting import heat_map, performance_profile
+from nosnoc_py.plotting import error_bars, heat_map, histogram, performance_profile
 from nosnoc_py.plotting.sweeps import ratios_of
 
 pytestmark = pytest.mark.quick
@@ -123,3 +123,32 @@ def test_long_names_below_cells_are_turned(name: str, angle: float) -> None:
     figure = heat_map([{"x": f"{name} {k}", "y": 0, "v": 1.0} for k in range(4)], "x", "y", "v")
     ticks = figure.axes[0].get_xticklabels()
     assert {tick.get_rotation() for tick in ticks} == {angle}
+
+
+def test_error_bars_are_quartiles(tmp_path: Path) -> None:
+    rows = [{"e": e, "method": m, "cost": e + k} for e in (0.3, 0.7) for m in "ab" for k in range(5)]
+    rows += [{"e": 0.7, "method": "b", "cost": None}]
+    figure = error_bars(rows, "e", "cost", "method", path=tmp_path / "bars.png")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    first = axes.containers[0]
+    np.testing.assert_allclose(first.lines[0].get_ydata(), [2.3, 2.7])
+    ends = [segment[:, 1] for segment in first.lines[2][0].get_segments()]
+    np.testing.assert_allclose(ends, [[1.3, 3.3], [1.7, 3.7]])
+    assert [text.get_text() for text in axes.texts] == ["1 of 6 failed"]
+    assert (tmp_path / "bars.png").stat().st_size > 1000
+    named = error_bars([{"m": "x", "c": 1.0}, {"m": "y", "c": 2.0}], "m", "c")
+    assert [tick.get_text() for tick in named.axes[0].get_xticklabels()] == ["x", "y"]
+
+
+def test_histograms_count_runs() -> None:
+    rows: list[dict[str, Any]] = [{"g": g, "c": float(c)} for g in "ab" for c in range(10)]
+    rows += [{"g": "b", "c": None}]
+    figure = histogram(rows, "c", "g")
+    assert [sum(bar.get_height() for bar in axes.patches) for axes in figure.axes] == [10, 10]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["g a: 10 runs", "g b: 10 runs, 1 failed"]
+    assert len(histogram(rows, "c").axes) == 1
+    with pytest.raises(OptionError, match="no run has a number"):
+        histogram([{"c": None}], "c")
+    with pytest.raises(UnknownNameError):
+        histogram(rows, "d")

@@ -1,0 +1,86 @@
+"""Random values of a sweep: the same numbers for the same seed, and the first ones whatever their number."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from nosnoc_py.sweep.sections import Section
+
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
+KINDS = ("normal", "uniform", "lognormal", "loguniform")
+
+
+class Distribution(Section):
+    """One of these, as {kind: [a, b]}.
+
+    Parameters
+    ----------
+    normal : (mean, standard deviation)
+    lognormal : (median, factor)
+        Of the values, two thirds lie between the median divided by the factor and the median times the factor.
+    uniform, loguniform : (smallest, largest)
+        All numbers, or all orders of magnitude, between them are alike.
+    lower, upper : float, optional
+        What a normal or lognormal distribution is cut at.
+    """
+
+    normal: Pair | None = None
+    uniform: Pair | None = None
+    lognormal: Pair | None = None
+    loguniform: Pair | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Distribution:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"expected one of {', '.join(KINDS)}, as {{normal: [0.3, 0.05]}}, given {len(kinds)}")
+        kind, (a, b) = kinds[0], getattr(self, kinds[0])
+        if kind in ("uniform", "loguniform"):
+            if not a < b:
+                raise ValueError(f"{kind}: expected the smallest value before the largest, given [{a:g}, {b:g}]")
+            if self.lower is not None or self.upper is not None:
+                raise ValueError(f"{kind} has its bounds already; leave lower and upper out")
+        elif not b > (kind == "lognormal"):
+            least = "a factor above 1" if kind == "lognormal" else "a standard deviation above 0"
+            raise ValueError(f"{kind}: expected {least}, given {b:g}")
+        if kind.startswith("log") and not a > 0:
+            raise ValueError(f"{kind}: expected numbers above 0, given {a:g}")
+        if kind == "lognormal" and self.upper is not None and self.upper <= 0:
+            raise ValueError(f"lognormal: all numbers are above 0, given upper = {self.upper:g}")
+        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            raise ValueError(f"expected lower < upper, given {self.lower:g} and {self.upper:g}")
+        if not np.isfinite(self.values(np.array([1e-6, 0.5, 1.0 - 1e-6]))).all():
+            raise ValueError(f"{kind}: next to none of its values lie between lower and upper")
+        return self
+
+    def values(self, shares: np.ndarray) -> np.ndarray:
+        """The values (n,) below which these shares (n,) of all values lie."""
+        from scipy.stats import norm  # not paid for by an import of the library
+
+        (kind,) = (kind for kind in KINDS if getattr(self, kind) is not None)
+        a, b = getattr(self, kind)
+        logarithmic = kind.startswith("log")
+        if kind.endswith("uniform"):
+            low, high = (math.log(a), math.log(b)) if logarithmic else (a, b)
+            found = low + (high - low) * shares
+        else:
+            middle, spread = (math.log(a), math.log(b)) if logarithmic else (a, b)
+            ends = (-math.inf if self.lower is None else self.lower, math.inf if self.upper is None else self.upper)
+            if logarithmic:
+                ends = tuple(math.log(max(end, 1e-300)) if end < math.inf else end for end in ends)  # type: ignore[assignment]
+            low, high = norm.cdf([(end - middle) / spread for end in ends])
+            found = middle + spread * norm.ppf(low + (high - low) * shares)
+        return np.asarray(np.exp(found) if logarithmic else found)
+
+    def drawn(self, path: str, samples: int, seed: int) -> list[float]:
+        """So many values of a path: every path has numbers of its own, whatever else is random."""
+        rng = np.random.default_rng([seed, zlib.crc32(path.encode())])
+        # Twelve digits: the last ones differ between processors, and keys of runs with them.
+        return [float(f"{value:.12g}") for value in self.values(rng.random(samples))]
