@@ -1,7 +1,8 @@
 """The functions of a transcribed problem as C, for solvers and targets without Python.
 
 Everything is in the user's units: minimise objective(w, p) + penalty(w, p) subject to the bounds of w, lbg <= g <= ubg,
-G >= 0, H >= 0, and G_i H_j = 0 for all i, j of every group. How the products are relaxed is left to whoever solves.
+G >= 0, H >= 0, and G_i H_j = 0 for all i, j of every group. How the products are relaxed is left to whoever solves;
+`generated_step` adds a solver for one branch.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ import numpy as np
 from nosnoc_py.errors import OptionError
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.transcription import generated_step
+from nosnoc_py.transcription.generated_step import Step, step_of
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
 
-SOURCE, HEADER, LAYOUT, README = "nlp.c", "nlp.h", "layout.json", "README.md"
+SOURCE, HEADER, LAYOUT, README = "nlp.c", "nlp.h", generated_step.LAYOUT, "README.md"
 FILES = (SOURCE, HEADER, LAYOUT, README)
 LIBRARY = "libnlp.so"
 COMPILE = f"gcc -O1 -fPIC -shared -o {LIBRARY} {SOURCE} -lm"
+COMPILE_STEP = COMPILE.replace(SOURCE, f"{SOURCE} {generated_step.SOURCE}")
+STEP_FILES = (generated_step.SOURCE, generated_step.HEADER)
 FORMAT = "nosnoc_py NLP functions 1"
 WORDS = {
     "nlp_f": "objective",
@@ -70,12 +75,17 @@ def functions(mpcc: MPCC) -> dict[str, ca.Function]:
     return made
 
 
-def generate(problem: Transcription, folder: str | os.PathLike[str], values: np.ndarray, w: np.ndarray) -> Path:
+def generate(
+    problem: Transcription, folder: str | os.PathLike[str], values: np.ndarray, w: np.ndarray, solution: Any = None
+) -> Path:
     """See `Transcription.generate`; `values` are the parameters (n_p,) of the MPCC, `w` the guess (n_w,)."""
     target = _target(folder)
+    step = None if solution is None else step_of(problem, solution, values)
     made = functions(problem.mpcc)
-    layout = json.dumps(_description(problem, made, values, w), indent=1) + "\n"
-    contents = {**_sources(made), LAYOUT: layout, README: _readme(problem, made)}
+    layout = json.dumps(_description(problem, made, values, w, step), indent=1) + "\n"
+    contents = {**_sources(made), LAYOUT: layout, README: _readme(problem, made, step)}
+    if step is not None:
+        contents |= generated_step.sources(step)
     try:
         _write(target, contents)
     except OSError as error:
@@ -97,7 +107,7 @@ def _target(folder: Any) -> Path:
         present = sorted(path.name for path in target.iterdir())
     except OSError as error:
         raise OptionError(f"generate: cannot read the folder {target}: {error.strerror or error}.") from None
-    foreign = [name for name in present if name not in (*FILES, LIBRARY)]
+    foreign = [name for name in present if name not in (*FILES, *STEP_FILES, LIBRARY)]
     if foreign or (present and not _is_own(target)):
         raise OptionError(
             f"generate: the folder {target} holds other files ({', '.join((foreign or present)[:5])}); give a new one, "
@@ -144,9 +154,10 @@ def _sources(made: Mapping[str, ca.Function]) -> dict[str, str]:
 
 
 def _description(
-    problem: Transcription, made: Mapping[str, ca.Function], values: np.ndarray, w: np.ndarray
+    problem: Transcription, made: Mapping[str, ca.Function], values: np.ndarray, w: np.ndarray, step: Step | None
 ) -> dict[str, Any]:
     m = problem.mpcc
+    of_step = {} if step is None else {"step": generated_step.described(problem, step)}
     return {
         "format": FORMAT,
         "method": repr(problem.method),
@@ -168,6 +179,7 @@ def _description(
             }
             for name, function in made.items()
         },
+        **of_step,
     }
 
 
@@ -189,8 +201,10 @@ def _bounds(values: np.ndarray) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def _readme(problem: Transcription, made: Mapping[str, ca.Function]) -> str:
+def _readme(problem: Transcription, made: Mapping[str, ca.Function], step: Step | None) -> str:
     m = problem.mpcc
+    compiled = COMPILE if step is None else COMPILE_STEP
+    of_step = "" if step is None else generated_step.readme(step)
     rows = "\n".join(f"| `{name}` | {', '.join(made[name].name_in())} | {WORDS[name]} |" for name in made)
     return f"""# Functions of an optimal control problem
 
@@ -198,7 +212,7 @@ minimise f(w, p) subject to lbw <= w <= ubw, lbg <= g(w, p) <= ubg, G(w, p) >= 0
 all i, j of every group. {m.w.numel()} variables, {m.p.numel()} parameters, {m.g.numel()} constraints, {m.G.numel()} and
 {m.H.numel()} nonnegative quantities in {len(m.groups)} groups, {m.r.numel()} switched equations.
 
-    {COMPILE}
+    {compiled}
 
 | function | arguments | value |
 |---|---|---|
@@ -211,4 +225,4 @@ groups, bounds (null: none), values of the parameters and a guess. From Python:
 
     import casadi
     f = casadi.external("nlp_f", "./{LIBRARY}")
-"""
+{of_step}"""

@@ -107,7 +107,7 @@ class InteriorPoint:
         with self._lock, np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             started = time.monotonic()
             self.evaluation.at(p)
-            run = _Run(self, x, bounds, given, deadline)
+            run = InteriorRun(self, x, bounds, given, deadline)
             word = run.word()
             x, lam_x, lam_g = run.answer()
         return NLPResult(
@@ -153,7 +153,7 @@ class _Step:
     length: float
 
 
-class _Run:
+class InteriorRun:
     """One solve.
 
     The unknowns are v = (free variables, slacks of inequality rows), with multipliers y of the rows c(v) = 0. Bounds

@@ -1,0 +1,222 @@
+"""One step of a closed loop as C: the program of a kept branch, solved for a measured x0.
+
+The steps of `mpcc.interior` are written out as functions, and a loop in C around them factorises their matrices. The
+branch is that of a solution: which sides of the pairs vanish is fixed when the code is generated. The loop has the
+inertia of the matrices, but no line search: it starts at the last plan, and what it cannot solve it reports. What it
+reports as solved has residuals of the unrelaxed problem that `resolve` would accept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.mpcc.branch import FAST, SETTINGS, Branch, signed
+from nosnoc_py.mpcc.interior.method import FIRST, InteriorPoint
+from nosnoc_py.mpcc.interior.written import BranchPlace, WrittenSteps, write
+from nosnoc_py.mpcc.program import MPCC
+from nosnoc_py.roles import Role
+from nosnoc_py.transcription.optimum import solved_branch
+from nosnoc_py.transcription.step_source import BODY, HEADER_TEXT
+
+if TYPE_CHECKING:
+    from nosnoc_py.transcription.transcription import Transcription
+
+Array = np.ndarray
+SOURCE, HEADER, LAYOUT = "step.c", "step.h", "layout.json"
+# What the C function returns.
+STATUSES = {
+    0: "solved: plan and u are new; in all other cases they stay as they were",
+    1: "the branch is left: its equations or its signs do not hold at the end",
+    2: "the limit of iterations is reached where they hold",
+    3: "no step: the matrix is singular, or something is not a number",
+}
+# Residuals of the unrelaxed problem, as in `Strategy`; iterations; steps this short, so often in a row, lead nowhere.
+EXACT, ITERATIONS, SHORT, SHORT_STEPS = 1e-8, 60, 1e-3, 5
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step:
+    """The functions of a step, and where in their vectors x0, p and the first control are."""
+
+    steps: WrittenSteps
+    audit: ca.Function
+    values: Array
+    x0: slice
+    p: slice
+    u: tuple[int, ...]
+
+    @property
+    def functions(self) -> tuple[ca.Function, ...]:
+        """All that the C code calls."""
+        return self.steps.begin, self.steps.look, self.steps.move, self.audit
+
+
+def step_of(problem: Transcription, solution: Any, values: Array) -> Step:
+    """The step on the branch of a solution; `values` (n_p,) are the parameters that C is not given.
+
+    Raises
+    ------
+    OptionError
+        If the solution is of another problem, not solved or not on a branch, or the OCP leaves x0 free.
+    """
+    m = problem.mpcc
+    w, p, solved = solved_branch("generate: step", problem, solution)
+    if "x0" not in m.parameters.names:
+        raise OptionError("generate: step: the OCP leaves the initial state free: no measured one can be given.")
+    branch, penalised = Branch(solved.G, solved.H, solved.r), solved.way == "penalise"
+    program = problem.solvers.finish({}).program
+    lbx, ubx, lbg, ubg = program.bounds(p, branch)
+    place = BranchPlace(
+        x=np.clip(signed(m, w) / m.w_scale, lbx, ubx),
+        scale=m.w_scale,
+        parameters=np.append(p, float(penalised)),
+        bounds={"lbx": lbx, "ubx": ubx, "lbg": lbg, "ubg": ubg},
+        duals={"lam_x0": solved.lam_x, "lam_g0": solved.lam_g},
+        symbols=m.p,
+        fixed=program.fixed(p, branch),
+    )
+    steps = write(InteriorPoint(program.nlp, {**SETTINGS, **FAST}), place)
+    first = next(iter(m.variables.blocks(role=Role.CONTROL)), None)
+    return Step(
+        steps=steps,
+        audit=_audit(m, steps.start.size),
+        values=values,
+        x0=m.parameters["x0"],
+        p=m.parameters["p"] if "p" in m.parameters.names else slice(0, 0),
+        u=() if first is None else tuple(range(first.start, first.start + first.size)),
+    )
+
+
+def _audit(m: MPCC, size: int) -> ca.Function:
+    """The largest residual of the unrelaxed problem, as `mpcc.residuals` has it, and a sum that is finite with all."""
+    plan = ca.SX.sym("plan", size)
+    w, (i, j) = ca.SX(plan[: m.w0.size]), m.pairs()
+    for group in m.groups:
+        if group.split:
+            plus, minus = m.G_variable[group.left].tolist(), m.H_variable[group.right].tolist()
+            w[plus], w[minus] = w[plus] - ca.fmin(w[plus], w[minus]), w[minus] - ca.fmin(w[plus], w[minus])
+    unequal = ca.SX(ca.DM(m.enforced.astype(float))) * m.r * m.indicator(m.G, m.H)
+    g, G, H, unequal = ca.Function("rows", [m.w, m.p], [m.g, m.G, m.H, unequal])(w, m.p)
+    left, right = G[i.tolist(), 0], H[j.tolist(), 0]
+    products = ca.fabs(left * right) / ca.fmax(1.0, ca.fmax(ca.fabs(left), ca.fabs(right)))
+    bounds = [row for x, low, high in ((w, m.lbw, m.ubw), (g, m.lbg, m.ubg)) for row in _outside(x, low, high)]
+    residuals = ca.densify(ca.vertcat(*bounds, -G, -H, ca.fabs(unequal), products))
+    worst = ca.fmax(0.0, ca.mmax(residuals))
+    outputs = [ca.vertcat(worst, ca.sum1(ca.fabs(residuals)))]
+    return ca.Function("nlp_step_audit", [m.p, plan], outputs, ["p", "plan"], ["residuals"])
+
+
+def _outside(x: ca.SX, lower: Array, upper: Array) -> tuple[ca.SX, ca.SX]:
+    below, above = (np.flatnonzero(np.isfinite(bound)) for bound in (lower, upper))
+    return ca.DM(lower[below]) - x[below.tolist(), 0], x[above.tolist(), 0] - ca.DM(upper[above])
+
+
+def sources(step: Step) -> dict[str, str]:
+    """step.c and step.h."""
+    generator = ca.CodeGenerator(SOURCE)
+    for function in step.functions:
+        generator.add(function)
+    with TemporaryDirectory() as folder:
+        generator.generate(f"{folder}/")
+        code = (Path(folder) / SOURCE).read_text(encoding="utf-8")
+    sizes = {"x0": _length(step.x0), "p": _length(step.p), "u": len(step.u), "plan": step.steps.start.size}
+    told = "\n".join(f" *   {number}: {text}" for number, text in STATUSES.items())
+    return {SOURCE: code + _filled(BODY, _numbers(step)), HEADER: _filled(HEADER_TEXT, {**sizes, "statuses": told})}
+
+
+def _numbers(step: Step) -> dict[str, Any]:
+    """What stands in the C code in place of the words between @."""
+    steps, by_columns = step.steps, step.steps.factor.T
+    most = {name: max(getattr(f, f"sz_{name}")() for f in step.functions) for name in ("arg", "res", "iw", "w")}
+    rooms = {"arg": max(3, most["arg"]), "res": max(3, most["res"]), "iw": max(1, most["iw"]), "w": max(1, most["w"])}
+    return rooms | {
+        "values": step.values.size,
+        "x0_row": step.x0.start,
+        "p_row": step.p.start,
+        "plan": steps.start.size,
+        "rows": steps.signs.size,
+        "negative": int((steps.signs < 0.0).sum()),
+        "iterations": ITERATIONS,
+        "short_steps": SHORT_STEPS,
+        "column_start": _listed(steps.pattern.colind()),
+        "matrix_row": _listed(steps.pattern.row()),
+        "row_start": _listed(steps.factor.colind()),
+        "factor_column": _listed(steps.factor.row()),
+        "factor_start": _listed(by_columns.colind()),
+        "factor_row": _listed(by_columns.row()),
+        "sign": _listed(steps.signs.astype(int)),
+        "control": _listed(step.u),
+        "default_values": _listed(step.values),
+        "start": _listed(steps.start),
+        "nonzeros": steps.pattern.nnz(),
+        "factor_nonzeros": max(1, by_columns.nnz()),
+        "short": SHORT,
+        "exact": EXACT,
+        "loose": SETTINGS["acceptable_tol"] / FAST["tol"],
+        "first": FIRST,
+    }
+
+
+def _length(rows: slice) -> int:
+    return int(rows.stop - rows.start)
+
+
+def _listed(numbers: Any) -> str:
+    """Numbers with all of their digits, in lines; C knows no empty list."""
+    texts = [f"{number!r}" for number in np.asarray(numbers).tolist()] or ["0"]
+    return "\n  " + ",\n  ".join(", ".join(texts[k : k + 20]) for k in range(0, len(texts), 20))
+
+
+def _filled(text: str, words: dict[str, Any]) -> str:
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", str(value))
+    return text
+
+
+def described(problem: Transcription, step: Step) -> dict[str, Any]:
+    """What layout.json says of the step."""
+    m, names = problem.mpcc, problem.mpcc.parameters
+    return {
+        "x0": [names.label(row)[0] for row in range(step.x0.start, step.x0.stop)],
+        "p": [names.label(row)[0] for row in range(step.p.start, step.p.stop)],
+        "u": [m.variables.label(row)[0] for row in step.u],
+        "u_rows_of_plan": list(step.u),
+        "plan": step.steps.start.tolist(),
+        "plan_parts": "w (as `variables`), then slacks and multipliers, which have no meaning outside of the step",
+        "statuses": {str(number): text for number, text in STATUSES.items()},
+    }
+
+
+def readme(step: Step) -> str:
+    """The section of the README on the step."""
+    told = "\n".join(f"- {number}: {text}" for number, text in STATUSES.items())
+    n_x, n_p, n_plan = _length(step.x0), _length(step.p), step.steps.start.size
+    return f"""
+## One step of the closed loop
+
+`{HEADER}` declares `int nlp_step(const double *x0, const double *p, double *plan, double *u)`: the control of the first
+stage for a measured x0 ({n_x} numbers) and parameters p ({n_p} numbers, or NULL for those of `{LAYOUT}`). The `plan`
+({n_plan} numbers) begins as the solution that the code was generated from, and is where the next step starts:
+
+    #include "{HEADER}"
+    static double plan[NLP_STEP_PLAN];
+    void begin(void) {{ nlp_step_start(plan); }}
+    int control(const double *measured, double *u) {{ return nlp_step(measured, 0, plan, u); }}
+
+It returns
+
+{told}
+
+Which sides of the pairs vanish is fixed by the solution; bounds and other inequalities become active and inactive as
+they must. Any status but 0 means: this x0 has another sequence of events, or plain steps do not reach the optimum; then
+`problem.resolve` in Python answers, and what it finds can be generated. The plan is not moved in time: every step is
+for the whole horizon from x0 on. Whether x0 itself is admissible (no contact penetrates) is not looked at. Memory is
+static, nothing is allocated, and a step has at most {ITERATIONS} iterations.
+"""
