@@ -1,0 +1,194 @@
+"""Mass matrix and bias of a tree of bodies by recursion, as expressions: small graphs, whatever the number of joints.
+
+Featherstone, Rigid Body Dynamics Algorithms (2008): the composite-rigid-body algorithm (Table 6.2) and the recursive
+Newton-Euler algorithm (Table 5.1). Vectors are pairs (angular, linear) in the frames of the bodies; the velocity of a
+floating base is (linear in the world, angular in the body), its coordinates are (position, quaternion with the real
+part first), as MuJoCo has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.robots.tree import FLOATING, PRISMATIC, Tree, cleaned
+from nosnoc_py.rotations import rotation_of
+
+GRAVITY = (0.0, 0.0, -9.81)
+Pair = tuple[Any, Any]
+
+
+def sparse(matrix: Any) -> ca.SX:
+    """Numbers with structural zeros."""
+    return ca.SX(ca.sparsify(ca.DM(cleaned(np.asarray(matrix, dtype=float)))))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moved:
+    """A body under its joint: where its frame is in that of the parent, and what the joint adds to its velocity.
+
+    Attributes
+    ----------
+    rotation, position : SX (3, 3), (3,)
+        From the frame of the body to that of the parent.
+    angular, linear : SX (3, n)
+        Axes of the joint in the frame of the body: its velocity is these times the rates.
+    drift : Pair
+        Derivative of the axes in the frame of the body times the rates.
+    at : list of int
+        Where the rates are in v.
+    """
+
+    rotation: ca.SX
+    position: ca.SX
+    angular: ca.SX
+    linear: ca.SX
+    drift: Pair
+    at: list[int]
+
+
+class Recursion:
+    """Expressions of a tree in its coordinates q and velocities v.
+
+    Parameters
+    ----------
+    tree : Tree
+    q, v : SX (n_q,), (n_v,)
+    """
+
+    def __init__(self, tree: Tree, q: ca.SX, v: ca.SX) -> None:
+        self.tree, self.q, self.v = tree, q, v
+        self.inertias = [(b.inertia.mass, sparse(b.inertia.moment), sparse(b.inertia.about)) for b in tree.bodies]
+        self.moved: list[Moved] = []
+        self.world: list[tuple[ca.SX, ca.SX]] = []  # rotations and positions in the world
+        maps, i_q, i_v = [], 0, 0
+        for body in tree.bodies:
+            made, kinematics = self._moved(body, i_q, i_v)
+            self.moved.append(made)
+            maps.append(kinematics)
+            if body.parent < 0:
+                self.world.append((made.rotation, made.position))
+            else:
+                rotation, position = self.world[body.parent]
+                self.world.append((rotation @ made.rotation, rotation @ made.position + position))
+            i_q, i_v = i_q + body.n_q, i_v + body.n_v
+        self.kinematics = ca.diagcat(*maps) if maps else ca.SX(0, 0)  # q' = N(q) v
+
+    def _moved(self, body: Any, i_q: int, i_v: int) -> tuple[Moved, ca.SX]:
+        """One body, and its part of N(q)."""
+        none = ca.SX(3, 1)
+        if body.kind == FLOATING:
+            quaternion, rates = self.q[i_q + 3 : i_q + 7], self.v[i_v : i_v + 6]
+            rotation = rotation_of(quaternion)
+            w, x, y, z = ca.vertsplit(quaternion)
+            turning = 0.5 * ca.blockcat([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
+            angular = ca.horzcat(ca.SX(3, 3), ca.SX.eye(3))
+            linear = ca.horzcat(rotation.T, ca.SX(3, 3))
+            drift = (none, -ca.cross(rates[3:], rotation.T @ rates[:3]))
+            at, position = list(range(i_v, i_v + 6)), self.q[i_q : i_q + 3]
+            made = Moved(rotation=rotation, position=position, angular=angular, linear=linear, drift=drift, at=at)
+            return made, ca.diagcat(ca.SX.eye(3), turning)
+        axis, placed, origin = sparse(body.axis), sparse(body.rotation), sparse(body.position)
+        coordinate = self.q[i_q]
+        if body.kind == PRISMATIC:
+            rotation, position = placed, origin + placed @ axis * coordinate
+            angular, linear = none, axis
+        else:
+            cross = ca.sparsify(ca.skew(axis))
+            turn = ca.SX.eye(3) + ca.sin(coordinate) * cross + (1 - ca.cos(coordinate)) * ca.sparsify(cross @ cross)
+            rotation, position = placed @ turn, origin
+            angular, linear = axis, none
+        fields: dict[str, Any] = {"angular": angular, "linear": linear, "drift": (none, none), "at": [i_v]}
+        return Moved(rotation=rotation, position=position, **fields), ca.SX.eye(1)
+
+    def mass_matrix(self) -> ca.SX:
+        """M(q) (n_v, n_v), the inertias of drives included."""
+        bodies, matrix = self.tree.bodies, ca.SX(self.v.numel(), self.v.numel())
+        composite = list(self.inertias)
+        for i in reversed(range(len(bodies))):
+            mass, moment, about = composite[i]
+            body, made = bodies[i], self.moved[i]
+            angular = about @ made.angular + _crossed(moment, made.linear)
+            linear = mass * made.linear - _crossed(moment, made.angular)
+            block = made.angular.T @ angular + made.linear.T @ linear
+            matrix[made.at, made.at] = block + body.armature * ca.SX.eye(len(made.at)) if body.armature else block
+            j = i
+            while bodies[j].parent >= 0:
+                angular, linear = _carried(self.moved[j], angular, linear)
+                j = bodies[j].parent
+                other = self.moved[j]
+                block = angular.T @ other.angular + linear.T @ other.linear
+                matrix[made.at, other.at], matrix[other.at, made.at] = block, block.T
+            if body.parent >= 0:
+                composite[body.parent] = _sum(composite[body.parent], _seen(made, mass, moment, about))
+        return matrix
+
+    def bias(self, gravity: Sequence[float] = GRAVITY) -> ca.SX:
+        """h(q, v) (n_v,): what forces have to balance where v' = 0."""
+        bodies, found = self.tree.bodies, ca.SX(self.v.numel(), 1)
+        speeds: list[Pair] = []
+        accelerations: list[Pair] = []
+        forces: list[Pair] = []
+        start: tuple[Pair, Pair] = ((ca.SX(3, 1), ca.SX(3, 1)), (ca.SX(3, 1), sparse(-np.array(gravity))))
+        for i, body in enumerate(bodies):
+            made, rates = self.moved[i], self.v[self.moved[i].at]
+            before = start if body.parent < 0 else (speeds[body.parent], accelerations[body.parent])
+            own = made.angular @ rates, made.linear @ rates
+            (w, u), (a, b) = (_brought(made, *pair) for pair in before)
+            w, u = w + own[0], u + own[1]
+            a = a + made.drift[0] + ca.cross(w, own[0])
+            b = b + made.drift[1] + ca.cross(w, own[1]) + ca.cross(u, own[0])
+            speeds.append((w, u))
+            accelerations.append((a, b))
+            mass, moment, about = self.inertias[i]
+            spin, push = about @ w + ca.cross(moment, u), mass * u - ca.cross(moment, w)
+            torque = about @ a + ca.cross(moment, b) + ca.cross(w, spin) + ca.cross(u, push)
+            forces.append((torque, mass * b - ca.cross(moment, a) + ca.cross(w, push)))
+        for i in reversed(range(len(bodies))):
+            made, (torque, force) = self.moved[i], forces[i]
+            found[made.at] = made.angular.T @ torque + made.linear.T @ force
+            if (parent := bodies[i].parent) >= 0:
+                more = _carried(made, torque, force)
+                forces[parent] = forces[parent][0] + more[0], forces[parent][1] + more[1]
+        return found
+
+    def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
+        """Rotation (3, 3) and position (3,) in the world of a point of a link."""
+        body, rotation, position = self.tree.frames[link]
+        rotation, offset = sparse(rotation), sparse(position) + sparse(rotation) @ ca.SX(point)
+        if body < 0:
+            return rotation, offset
+        turned, origin = self.world[body]
+        return turned @ rotation, turned @ offset + origin
+
+
+def _crossed(a: ca.SX, columns: ca.SX) -> ca.SX:
+    """A x every column."""
+    return ca.sparsify(ca.skew(a)) @ columns
+
+
+def _brought(made: Moved, angular: Any, linear: Any) -> Pair:
+    """A velocity of the parent, at the origin of the body and in its frame."""
+    return made.rotation.T @ angular, made.rotation.T @ (linear + ca.cross(angular, made.position))
+
+
+def _carried(made: Moved, torque: Any, force: Any) -> Pair:
+    """Forces on the body (columns), about the origin of the parent and in its frame."""
+    pushed = made.rotation @ force
+    return made.rotation @ torque + _crossed(made.position, pushed), pushed
+
+
+def _seen(made: Moved, mass: float, moment: ca.SX, about: ca.SX) -> tuple[float, ca.SX, ca.SX]:
+    """An inertia in the frame of the parent."""
+    turned = made.rotation @ moment
+    cross, place = ca.sparsify(ca.skew(turned)), ca.sparsify(ca.skew(made.position))
+    moved = made.rotation @ about @ made.rotation.T - cross @ place - place @ cross - mass * place @ place
+    return mass, turned + mass * made.position, moved
+
+
+def _sum(one: tuple[float, Any, Any], other: tuple[float, Any, Any]) -> tuple[float, Any, Any]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]

@@ -1,0 +1,313 @@
+"""`ns.Robot`: a tree of bodies with expressions in its coordinates, and the contact system that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError, check_type, unknown_name
+from nosnoc_py.robots.recursion import GRAVITY, Recursion
+from nosnoc_py.robots.tree import FLOATING, REVOLUTE, JointedBody, Tree
+from nosnoc_py.robots.urdf import Base, read_urdf
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.cls import CLS, Contact
+from nosnoc_py.systems.symbols import finite
+
+# Names of velocities and of drives, from those of joints.
+RATE, EFFORT = "_rate", "_effort"
+FREE = ("x", "y", "z", "qw", "qx", "qy", "qz")
+TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
+# A mass matrix whose smallest eigenvalue is below this share of the largest one leaves a velocity without inertia.
+MASSLESS = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Robot:
+    """Rigid bodies on joints, from a file.
+
+    Coordinates are those of the joints, parents before children, in the order of the file; a planar base has x, z and
+    the pitch about y before them. Velocities are their rates. Of a floating base the coordinates are position and unit
+    quaternion (real part first), the velocities linear in the world and angular in the body.
+
+    Parameters
+    ----------
+    tree : Tree
+        As `Robot.from_urdf` makes it.
+    gravity : (3,)
+        [m/s^2], in the world, whose z axis points up.
+
+    Raises
+    ------
+    ModelError
+        If a body that a joint moves has neither mass nor anything with mass on it.
+
+    Examples
+    --------
+    A pendulum of 1 kg, 0.5 m below its bearing:
+
+    >>> import nosnoc_py as ns
+    >>> text = '''<robot name="pendulum"><link name="wall"/><link name="rod"><inertial><origin xyz="0 0 -0.5"/>
+    ...   <mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.001"/></inertial></link>
+    ...   <joint name="bearing" type="continuous"><parent link="wall"/><child link="rod"/><axis xyz="0 1 0"/></joint>
+    ... </robot>'''
+    >>> robot = ns.Robot.from_urdf(text)
+    >>> robot.mass_matrix
+    SX(0.26)
+    >>> motion = ns.simulate(robot.system(), x0={"bearing": 0.1}, duration=1.0)
+    >>> round(float(motion["bearing"][-1]), 4)
+    -0.0363
+    """
+
+    tree: Tree
+    gravity: Sequence[float] = field(default=GRAVITY, kw_only=True)
+    q: Any = field(init=False, repr=False)
+    v: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_type(self.tree, Tree, "Robot: tree")
+        gravity = tuple(float(g) for g in finite(self.gravity, "Robot: gravity", 3))
+        n_q, n_v = (sum(getattr(body, size) for body in self.tree.bodies) for size in ("n_q", "n_v"))
+        assign(self, gravity=gravity, q=ca.SX.sym("q", n_q), v=ca.SX.sym("v", n_v))
+        self._check_masses()
+
+    @classmethod
+    def from_urdf(
+        cls,
+        source: str | Path,
+        base: Base = "fixed",
+        *,
+        gravity: Sequence[float] = GRAVITY,
+        armature: Mapping[str, float] | None = None,
+    ) -> Robot:
+        """Read a URDF file, or the text of one.
+
+        Parameters
+        ----------
+        source : path or str
+        base : {"fixed", "planar", "floating"}
+            How the root link moves: not at all, in the plane of x and z with a pitch about y, or freely.
+        gravity : (3,)
+            [m/s^2].
+        armature : mapping, optional
+            Inertias of drives seen from their joints [kg m^2 or kg], by the names of these; URDF has no place for them.
+
+        Raises
+        ------
+        ModelError
+            For what a file says that is wrong or cannot be had: the message names link or joint.
+        """
+        tree = read_urdf(source, base)
+        given = dict(armature or {})
+        for name, value in given.items():
+            if name not in (joints := [body.joint for body in tree.bodies]):
+                raise ModelError(f"armature: {unknown_name(name, joints, 'joint')}")
+            if not finite(value, f"armature: {name}", 1)[0] >= 0:
+                raise ModelError(f"armature: {name}: expected a nonnegative number, given {value!r}.")
+        return cls(tree.with_armature(given), gravity=gravity)
+
+    # --- expressions ---
+
+    @cached_property
+    def _recursion(self) -> Recursion:
+        return Recursion(self.tree, self.q, self.v)
+
+    @cached_property
+    def mass_matrix(self) -> ca.SX:
+        """M(q) (n_v, n_v)."""
+        return self._recursion.mass_matrix()
+
+    @cached_property
+    def bias(self) -> ca.SX:
+        """h(q, v) (n_v,): M v' + h is what drives, contacts and friction have to give."""
+        return self._recursion.bias(self.gravity)
+
+    @property
+    def N(self) -> ca.SX:
+        """N(q) (n_q, n_v): q' = N(q) v, the identity but for a floating base."""
+        return self._recursion.kinematics
+
+    def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
+        """Rotation (3, 3) of a link and position (3,) of a point of it, in the world.
+
+        Parameters
+        ----------
+        link : str
+            Any link of the file.
+        point : (3,)
+            In the frame of the link.
+        """
+        if link not in self.tree.frames:
+            raise ModelError(f"pose: {unknown_name(link, tuple(self.tree.frames), 'link')}")
+        return self._recursion.pose(link, point)
+
+    def position(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> ca.SX:
+        """Position (3,) in the world of a point of a link."""
+        return self.pose(link, point)[1]
+
+    def jacobian(self, expression: ca.SX) -> ca.SX:
+        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        return ca.jacobian(expression, self.q) @ self.N
+
+    # --- names and limits ---
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Of all joints, those of the base included."""
+        return tuple(body.joint for body in self.tree.bodies)
+
+    @property
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Lower and upper ends of joints that have some [rad or m], by name."""
+        bodies = (body for body in self.tree.bodies if np.isfinite([body.lower, body.upper]).any())
+        return {body.joint: (body.lower, body.upper) for body in bodies}
+
+    @property
+    def efforts(self) -> dict[str, float]:
+        """Largest forces of drives [N m or N] that the file knows, by the names of joints."""
+        return {body.joint: body.effort for body in self.tree.bodies if np.isfinite(body.effort)}
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Names of coordinates and velocities."""
+        q, v = list[str](), list[str]()
+        for body in self.tree.bodies:
+            free = body.kind == FLOATING
+            q += [f"{body.joint}_{part}" for part in FREE] if free else [body.joint]
+            v += [f"{body.joint}_{part}" for part in TWIST] if free else [body.joint + RATE]
+        return {"q": tuple(q), "v": tuple(v)}
+
+    def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
+        """Bounds by name for an `ns.OCP`: of drives by their efforts, and of the rates of joints.
+
+        Ends of joints are not among them: `system` makes contacts of these, with impacts.
+        """
+        drives = self._driven(actuated)
+        found = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
+        return found | {b.joint + RATE: (-b.speed, b.speed) for b in self.tree.bodies if np.isfinite(b.speed)}
+
+    # --- systems ---
+
+    def end_stops(self, restitution: float = 0.0) -> list[Contact]:
+        """The ends of joints as contacts, "knee (lower)" and "knee (upper)": gaps in rad or m, impacts with e."""
+        found = []
+        for body, coordinate in self._single():
+            for end, gap in (("lower", coordinate - body.lower), ("upper", body.upper - coordinate)):
+                if np.isfinite(getattr(body, end)):
+                    found.append(Contact(f"{body.joint} ({end})", gap=gap, restitution=restitution))
+        return found
+
+    def system(
+        self,
+        contacts: Sequence[Contact] = (),
+        *,
+        actuated: Iterable[str] | None = None,
+        end_stops: bool = True,
+        joint_friction: bool = True,
+        force: Any = 0,
+        **more: Any,
+    ) -> CLS:
+        """Make the contact system M(q) v' = B u - h(q, v) - D v + force + contact forces.
+
+        Parameters
+        ----------
+        contacts : sequence of Contact
+            Written in q of the robot: `ns.Contact("foot", gap=robot.position("foot")[2], ...)`.
+        actuated : names of joints, optional
+            Those with a drive, each a control "<joint>_effort"; default: all but those of the base.
+        end_stops : bool
+            Whether ends of joints are contacts, `Robot.end_stops`.
+        joint_friction : bool
+            False leaves dry friction of joints out, which is not built yet; True makes it an error.
+        force : SX (n_v,), optional
+            Further forces on the coordinates, in q, v and what is given as `p` or `t`.
+        **more
+            Of `ns.CLS`: p, t, p_default, nominal, scene and others.
+
+        Raises
+        ------
+        ModelError
+            For unknown joints, dry friction of joints, a floating base (which is not built yet), and as `ns.CLS`.
+        """
+        if any(body.kind == FLOATING for body in self.tree.bodies):
+            raise ModelError(
+                "Robot: a floating base has q' = N(q) v, which contact systems do not know yet; take base='planar' or "
+                "'fixed', or write the base as joints of the file."
+            )
+        rough = [body.joint for body in self.tree.bodies if body.friction > 0]
+        if rough and joint_friction:
+            raise ModelError(
+                f"Robot: joint {', '.join(map(repr, rough))} has dry friction, which is not built yet; give "
+                "joint_friction=False to leave it out."
+            )
+        drives = self._driven(actuated)
+        u, rows = ca.SX.sym("u", len(drives)), [self.joint_names.index(body.joint) for body in drives]
+        drive = ca.SX(self.v.numel(), len(drives))
+        for k, row in enumerate(rows):
+            drive[row, k] = 1
+        damping = ca.DM([body.damping for body in self.tree.bodies])
+        turns = [body.kind == REVOLUTE for body in self.tree.bodies]
+        units = {name: "rad" if turn else "m" for name, turn in zip(self.names["q"], turns, strict=True)}
+        units |= {name: f"{units[joint]}/s" for name, joint in zip(self.names["v"], self.names["q"], strict=True)}
+        units |= {body.joint + EFFORT: "N m" if body.kind == REVOLUTE else "N" for body in drives}
+        return CLS(
+            q=self.q,
+            v=self.v,
+            u=u,
+            mass_matrix=self.mass_matrix,
+            force=drive @ u - self.bias - damping * self.v + force,
+            contacts=[*contacts, *(self.end_stops() if end_stops else ())],
+            names={**self.names, "u": tuple(body.joint + EFFORT for body in drives), **more.pop("names", {})},
+            units={**units, **more.pop("units", {})},
+            **more,
+        )
+
+    def __repr__(self) -> str:
+        joints = ", ".join(f"{body.joint} ({body.kind})" for body in self.tree.bodies)
+        mass = sum(body.inertia.mass for body in self.tree.bodies)
+        told = (
+            f"Robot {self.tree.name}: {len(self.tree.frames)} links, {mass:.4g} kg moved\n  joints   {joints or 'none'}"
+        )
+        others = ", ".join(self.tree.left_out)
+        return told + (f"\n  besides  {others}: moves nothing" if others else "")
+
+    def _single(self) -> list[tuple[JointedBody, ca.SX]]:
+        """Bodies on joints with one coordinate, and these."""
+        at, found = 0, []
+        for body in self.tree.bodies:
+            if body.n_q == 1:
+                found.append((body, self.q[at]))
+            at += body.n_q
+        return found
+
+    def _driven(self, actuated: Iterable[str] | None) -> list[JointedBody]:
+        joints = [body for body in self.tree.bodies if not body.joint.startswith("base")]
+        if actuated is None:
+            return joints
+        chosen = [actuated] if isinstance(actuated, str) else list(actuated)
+        legal = [body.joint for body in joints]
+        for name in chosen:
+            if name not in legal:
+                raise ModelError(f"actuated: {unknown_name(str(name), legal, 'joint')}")
+        return [body for body in joints if body.joint in chosen]
+
+    def _check_masses(self) -> None:
+        """Every velocity needs an inertia: say which one has none before anything divides by it."""
+        if not self.tree.bodies:
+            raise ModelError(f"Robot {self.tree.name}: nothing moves; all joints are fixed, and so is the base.")
+        q = np.random.default_rng(0).uniform(0.2, 0.8, self.q.numel())
+        matrix = np.array(ca.Function("M", [self.q], [ca.densify(self.mass_matrix)])(q))
+        sizes, directions = np.linalg.eigh(matrix)
+        if sizes[0] > MASSLESS * max(sizes[-1], 1e-300):
+            return
+        owners = [body for body in self.tree.bodies for _ in range(body.n_v)]
+        body = owners[int(np.abs(directions[:, 0]).argmax())]
+        raise ModelError(
+            f"Robot {self.tree.name}: joint {body.joint!r} moves no inertia: give link {body.link!r} an <inertial> "
+            "with mass, or the joint an armature."
+        )

@@ -1,0 +1,138 @@
+"""Trees of rigid bodies: joints, where they sit, and what hangs on them; numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+Array = np.ndarray
+REVOLUTE, PRISMATIC, FLOATING = "revolute", "prismatic", "floating"
+# Entries of rotations and inertias below this share of the largest one are zero: they would be in every graph.
+ZERO = 1e-14
+
+
+def cleaned(matrix: Array) -> Array:
+    """The matrix with zeros where there is nothing but rounding."""
+    made = np.array(matrix, dtype=float)
+    made[np.abs(made) <= ZERO * np.abs(made).max(initial=0.0)] = 0.0
+    return made
+
+
+def skew(a: Array) -> Array:
+    """The matrix of a x (3, 3)."""
+    return np.array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BodyInertia:
+    """Mass, first moment and moments of inertia of a body, all in one frame and about its origin.
+
+    Attributes
+    ----------
+    mass : float
+        [kg].
+    moment : (3,)
+        Mass times the centre of mass [kg m].
+    about : (3, 3)
+        [kg m^2].
+    """
+
+    mass: float = 0.0
+    moment: Array = field(default_factory=lambda: np.zeros(3))
+    about: Array = field(default_factory=lambda: np.zeros((3, 3)))
+
+    @classmethod
+    def at_centre(cls, mass: float, centre: Array, about: Array) -> BodyInertia:
+        """From the moments of inertia about the centre of mass."""
+        return cls(mass=mass, moment=mass * centre, about=about - mass * skew(centre) @ skew(centre))
+
+    def moved(self, rotation: Array, position: Array) -> BodyInertia:
+        """The same body seen from a frame in which its own has this rotation and position."""
+        turned = rotation @ self.moment
+        cross = skew(turned) @ skew(position)
+        about = rotation @ self.about @ rotation.T - cross - cross.T - self.mass * skew(position) @ skew(position)
+        return BodyInertia(mass=self.mass, moment=turned + self.mass * position, about=about)
+
+    def __add__(self, other: BodyInertia) -> BodyInertia:
+        return BodyInertia(
+            mass=self.mass + other.mass, moment=self.moment + other.moment, about=self.about + other.about
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointedBody:
+    """A body, and the joint that it hangs on.
+
+    Attributes
+    ----------
+    link, joint : str
+        Names.
+    kind : {"revolute", "prismatic", "floating"}
+    parent : int
+        Position of the body that it hangs on; -1 for the world.
+    rotation, position : (3, 3), (3,)
+        Of the joint in the frame of the parent.
+    axis : (3,)
+        Unit vector in the frame of the joint.
+    inertia : BodyInertia
+        In the frame of the body, which is that of the joint, moved by it.
+    lower, upper : float
+        Of the coordinate [rad or m].
+    effort, speed : float
+        Largest force of a drive [N m or N], and rate.
+    damping, friction, armature : float
+        Viscous and dry friction of the joint, and inertia of the drive seen from it.
+    """
+
+    link: str
+    joint: str
+    kind: str
+    parent: int
+    rotation: Array = field(default_factory=lambda: np.eye(3))
+    position: Array = field(default_factory=lambda: np.zeros(3))
+    axis: Array = field(default_factory=lambda: np.zeros(3))
+    inertia: BodyInertia = field(default_factory=BodyInertia)
+    lower: float = -np.inf
+    upper: float = np.inf
+    effort: float = np.inf
+    speed: float = np.inf
+    damping: float = 0.0
+    friction: float = 0.0
+    armature: float = 0.0
+
+    @property
+    def n_q(self) -> int:
+        """Coordinates."""
+        return 7 if self.kind == FLOATING else 1
+
+    @property
+    def n_v(self) -> int:
+        """Velocities."""
+        return 6 if self.kind == FLOATING else 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tree:
+    """Bodies, parents before children.
+
+    Attributes
+    ----------
+    name : str
+    bodies : tuple of JointedBody
+    frames : mapping link -> (body, rotation, position)
+        Of every link, those that are fixed to others included; body -1 is the world.
+    left_out : tuple of str
+        What the file says besides, which moves nothing: pictures, drivers, simulators' own.
+    """
+
+    name: str
+    bodies: tuple[JointedBody, ...]
+    frames: Mapping[str, tuple[int, Array, Array]]
+    left_out: tuple[str, ...] = ()
+
+    def with_armature(self, armature: Mapping[str, float]) -> Tree:
+        """The same with inertias of drives by the names of joints."""
+        bodies = tuple(replace(b, armature=armature.get(b.joint, b.armature)) for b in self.bodies)
+        return replace(self, bodies=bodies)

@@ -1,0 +1,258 @@
+"""Robots from URDF: mass matrix and bias by energies and by MuJoCo, poses, systems, and files that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.robots.tree import FLOATING
+from tests.robots.files import HOPPER, link, random_tree
+
+BASES = ("fixed", "planar", "floating")
+
+
+def of_energies(robot: ns.Robot) -> tuple[ca.SX, ca.SX]:
+    """M and h of a base without quaternions, by Lagrange: kinetic energy from the Jacobians of all poses."""
+    kinetic, potential = ca.SX(0), ca.SX(0)
+    for k, body in enumerate(robot.tree.bodies):
+        rotation, origin = robot._recursion.world[k]
+        mass = body.inertia.mass
+        centre = body.inertia.moment / mass if mass else np.zeros(3)
+        about = body.inertia.about + mass * ns_skew(centre) @ ns_skew(centre)
+        place = origin + rotation @ ca.DM(centre)
+        velocity = ca.jtimes(place, robot.q, robot.v)
+        spin = rotation.T @ ca.reshape(ca.jtimes(ca.vec(rotation), robot.q, robot.v), 3, 3)
+        w = ca.vertcat(spin[2, 1], spin[0, 2], spin[1, 0])
+        kinetic += 0.5 * mass * ca.sumsqr(velocity) + 0.5 * ca.bilin(ca.DM(about), w, w)
+        potential -= mass * ca.dot(ca.DM(list(robot.gravity)), place)
+    momentum = ca.gradient(kinetic, robot.v)
+    bias = ca.jtimes(momentum, robot.q, robot.v) - ca.gradient(kinetic - potential, robot.q)
+    return ca.jacobian(momentum, robot.v), bias
+
+
+def ns_skew(a: np.ndarray) -> np.ndarray:
+    return np.array([[0, -a[2], a[1]], [a[2], 0, -a[0]], [-a[1], a[0], 0]])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("seed", range(12))
+def test_mass_matrix_and_bias_by_energies(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base = BASES[seed % 2]
+    robot = ns.Robot.from_urdf(random_tree(rng, int(rng.integers(1, 6)), fixed=base == "fixed"), base)
+    found = ca.Function("found", [robot.q, robot.v], [robot.mass_matrix, robot.bias])
+    expected = ca.Function("expected", [robot.q, robot.v], [*of_energies(robot)])
+    q, v = rng.normal(size=robot.q.numel()), rng.normal(size=robot.v.numel())
+    for ours, theirs in zip(found(q, v), expected(q, v), strict=True):
+        size = max(1.0, float(ca.mmax(ca.fabs(theirs))))
+        np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=0, atol=1e-12 * size)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_random_trees_are_those_of_mujoco(base: str) -> None:
+    """Also poses, Jacobians and a floating base; a planar one is three joints more in the text."""
+    mujoco = pytest.importorskip("mujoco")
+    rng = np.random.default_rng(BASES.index(base))
+    for _ in range(25):
+        text = random_tree(rng, int(rng.integers(1, 9)), fixed=base == "fixed")
+        robot = ns.Robot.from_urdf(text, base)
+        model = _of_mujoco(mujoco, text, base)
+        data = mujoco.MjData(model)
+        link_name = str(rng.choice([name for name in robot.tree.frames if name != "wall"]))
+        point = rng.normal(size=3)
+        rotation, position = robot.pose(link_name, point)
+        functions = ca.Function(
+            "robot", [robot.q, robot.v],
+            [robot.mass_matrix, robot.bias, position, rotation, robot.jacobian(position)],
+        )  # fmt: skip
+        q, v = rng.normal(size=robot.q.numel()), rng.normal(size=robot.v.numel())
+        if base == "floating":
+            q[3:7] /= np.linalg.norm(q[3:7])
+        rows, i, j = [], 0, 0
+        for body in robot.tree.bodies:
+            joint = model.joint(body.joint)
+            at, dof = joint.qposadr[0], joint.dofadr[0]
+            data.qpos[at : at + body.n_q], data.qvel[dof : dof + body.n_v] = q[i : i + body.n_q], v[j : j + body.n_v]
+            rows += range(dof, dof + body.n_v)
+            i, j = i + body.n_q, j + body.n_v
+        mujoco.mj_forward(model, data)
+        matrix, jacobian = np.zeros((model.nv, model.nv)), np.zeros((3, model.nv))
+        mujoco.mj_fullM(*((model, data, matrix) if hasattr(data, "M") else (model, matrix, data.qM)))
+        body_id = model.body(link_name).id
+        place = data.xpos[body_id] + data.xmat[body_id].reshape(3, 3) @ point
+        mujoco.mj_jac(model, data, jacobian, None, place, body_id)
+        theirs = (matrix[np.ix_(rows, rows)], data.qfrc_bias[rows], place, data.xmat[body_id].reshape(3, 3))
+        for ours, expected in zip(functions(q, v), (*theirs, jacobian[:, rows]), strict=True):
+            size = max(1.0, np.abs(expected).max())
+            np.testing.assert_allclose(np.array(ours).reshape(expected.shape), expected, rtol=0, atol=1e-10 * size)
+
+
+def _of_mujoco(mujoco: Any, text: str, base: str) -> Any:
+    """The same text; a base in the plane as three joints of its own."""
+    if base == "planar":
+        limit = '<limit lower="-9" upper="9" effort="0" velocity="0"/>'
+        rows = " ".join(
+            f'{name}="{1e-13 * (name[1] == name[2])}"' for name in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+        )
+        tiny = f'<inertial><mass value="1e-13"/><inertia {rows}/></inertial>'
+        links = "".join(f'<link name="{name}">{tiny}</link>' for name in ("base_1", "base_2"))
+        chain = ("wall", "base_1", "base_2", "l0")
+        axes = {"base_x": ("prismatic", "1 0 0"), "base_z": ("prismatic", "0 0 1"), "base_pitch": ("revolute", "0 1 0")}
+        joints = "".join(
+            f'<joint name="{name}" type="{kind}"><parent link="{chain[k]}"/><child link="{chain[k + 1]}"/>'
+            f'<axis xyz="{axis}"/>{limit}</joint>'
+            for k, (name, (kind, axis)) in enumerate(axes.items())
+        )
+        text = text.replace('<robot name="r">', f'<robot name="r"><link name="wall"/>{links}{joints}')
+    options = 'fusestatic="false" balanceinertia="false" boundmass="0" boundinertia="0"'
+    told = f'<robot name="r"><mujoco><compiler {options}/></mujoco>'
+    spec = mujoco.MjSpec.from_string(text.replace('<robot name="r">', told))
+    if base == "floating":
+        spec.worldbody.first_body().add_freejoint(name="base")
+    return spec.compile()
+
+
+@pytest.mark.quick
+def test_a_floating_base_keeps_its_quaternion_and_turns_as_its_velocity_says() -> None:
+    rng = np.random.default_rng(7)
+    robot = ns.Robot.from_urdf(random_tree(rng, 2, fixed=False), "floating")
+    assert robot.tree.bodies[0].kind == FLOATING
+    q, v = rng.normal(size=robot.q.numel()), rng.normal(size=robot.v.numel())
+    rate = np.array(ca.Function("rate", [robot.q, robot.v], [robot.N @ robot.v])(q, v))[:, 0]
+    assert q[3:7] @ rate[3:7] == pytest.approx(0.0, abs=1e-14)  # the norm does not change
+    rotation = robot.pose("l0")[0]
+    spin = rotation.T @ ca.reshape(ca.jtimes(ca.vec(rotation), robot.q, robot.N @ robot.v), 3, 3)
+    found = np.array(ca.Function("spin", [robot.q, robot.v], [spin])(q, v))
+    np.testing.assert_allclose(found, ns_skew(v[3:6]), atol=1e-13)
+    with pytest.raises(ns.ModelError, match="floating base"):
+        robot.system()
+
+
+@pytest.mark.quick
+def test_the_graph_of_a_floating_quadruped_is_small() -> None:
+    """12 joints on a floating base: the derivatives of h by (q, v)."""
+    rng = np.random.default_rng(0)
+    text = '<robot name="r">' + link("l0", rng)
+    for leg in range(4):
+        for k, (parent, axis) in enumerate((("l0", "1 0 0"), (f"leg{leg}0", "0 1 0"), (f"leg{leg}1", "0 1 0"))):
+            text += link(f"leg{leg}{k}", rng) + (
+                f'<joint name="joint{leg}{k}" type="continuous"><parent link="{parent}"/><child link="leg{leg}{k}"/>'
+                f'<origin xyz="0.2 {0.1 * (leg - 1.5)} -0.2"/><axis xyz="{axis}"/></joint>'
+            )
+    robot = ns.Robot.from_urdf(text + "</robot>", "floating")
+    slopes = ca.jacobian(robot.bias, ca.vertcat(robot.q, robot.v))
+    assert ca.Function("slopes", [robot.q, robot.v], [slopes]).n_instructions() < 33_000
+
+
+@pytest.mark.quick
+def test_a_hopper_falls_on_its_foot() -> None:
+    robot = ns.Robot.from_urdf(HOPPER, "planar")
+    assert robot.joint_names == ("base_x", "base_z", "base_pitch", "hip", "knee")
+    assert robot.limits == {"hip": (-1.5, 1.5), "knee": (0.05, 2.5)}
+    assert robot.bounds(["hip"])["hip_effort"] == (-40, 40)
+    assert "material (1)" in repr(robot)
+    foot = robot.position("foot")
+    ground = ns.Contact("foot", gap=foot[2], tangent=robot.jacobian(foot[0]).T, friction=0.8)
+    system = robot.system([ground], actuated=["hip", "knee"])
+    assert system.control_names == ("hip_effort", "knee_effort")
+    assert [contact.name for contact in system.contacts][1:] == [
+        "hip (lower)", "hip (upper)", "knee (lower)", "knee (upper)"
+    ]  # fmt: skip
+    start = {"base_z": 0.7, "hip": -0.3, "knee": 0.6}
+    motion = ns.simulate(system, x0=start, duration=0.6, u=lambda t, x: [-20 * (x[3] + 0.3), -20 * (x[4] - 0.6)])
+    assert motion.status.success
+    assert ("foot", "impact") in [(event.name, event.kind) for event in motion.events]
+    stepped = ns.simulate(system, x0=start, duration=0.3, method=ns.TimeStepping(), steps=3000)
+    exact = ns.simulate(system, x0=start, duration=0.3)
+    np.testing.assert_allclose(stepped.final_state[:5], exact.final_state[:5], atol=5e-3)
+    # Energy: what gravity and nothing else does before the impact.
+    height = motion.value(foot[2])
+    assert height.min() > -1e-7
+
+
+@pytest.mark.quick
+def test_an_end_stop_and_an_armature() -> None:
+    text = (
+        '<robot name="r"><link name="wall"/><link name="rod"><inertial><origin xyz="1 0 0"/><mass value="1"/>'
+        '<inertia ixx="0" iyy="0" izz="0"/></inertial></link><joint name="pin" type="revolute"><parent link="wall"/>'
+        '<child link="rod"/><axis xyz="0 1 0"/><limit lower="-1" upper="0.5" effort="1" velocity="1"/></joint></robot>'
+    )
+    robot = ns.Robot.from_urdf(text, armature={"pin": 0.5})
+    assert float(ca.DM(ca.simplify(robot.mass_matrix))) == pytest.approx(1.5)
+    motion = ns.simulate(robot.system(), x0=[0.0, 0.0], duration=2.0)
+    assert motion.events[0].name == "pin (upper)"
+    assert motion["pin"][-1] == pytest.approx(0.5, abs=1e-9)
+    assert ns.Robot.from_urdf(text, gravity=(0, 0, 0)).bias.is_zero()
+
+
+def wrong(part: str, by: str) -> str:
+    assert part in HOPPER
+    return HOPPER.replace(part, by)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<robot", "no XML"),
+        ("<sdf/>", "expected <robot>, given <sdf>"),
+        ("<robot name='r'/>", "there is no link"),
+        ("nowhere.urdf", "cannot be read"),
+        (wrong('<mass value="0.3"/>', '<mass value="-1"/>'), "link 'shank': its mass has to be nonnegative, given -1"),
+        (wrong('ixx="0.003" iyy="0.003"', 'ixx="0.9" iyy="0.003"'), "link 'shank': no body has the moments"),
+        (
+            wrong('<axis xyz="0 1 0"/>\n    <limit lower="-1.5"', '<axis xyz="0 0 0"/><limit lower="-1.5"'),
+            "axis is zero",
+        ),
+        (wrong('<child link="foot"/>', '<child link="toe"/>'), "joint 'ankle': its child link 'toe' does not exist"),
+        (wrong('<child link="foot"/>', '<child link="thigh"/>'), "'thigh' hangs on joint 'hip' already; loops"),
+        (wrong('<parent link="body"/>', '<parent link="shank"/>'), "link 'thigh' is in a loop of joints"),
+        (wrong('type="fixed"', 'type="ball"'), "joint 'ankle': unknown type 'ball'"),
+        (wrong('<dynamics damping="0.1"/>', '<mimic joint="knee"/>'), "joint 'hip' mimics 'knee'"),
+        (wrong('<dynamics damping="0.1"/>', "<spring/>"), "joint 'hip': <spring> is not known"),
+        (wrong('lower="-1.5"', 'lower="2.5"'), "lower limit 2.5 is above the upper 1.5"),
+        (wrong('<origin xyz="0 0 -0.3"/>\n    <axis', '<origin xyz="0 0"/><axis'), "xyz: expected three numbers"),
+        (wrong('<mass value="0.5"/>', '<mass value="a lot"/>'), "value: expected a number, given 'a lot'"),
+        (wrong('link name="foot"', 'link name="shank"'), "two links are named 'shank'"),
+        (
+            wrong('<limit lower="0.05" upper="2.5" effort="40" velocity="20"/>', ""),
+            "joint 'knee' is revolute and has no",
+        ),
+        (wrong("<robot name", "<robot><speaker/></robot><robot name"), "no XML"),
+        (wrong("<material", "<speaker/><material"), "<speaker> is not known"),
+    ],
+)
+def test_files_that_are_wrong(text: str, said: str) -> None:
+    with pytest.raises(ns.ModelError, match=said):
+        ns.Robot.from_urdf(text, "planar")
+
+
+@pytest.mark.quick
+def test_other_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "hopper.urdf"
+    path.write_text(HOPPER)
+    robot = ns.Robot.from_urdf(path)
+    for call, said in (
+        (lambda: ns.Robot.from_urdf(path, "rolling"), "base: unknown kind of base 'rolling'"),
+        (lambda: ns.Robot.from_urdf(path, armature={"hop": 1.0}), "unknown joint 'hop'. Did you mean 'hip'"),
+        (lambda: ns.Robot.from_urdf(path, armature={"hip": -1.0}), "nonnegative"),
+        (lambda: robot.pose("toe"), "unknown link 'toe'"),
+        (lambda: robot.system(actuated=["hop"]), "unknown joint 'hop'"),
+        (lambda: ns.Robot.from_urdf(wrong('damping="0.1"', 'friction="0.1"')).system(), "'hip' has dry friction"),
+        (lambda: ns.Robot.from_urdf("<robot name='r'><link name='a'/></robot>"), "nothing moves"),
+    ):
+        with pytest.raises(ns.ModelError, match=said):
+            call()
+    nothing = 'ixx="0" iyy="0" izz="0"'
+    massless = wrong('<mass value="0.3"/>', '<mass value="0"/>').replace(
+        'ixx="0.003" iyy="0.003" izz="0.0003"', nothing
+    )
+    with pytest.raises(ns.ModelError, match="joint 'knee' moves no inertia"):
+        ns.Robot.from_urdf(massless)
+    assert ns.Robot.from_urdf(massless, armature={"knee": 0.1}).v.numel() == 2
+    assert ns.Robot.from_urdf(wrong('damping="0.1"', 'friction="0.1"')).system(joint_friction=False).n_u == 2
