@@ -28,8 +28,10 @@ from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.solve import MPCCResult, solve_mpcc
 from nosnoc_py.ocp import OCP, Bounds, Complementarity, Constraint, FreeTime
+from nosnoc_py.point_costs import PointCost
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
+from nosnoc_py.robots.robot import Robot
 from nosnoc_py.search import MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish
@@ -43,10 +45,13 @@ from nosnoc_py.systems import scene
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
+from nosnoc_py.systems.hysteresis import Hysteresis
 from nosnoc_py.systems.lagrangian import Lagrangian, kinetic_energy, lagrangian
-from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
+from nosnoc_py.systems.pss import ODE, PDS, PSS, Heaviside, Modes
+from nosnoc_py.systems.relations import least_squares
 from nosnoc_py.systems.rigid_body import Plane, RigidBody
 from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Intersection, Sphere, SupportFunction, Union
 from nosnoc_py.transcription import Answer, Transcription
@@ -80,6 +85,7 @@ __all__ = [
     "Constraint",
     "Contact",
     "ConvexPolyhedron",
+    "Data",
     "DirectShooting",
     "Ellipsoid",
     "Event",
@@ -93,6 +99,7 @@ __all__ = [
     "Heaviside",
     "Homotopy",
     "HybridSystem",
+    "Hysteresis",
     "Intersection",
     "Lagrangian",
     "LieGroupVariational",
@@ -107,12 +114,15 @@ __all__ = [
     "NosnocError",
     "OCP",
     "OptionError",
+    "ODE",
     "PDS",
     "PiecewiseConstant",
     "Plane",
+    "PointCost",
     "Progress",
     "PSS",
     "RigidBody",
+    "Robot",
     "Search",
     "Sequence",
     "Simulator",
@@ -140,6 +150,7 @@ __all__ = [
     "hybrid",
     "kinetic_energy",
     "lagrangian",
+    "least_squares",
     "load",
     "polish",
     "plot",

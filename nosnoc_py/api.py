@@ -34,11 +34,15 @@ from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.simulation.fesd import FiniteElementRun
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
+from nosnoc_py.soft_constraints import guess_with_slacks
 from nosnoc_py.solution import Solution, SolutionSensitivity, Trajectory
 from nosnoc_py.solution.arrays import assign
-from nosnoc_py.solution.solution import PROBLEM
+from nosnoc_py.solution.sequence import Sequence
+from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.evaluated import EvaluatesProblem, SimulatedSystem
+from nosnoc_py.systems.named_guesses import guess_by_name
 from nosnoc_py.transcription import Transcription
 from nosnoc_py.transcription import transcribe as transcribed
 
@@ -88,9 +92,10 @@ def solve(
     guess : optional
         Where the solver starts: a control (a constant (n_u,), rows for equal intervals, or a function of time), a
         mapping with controls as "u" and states as "x" (a constant (n_x,), rows at equally spaced times from 0 to the
-        horizon, or a function of time), a `Trajectory`, or a `Solution` of any grid and method. States that are not
-        given stay at x0. `solution.shift()` is the guess for the next problem of a receding horizon. Methods other
-        than finite elements simulate, and take the controls only.
+        horizon, or a function of time), names of states and controls instead, keyframes by their times ({0: {"height":
+        1.0}, 0.4: {"height": 0.0}}), a `Sequence` of modes, a `Trajectory`, or a `Solution` of any grid and method.
+        States that are not given stay at x0. `solution.shift()` is the guess for the next problem of a receding
+        horizon. Methods other than finite elements simulate, and take the controls only.
     callback : callable, optional
         Called with the solver's state after every step; returns `ns.Stop` to end the work.
     time_limit : float, optional
@@ -112,6 +117,18 @@ def solve(
     -------
     Solution
         Also when the solver fails: `status` says why and what to try.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> ground = ns.Contact("ground", gap=q, restitution=0.8)
+    >>> ball = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u - 9.81, contacts=[ground], names={"q": ["height"]})
+    >>> ocp = ns.OCP(ball, horizon=1.0, x0=[1.0, 0.0], stage_cost=u**2, terminal_state={"height": 0.6})
+    >>> frames = {0: {"height": 1.0}, 0.45: {"height": 0.0}, 1: {"height": 0.6}}
+    >>> solution = ns.solve(ocp, ns.FESDJ(control_stages=5), guess=frames)
+    >>> solution.success, round(float(solution["height"][-1]), 6)
+    (True, 0.6)
     """
     check_type(ocp, OCP, "ocp")
     check_run(callback, time_limit)
@@ -120,6 +137,11 @@ def solve(
     if not isinstance(certify, bool):
         raise OptionError(f"certify: expected True or False, given {certify!r}.")
     deadline = deadline_of(time_limit)
+    guess = guess_by_name(ocp, guess_with_slacks(ocp.system.control_names, guess))
+    if isinstance(guess, Sequence) and not isinstance(method, MultiPhase):
+        # A sequence of modes is a multi-phase program; its optimum is a guess for everything else.
+        guess = solve(ocp, MultiPhase(sequence=guess), certify=False, callback=callback, time_limit=time_limit)
+        time_limit = None if time_limit is None else max(0.0, deadline - monotonic())
     searched = {name: value for name, value in (("effort", effort), ("seed", seed)) if value is not None}
     if searched and (method is not None or solver is not None):
         raise OptionError(
@@ -156,8 +178,14 @@ def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcrip
     return replace(transcribed(ocp, method), simulate=simulate)
 
 
+def known(motion: Trajectory, system: Any) -> Trajectory:
+    """The trajectory, which knows its system."""
+    assign(motion, **{PROBLEM: SimulatedSystem(system)})
+    return motion
+
+
 @dataclass(frozen=True, eq=False)
-class SolvedProblem:
+class SolvedProblem(EvaluatesProblem):
     """What a solution knows of its problem, to go on from there."""
 
     ocp: OCP
@@ -254,6 +282,16 @@ def simulate(
     OptionError, ModelError, TranscriptionError
         For what does not fit together, an x0 that penetrates or is not finite, a control of the wrong shape or for
         another interval, a duration that is not positive.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ground = ns.Contact("ground", gap=q, restitution=0.8)
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ground], names={"q": ["height"]})
+    >>> motion = ns.simulate(ball, x0={"height": 1.0}, duration=1.0)
+    >>> round(motion.events[0].time, 9)  # the square root of 2 / 9.81
+    0.451523641
     """
     check_run(callback, time_limit)
     if not isinstance(sensitivities, bool):
@@ -282,7 +320,7 @@ def simulate(
     )
     task.check(chosen.refuses)
     way = FiniteElementRun(chosen) if isinstance(chosen, FiniteElementMethod) else chosen
-    return way.simulate(system, task)
+    return known(way.simulate(system, task), system)
 
 
 class Simulator:
@@ -335,7 +373,8 @@ class Simulator:
             raise OptionError(f"step: expected a positive finite length, given {step!r}.")
         makers = STEPPING if solver is None else FINITE_ELEMENTS
         chosen = fitting(system, method, makers, (FiniteElementMethod, EventDriven, TimeStepping))
-        self.system, self.length, self.method = system, float(step), chosen
+        self.system: Any = system
+        self.length, self.method = float(step), chosen
         self.engine: Any
         if isinstance(chosen, FiniteElementMethod):
             self.engine = FiniteElementRun(chosen).stepper(system, self.length, solver)
@@ -377,4 +416,4 @@ class Simulator:
         check_run(callback, time_limit)
         limits: dict[str, Any] = {"callback": callback, "deadline": deadline_of(time_limit)}
         asked = SteppedRun(steps=steps_given(steps), u=u, p=p, sensitivities=sensitivities, **limits)
-        return self.engine.run(x0, asked)
+        return known(self.engine.run(x0, asked), self.system)

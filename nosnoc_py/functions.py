@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -45,6 +46,27 @@ def buffered(function: ca.Function) -> Callable[..., list[Array]]:
             return [array.copy("F") for array in outputs]
 
     return evaluate
+
+
+_FUNCTIONS: OrderedDict[Any, tuple[ca.Function, Any]] = OrderedDict()
+_MOST_FUNCTIONS = 512
+
+
+def function_of(arguments: Sequence[ca.SX], expression: ca.SX) -> ca.Function:
+    """The function of an expression, made once: whoever asks again for the same expression gets the same one.
+
+    Expressions are the same where their nodes are. The cache keeps them alive, for CasADi gives the address of a node
+    that is gone to another one.
+    """
+    parts = (*arguments, expression)
+    key = tuple((e.shape, e.sparsity().hash(), *(one.element_hash() for one in e.nonzeros())) for e in parts)
+    if key not in _FUNCTIONS:
+        _FUNCTIONS[key] = ca.Function("values", list(arguments), [expression]), (tuple(arguments), expression)
+        if len(_FUNCTIONS) > _MOST_FUNCTIONS:
+            _FUNCTIONS.popitem(last=False)
+    else:
+        _FUNCTIONS.move_to_end(key)
+    return _FUNCTIONS[key][0]
 
 
 def numbers(

@@ -10,9 +10,22 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.point_costs import PointCost, PointTerm, times_of
+from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.solution.arrays import assign
-from nosnoc_py.systems.symbols import check_different, check_free, check_keys, column, mapping, members, numbers, scalar
+from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
+from nosnoc_py.systems.symbols import (
+    check_different,
+    check_free,
+    check_keys,
+    column,
+    mapping,
+    members,
+    numbers,
+    scalar,
+)
 
+KINDS = ("path", "initial", "terminal", "point")
 PLACES = ("control_grid", "element_ends", "rk_stages")
 
 
@@ -43,34 +56,80 @@ class Constraint:
     Parameters
     ----------
     expression : SX (m,)
-        In the system's symbols; a terminal constraint may also use `system.x_initial`.
+        In the system's symbols; a terminal constraint may also use `system.x_initial`. Or comparisons without other
+        limits: `q[0] == 1`, `q <= 1`.
     lower, upper : float or (m,), optional
         Missing means no bound on that side.
+    equals : float or (m,), optional
+        Both at once.
     name : str, optional
         Names its multipliers and residuals; default "path_0", "terminal_0", ...
     at : {"control_grid", "element_ends", "rk_stages"}
         Where a path constraint is imposed: at the start of every control stage, at the end of every finite element,
-        or at every RK stage. Without meaning for initial and terminal constraints.
+        or at every RK stage. Without meaning for other constraints.
+    times : (m,), optional
+        Where a point constraint holds [s].
+    soft : {"l1", "l2", "linf"}, optional
+        May be broken, at a cost: `weight` times the amounts ("l1"), their squares ("l2"), or the largest of them
+        ("linf"); of path constraints l1 and l2 per second. The amounts are in the result by the name
+        "slack[<name>]", with [i] behind it where there are several rows: for path constraints a control, constant on
+        its stages ("linf": a parameter), for others parameters, at several times with [k] behind the name. Path,
+        terminal and point constraints. Such a problem is not changed by `dataclasses.replace`, but made anew.
+    weight : float or (m,), optional
+        Default 1; "linf" has one. For l1 and linf large ones are exact: what can be kept is kept.
+
+    Examples
+    --------
+    A cart that would have to go faster than it should:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, u = ca.SX.sym("x"), ca.SX.sym("u")
+    >>> limit = ns.Constraint(u, upper=0.8, soft="l1", weight=10.0, name="speed")
+    >>> cart = ns.ODE(x=x, u=u, flow=u)
+    >>> ocp = ns.OCP(cart, horizon=1.0, x0=[0.0], terminal_constraints=[x == 1], path_constraints=[limit])
+    >>> solution = ns.solve(ocp, ns.FESD(control_stages=4, finite_elements=1))
+    >>> round(float(solution["slack[speed]"].mean()), 4), round(solution.objective, 4)
+    (0.2, 2.0)
     """
 
     expression: Any
     lower: Any = None
     upper: Any = None
     name: str | None = field(default=None, kw_only=True)
+    equals: Any = field(default=None, kw_only=True)
     at: str = field(default="element_ends", kw_only=True)
+    times: Any = field(default=None, kw_only=True)
+    soft: str | None = field(default=None, kw_only=True)
+    weight: Any = field(default=None, kw_only=True)
+    relaxed: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         what = _said("constraint", self.name)
+        assign(self, times=None if self.times is None else times_of(self.times, what))
+        limits: tuple[Any, Any] = self.lower, self.upper
         expression = column(self.expression, f"{what}: expression")
-        if self.lower is None and self.upper is None:
+        given = [limit for limit in (*limits, self.equals) if limit is not None]
+        if is_comparison(expression):
+            if given:
+                raise ModelError(
+                    f"{what}: {expression} is a comparison already; leave out the limits, or compare nothing."
+                )
+            expression, low, high = interval_of(expression, what)
+            limits = low, high
+        elif self.equals is not None:
+            if len(given) > 1:
+                raise ModelError(f"{what}: equals= is both limits; leave out lower and upper.")
+            limits = (self.equals, self.equals)
+        elif not given:
             raise ModelError(
-                f"{what}: without limits it constrains nothing; give lower, upper, or both (equal: an equation)."
+                f"{what}: without limits it constrains nothing; give lower, upper, or equals=, or compare: q[0] <= 1."
             )
         labels = [str(i) for i in range(expression.shape[0])]
-        lower, upper = _interval(self.lower, self.upper, labels, what)
+        lower, upper = _interval(*limits, labels, what)
         if not isinstance(self.at, str) or self.at not in PLACES:
             raise ModelError(f"{what}: {unknown_name(self.at, PLACES, 'place')}")
-        assign(self, expression=expression, lower=lower, upper=upper)
+        weight = checked_weight(self.soft, self.weight, lower.size, what)
+        assign(self, expression=expression, lower=lower, upper=upper, equals=None, weight=weight)
 
     def without_roots(self, u: ca.SX) -> Constraint:
         """The same with bounds on roots of the control u, |u| <= r, as bounds on their squares.
@@ -153,7 +212,20 @@ class FreeTime:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bounds:
-    """Bounds on states and controls, each a pair (lower, upper) of scalars or vectors in the system's order."""
+    """Bounds on states and controls.
+
+    Parameters
+    ----------
+    x, u : pair or mapping, optional
+        A pair (lower, upper) of scalars or vectors in the system's order, or names with pairs: {"knee": (-2.4, -0.1)}.
+        Where a system depends on time, pairs are those of the other states.
+
+    Examples
+    --------
+    >>> import nosnoc_py as ns
+    >>> ns.Bounds(x={"knee": (-2.4, -0.1), "hip": (None, 1.0)}, u=(-5, 5)).u
+    (-5, 5)
+    """
 
     x: Any = None
     u: Any = None
@@ -168,17 +240,26 @@ class OCP:
     system : CLS, PSS, Heaviside or PDS
     horizon : float or FreeTime
         T [s], positive.
-    x0 : (n_x,), optional
-        Fixed initial state; None leaves x(0) free within the bounds and `initial_constraints`.
+    x0 : (n_x,) or mapping, optional
+        Fixed initial state, or some of its components by name, the others being 0; None leaves x(0)
+        free within the bounds and `initial_constraints`.
     stage_cost, terminal_cost : SX scalar, optional
         In the system's x, z, u, p; the terminal cost may use x, p, `system.x_initial` and the symbol of a `FreeTime`.
-    bounds : Bounds, optional
+    bounds : Bounds or mapping, optional
+        Or names of states and controls with pairs (lower, upper), None for no bound: {"knee": (-2.4, None)}.
+    terminal_state : mapping, optional
+        Names of states with what they are at the end: a number, or a pair (lower, upper).
     path_constraints, initial_constraints, terminal_constraints : sequence of Constraint
-        Terminal constraints may tie x(T) to x(0) through `system.x_initial`. Path constraints in z hold at RK stages.
+        Or comparisons: [q[0] == 1, v <= 2]. Terminal constraints may tie x(T) to x(0) through `system.x_initial`. Path
+        constraints in z hold at RK stages.
+    point_costs : sequence of PointCost
+        Costs of the state at chosen times.
+    point_constraints : sequence of Constraint
+        In x and p, each with its `times`.
     complementarities : sequence of Complementarity
         Of the user's own.
-    p : (n_p,), optional
-        Parameter values; default the system's. They may be changed when re-solving.
+    p : (n_p,) or mapping, optional
+        Parameter values, or some of them by name; default the system's. They may be changed when re-solving.
     free_parameters : mapping name -> (lower, upper), optional
         Parameters that are optimised, constant over time; `p` holds where the solver starts.
 
@@ -186,6 +267,22 @@ class OCP:
     ------
     ModelError
         For wrong shapes, foreign symbols, NaN, lower above upper, or an x0 that penetrates a contact.
+
+    Examples
+    --------
+    A cart between walls, everything by its name:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> wall = ns.Contact("wall", gap=1.0 - q, restitution=0.5)
+    >>> names = {"q": ["place"], "v": ["speed"], "u": ["push"]}
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[wall], names=names)
+    >>> ocp = ns.OCP(
+    ...     cart, horizon=2.0, x0={"speed": 1.6}, stage_cost=u**2, bounds={"push": (-3, 3), "place": (None, 2)},
+    ...     path_constraints=[v <= 2], terminal_state={"place": 0.4, "speed": (-1, 1)},
+    ... )
+    >>> ns.solve(ocp, ns.FESDJ(control_stages=8)).events[0].name
+    'wall'
     """
 
     system: Any
@@ -197,6 +294,9 @@ class OCP:
     path_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     initial_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     terminal_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
+    terminal_state: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    point_costs: Sequence[PointCost] = field(default=(), kw_only=True)
+    point_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     complementarities: Sequence[Complementarity] = field(default=(), kw_only=True)
     p: Any = field(default=None, kw_only=True)
     free_parameters: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
@@ -213,13 +313,19 @@ class OCP:
                 f"OCP: an ns.{type(s).__name__} has no controls, it is only simulated; write the problem with an "
                 "ns.CLS, an ns.PSS or an ns.Heaviside."
             )
+        if isinstance(self.bounds, Mapping):
+            assign(self, bounds=_bounds_by_name(self.bounds, s))
         if not isinstance(self.bounds, Bounds):
-            raise ModelError(f"OCP: bounds have to be an ns.Bounds object, given {type(self.bounds).__name__}.")
+            raise ModelError(
+                f"OCP: bounds have to be an ns.Bounds object or a mapping of names, given {type(self.bounds).__name__}."
+            )
         free = self.horizon if isinstance(self.horizon, FreeTime) else None
         horizon = scalar(self.horizon if free is None else free.initial, "OCP: horizon")
         if not 0 < horizon < np.inf:
             raise ModelError(f"OCP: horizon has to be positive and finite, given {horizon:g}.")
+        self._without_algebraic(s)
         p = s.parameters(self.p, "OCP: p")
+        s, p = self._softened(s, p)
         x0 = None if self.x0 is None else s.check_state(self.x0, p)
         every = {"x": s.x, **({"z": s.z} if s.z.numel() else {}), "u": s.u, "p": s.p}
         end = {"x": s.x, "x_initial": s.x_initial, "p": s.p, **({} if free is None else {"T": free.symbol})}
@@ -231,8 +337,24 @@ class OCP:
         constraints = {
             "path_constraints": _named(self.path_constraints, "path", every, free),
             "initial_constraints": _named(self.initial_constraints, "initial", {"x": s.x, "p": s.p}, free),
-            "terminal_constraints": _named(self.terminal_constraints, "terminal", end),
+            "terminal_constraints": (
+                *_named(self.terminal_constraints, "terminal", end),
+                *_state_at_end(self.terminal_state, s),
+            ),
+            "point_constraints": _named(self.point_constraints, "point", {"x": s.x, "p": s.p}, free),
         }
+        costs = members(self.point_costs, PointCost, "OCP", "point costs", field="point_costs")
+        for cost in costs:
+            check_free(cost.expression, {"x": s.x, "p": s.p}, "OCP: point cost")
+        _check_points((*costs, *constraints["point_constraints"]), horizon, free)
+        if (
+            x0 is None
+            and not s.autonomous
+            and not any(ca.depends_on(c.expression, s.t) for c in constraints["initial_constraints"])
+        ):
+            # Where the motion begins is free; when it begins is not, unless a constraint speaks of it.
+            start = Constraint(s.t, equals=0, name=s.unused("time at the start"))
+            constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
         pairs = self._pairs(every)
         every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
         check_different(every_name, "OCP", "constraints")  # multipliers and residuals are found by name
@@ -244,18 +366,52 @@ class OCP:
                 )
         self._check_free_parameters(p)
         assign(self, complementarities=pairs, free_time=free, horizon=horizon, p=p, x0=x0, **constraints)
+        assign(self, point_costs=costs, terminal_state=None)  # a constraint like others now
         assign(self, stage_cost=stage_cost, terminal_cost=terminal_cost)
         assign(self, x_bounds=self._pair("x", s.state_names), u_bounds=self._pair("u", s.control_names))
         _check_start(x0, self.x_bounds, s.state_names)
+        check_slacks(self)
+
+    def _without_algebraic(self, s: Any) -> None:
+        """Write costs and constraints in what the system has been solved for."""
+        if getattr(s, "eliminated", None) is None:
+            return
+        for name in ("stage_cost", "terminal_cost"):
+            assign(self, **{name: s.solved(column(getattr(self, name), name, 1))})
+        for kind in KINDS:
+            given = _uncompared(getattr(self, f"{kind}_constraints"), kind)
+            if isinstance(given, list):
+                given = [replace(c, expression=s.solved(c.expression)) for c in given if isinstance(c, Constraint)]
+            assign(self, **{f"{kind}_constraints": given})
+
+    def _softened(self, s: Any, p: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The system and its parameters with the slacks of soft constraints, which become hard ones with costs."""
+        slacks = Slacks()
+        made = {f"{kind}_constraints": slacks.softened(getattr(self, f"{kind}_constraints"), kind) for kind in KINDS}
+        if not slacks:
+            return s, p
+        (x_low, x_high), (u_low, u_high) = self._pair("x", s.state_names), self._pair("u", s.control_names)
+        nothing, infinite = np.zeros(len(slacks.controls)), np.full(len(slacks.controls), np.inf)
+        bounds = Bounds(x=(x_low, x_high), u=(np.append(u_low, nothing), np.append(u_high, infinite)))
+        free = {**self.free_parameters, **dict.fromkeys(slacks.parameters, (0.0, np.inf))}
+        system = slacks.system(s)
+        assign(self, system=system, bounds=bounds, free_parameters=free, **made)
+        assign(self, stage_cost=column(self.stage_cost, "stage_cost", 1) + slacks.running)
+        assign(self, terminal_cost=column(self.terminal_cost, "terminal_cost", 1) + slacks.final)
+        return system, np.append(p, np.zeros(len(slacks.parameters)))
 
     def _pair(self, which: str, labels: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
         given = getattr(self.bounds, which)
         if given is None:
             return np.full(len(labels), -np.inf), np.full(len(labels), np.inf)
+        if isinstance(given, Mapping):
+            return _interval(*intervals_by_name(given, labels, f"bounds {which}"), labels, f"bounds {which}")
         if not isinstance(given, (tuple, list)) or len(given) != 2:
             raise ModelError(f"bounds {which}: expected a pair (lower, upper), given {given!r}.")
         lower, upper = given
-        return _interval(lower, upper, labels, f"bounds {which}")
+        timed = which == "x" and not self.system.autonomous and len(labels) not in (np.size(lower), np.size(upper))
+        low, high = _interval(lower, upper, labels[:-1] if timed else labels, f"bounds {which}")
+        return (np.append(low, -np.inf), np.append(high, np.inf)) if timed else (low, high)
 
     def _pairs(self, allowed: dict[str, ca.SX]) -> tuple[Complementarity, ...]:
         named = []
@@ -278,8 +434,19 @@ class OCP:
                     f"free parameter {name!r}: lower bound {lower:g} above upper bound {upper:g}; swap them."
                 )
             resolved[name] = (float(lower), float(upper))
+            self._check_reach(name, resolved[name], p)
         assign(self, free_parameters=resolved)
         self.check_parameters(p)
+
+    def _check_reach(self, name: str, bounds: tuple[float, float], p: np.ndarray) -> None:
+        """A solver goes to the bounds: what the system does not admit there is a mistake now, no failure later."""
+        for bound in filter(np.isfinite, bounds):
+            reached = np.array(p)
+            reached[self.system.parameter_names.index(name)] = bound
+            try:
+                self.system.parameters(reached)
+            except ModelError as error:
+                raise ModelError(f"OCP: free parameter {name!r} may become {bound:g}: {error}") from None
 
     def check_parameters(self, p: np.ndarray) -> None:
         """Raise `ModelError` where a free parameter starts outside of its bounds."""
@@ -290,6 +457,12 @@ class OCP:
                     f"OCP: the parameter {name} starts at {value:g}, outside of its bounds [{lower:g}, {upper:g}]; "
                     "give p=... inside of them."
                 )
+
+    @property
+    def point_terms(self) -> list[PointTerm]:
+        """What is asked of the state at chosen times."""
+        asked: list[PointCost | Constraint] = [*self.point_costs, *self.point_constraints]
+        return [PointTerm.of(one) for one in asked]
 
     def settled(self, horizon: float, p: Any) -> OCP:
         """The same problem with a free horizon [s] and free parameters (of p) fixed; all else stays as it is."""
@@ -320,6 +493,36 @@ class OCP:
         return f"OCP: horizon {horizon}, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
 
 
+def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:
+    """Bounds of states and controls that are mixed in one mapping."""
+    check_keys(given, (*system.state_names, *system.control_names), "name in bounds")
+    parts = [
+        {name: pair for name, pair in given.items() if name in names}
+        for names in (system.state_names, system.control_names)
+    ]
+    return Bounds(x=parts[0] or None, u=parts[1] or None)
+
+
+def _state_at_end(given: Mapping[str, Any] | None, system: Any) -> tuple[Constraint, ...]:
+    """A terminal constraint for components of the state by name."""
+    if not given:
+        return ()
+    lower, upper = intervals_by_name(mapping(given, "OCP: terminal_state"), system.state_names, "terminal_state")
+    rows = [i for i, name in enumerate(system.state_names) if name in given]
+    return (Constraint(system.x[rows], lower[rows], upper[rows], name="terminal_state"),)
+
+
+def _check_points(asked: Sequence[PointCost | Constraint], horizon: float, free: FreeTime | None) -> None:
+    if asked and free is not None:
+        raise ModelError("OCP: costs and constraints at chosen times need a horizon that is a number, given FreeTime.")
+    for one in asked:
+        if one.times[-1] > horizon * (1.0 + 1e-12):
+            raise ModelError(
+                f"OCP: a cost or constraint at t = {one.times[-1]:g} s lies beyond the horizon, {horizon:g} s; give a "
+                "longer horizon, or leave the time out."
+            )
+
+
 def _check_start(x0: np.ndarray | None, bounds: tuple[np.ndarray, np.ndarray], names: Sequence[str]) -> None:
     """An initial state outside of the state bounds has no solution: say so before any solve."""
     if x0 is None:
@@ -336,17 +539,31 @@ def _check_time(expression: ca.SX, free: FreeTime | None, what: str) -> None:
     if free is not None and ca.depends_on(expression, free.symbol):
         raise ModelError(
             f"OCP: {what} uses the free horizon, which terminal costs and terminal constraints may use; for the time "
-            "that has passed, add a state with the rate 1."
+            "that has passed, give the system a symbol t=."
         )
+
+
+def _uncompared(given: Any, kind: str) -> Any:
+    """Comparisons as constraints; everything else as it is."""
+    if not isinstance(given, list | tuple):
+        return given
+    return [Constraint(c, name=f"{kind}_{i}") if is_comparison(c) else c for i, c in enumerate(given)]
 
 
 def _named(
     given: Sequence[Constraint], kind: str, allowed: dict[str, ca.SX], barred: FreeTime | None = None
 ) -> tuple[Constraint, ...]:
     """Give every constraint a name and check its symbols; `barred` is a free horizon that it may not use."""
-    named = []
-    for i, c in enumerate(members(given, Constraint, "OCP", f"{kind} constraints", field=f"{kind}_constraints")):
+    named, listed = [], _uncompared(given, kind)
+    for i, c in enumerate(members(listed, Constraint, "OCP", f"{kind} constraints", field=f"{kind}_constraints")):
         _check_time(c.expression, barred, f"{kind} constraint {c.name or i}")
         check_free(c.expression, allowed, f"OCP: {kind} constraint {c.name or i}")
-        named.append(Constraint(c.expression, c.lower, c.upper, name=c.name or f"{kind}_{i}", at=c.at))
+        if (c.times is None) == (kind == "point"):
+            raise ModelError(
+                f"OCP: {kind} constraint {c.name or i}: a point constraint has times=..., others have none; give "
+                "constraints at chosen times as point_constraints=[ns.Constraint(..., times=[...])]."
+            )
+        one = replace(c, name=c.name or f"{kind}_{i}")
+        assign(one, relaxed=c.relaxed)
+        named.append(one)
     return tuple(named)

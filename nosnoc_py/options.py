@@ -44,10 +44,12 @@ class Options(BaseModel):
 class Method(Options):
     """Options of a method that solves or simulates; `takes` has the kinds of systems that it is for.
 
+    `remembers` tells whether these may have switches with hysteresis, whose mode no state tells.
     `refuses` has the arguments of `nosnoc_py.simulate` that it does not take, and says why.
     """
 
     takes: ClassVar[tuple[type, ...]]
+    remembers: ClassVar[bool] = False
     refuses: ClassVar[Mapping[str, str]] = {
         "times": "only EventDriven takes output times; its own nodes are those of `steps`, and `interpolant(t)` of the "
         "trajectory is the state at any time"
@@ -56,8 +58,14 @@ class Method(Options):
     def accepts(self, system: Any) -> str | None:
         """None if the method fits a system, else the message that names what fits instead."""
         if isinstance(system, self.takes):
-            return None
-        return f"method: {type(self).__name__} does not fit an ns.{type(system).__name__}; use {system.methods}."
+            if self.remembers or not getattr(system, "remembers", False):
+                return None
+            return (
+                f"method: {type(self).__name__} does not know a switch with hysteresis; use ns.solve(ocp) or "
+                "ns.MultiPhase(...), and ns.EventDriven() with ns.simulate."
+            )
+        fitting = "ns.MultiPhase(...), ns.EventDriven()" if getattr(system, "remembers", False) else system.methods
+        return f"method: {type(self).__name__} does not fit an ns.{type(system).__name__}; use {fitting}."
 
 
 def fitting(system: Any, method: Any, makers: Sequence[Any], kinds: type | tuple[type, ...]) -> Any:

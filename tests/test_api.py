@@ -139,7 +139,7 @@ def test_a_solution_of_the_same_transcription_is_its_own_guess(reference: ns.Sol
         ([1.0, 2.0], "1 numbers"),
         (lambda t: [1.0, 2.0], "1 numbers"),
         ("much", "control"),
-        ({"v": 1}, "Legal: x, u"),
+        ({"v": 1}, r"Legal: .*x, u"),
         ({"u": [1.0, 2.0]}, "1 numbers"),
         ({"x": [1.0]}, "2 numbers"),
         ({"x": lambda t: [t]}, "2 numbers"),

@@ -124,6 +124,17 @@ def test_broken_links_are_found() -> None:
     assert list(broken(DOCS / "index.md", text)) == ["nowhere.md", "sweeps.md#no-such-heading", "#here"]
 
 
+def test_every_example_of_matlab_has_a_row_whose_files_exist() -> None:
+    text = (DOCS / "matlab_examples.md").read_text()
+    programs = re.findall(r"^\| `([\w/]+\.m)` \|", text, re.MULTILINE)
+    assert len(programs) == len(set(programs)) == 80
+    paths = re.findall(r"`((?:models|problems|notebooks|tests|nosnoc_py)/[\w/.]+)`", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert text.count("| cannot: ") == 1
+    assert "79 can be written; one cannot" in text
+
+
 def test_every_field_of_a_configuration_is_explained() -> None:
     text = (DOCS / "sweeps.md").read_text()
     parts = (config.Configuration, config.Problem, config.Simulate, config.Sweep, config.Run)

@@ -157,8 +157,8 @@ def test_bad_horizons(horizon, message):
         ({"stage_cost": ca.MX.sym("c")}, "stage_cost: expected numbers or CasADi SX, given MX; write it in SX"),
         ({"terminal_cost": q * np.nan}, "terminal_cost"),
         ({"terminal_cost": None}, "terminal_cost: expected numbers or CasADi SX, given NoneType"),
-        ({"bounds": {"x": (0, 1)}}, "OCP: bounds have to be an ns.Bounds object, given dict"),
-        ({"bounds": None}, "OCP: bounds have to be an ns.Bounds object, given NoneType"),
+        ({"bounds": {"knee": (0, 1)}}, "unknown name in bounds 'knee'"),
+        ({"bounds": None}, "OCP: bounds have to be an ns.Bounds object or a mapping of names, given NoneType"),
     ],
 )
 def test_bad_problems(changes, message):

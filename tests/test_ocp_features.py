@@ -535,7 +535,7 @@ def test_a_free_time_starts_in_the_middle() -> None:
             "stage_cost uses the free horizon, which terminal costs and terminal",
         ),
         ({"path_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "path constraint 0 uses the free horizon"),
-        ({"initial_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "add a state with the rate 1"),
+        ({"initial_constraints": [ns.Constraint(TIME.symbol, 0, 1)]}, "give the system a symbol t="),
         ({"terminal_cost": ns.FreeTime(1, 2).symbol}, "terminal_cost depends on another symbol that is also called T"),
         ({"complementarities": [ns.Complementarity(u, TIME.symbol)]}, "complementarity_0 depends on T"),
     ],

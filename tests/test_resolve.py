@@ -202,3 +202,44 @@ def test_a_plan_that_failed_is_not_prepared(problem: ns.Transcription, solution:
         problem.prepare(failed)
     with pytest.raises(ns.ModelError, match="spread: expected 2"):
         problem.prepare(solution, spread=[1.0])
+
+
+@pytest.mark.quick
+def test_what_is_given_wrongly_is_told_at_once():
+    """A solver that is none, a time limit that is none, a spread below zero."""
+    made = ns.transcribe(short_push(), ns.FESDJ(control_stages=4, finite_elements=1))
+    plan = made.solve()
+    for call in (made.resolve, made.prepare):
+        with pytest.raises(ns.OptionError, match=r"solver: expected ns\.Auto"):
+            call(plan, solver=ns.Search())
+        for limit in (-1, np.nan, "a"):
+            with pytest.raises(ns.OptionError, match="time_limit: expected a number of seconds"):
+                call(plan, time_limit=limit)
+    with pytest.raises(ns.OptionError, match="spread: expected nonnegative numbers"):
+        made.prepare(plan, spread=[-1, -1])
+    assert made.resolve(plan, shift=np.int64(1)).success
+
+
+@pytest.mark.quick
+def test_a_preparation_keeps_the_horizon_of_the_answer():
+    """And what it is solved for again may be another one."""
+    made = ns.transcribe(short_push(), ns.FESDJ(control_stages=4, finite_elements=1))
+    answer = made.resolve(made.solve(), horizon=2.0)
+    assert made.prepare(answer, shift=0).solution.horizon == pytest.approx(2.0)
+
+
+@pytest.mark.quick
+def test_a_solution_of_another_problem_has_no_derivatives_here():
+    """Its variables are the same, its objective is not."""
+    method = ns.FESDJ(control_stages=4, finite_elements=1)
+    made, other = (ns.transcribe(short_push(weight), method) for weight in (10.0, 20.0))
+    with pytest.raises(ns.OptionError, match="of another one with the same variables"):
+        made.differentiate(other.solve(), x0=True)
+    assert made.differentiate(made.solve(), x0=True).objective.shape == (2,)
+
+
+def short_push(weight=10.0):
+    """A mass before a wall."""
+    q, v, u = (ca.SX.sym(name) for name in "qvu")
+    cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    return ns.OCP(cart, horizon=1.0, x0=[0, 0], stage_cost=u**2, terminal_cost=weight * (q - 0.9) ** 2)

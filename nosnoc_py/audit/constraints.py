@@ -30,6 +30,14 @@ def path(ocp: OCP, constraint: Constraint, t: Array, x: Array, u: Array, p: Arra
     return _of_constraint(Law.PATH, constraint, t, values)
 
 
+def at_points(ocp: OCP, constraint: Constraint, x: Array, p: Array) -> Measured:
+    """A constraint at chosen times, by the states (m, n_x) there."""
+    s = ocp.system
+    function = ca.Function("constraint", [s.x, s.p], [ca.densify(constraint.expression)])
+    values = np.array(function(x.T, p)).T.reshape(len(x), -1)
+    return _of_constraint(Law.PATH, constraint, constraint.times, values)
+
+
 def at_end(ocp: OCP, constraint: Constraint, law: Law, t: float, x: Array, x_initial: Array, p: Array) -> Measured:
     """A terminal or an initial constraint at a state (n_x,)."""
     s = ocp.system

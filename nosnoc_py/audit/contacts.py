@@ -58,15 +58,15 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         Of the motion, and of one control stage [s]: speeds count as what the forces at work give in one stage at
         least, with controls or without, because they may hold each other.
     """
-    n_q, frames = system.n_q, system.mechanics.frames
+    n_q, at_v, frames = system.n_q, system.at_v, system.mechanics.frames_at(p)
     here = _look(system, samples.x, samples.u, p)
     free = times(here.inverse, here.force)
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
     problem = _problem_scales(system, samples, p, duration)
-    velocities = [samples.x[:, n_q:], jumps.x_before[:, n_q:], jumps.x_after[:, n_q:]]
+    velocities = [samples.x[:, at_v], jumps.x_before[:, at_v], jumps.x_after[:, at_v]]
     speed = max(*(largest(v) for v in velocities), max(largest(free), largest(alone)) * stage, AT_REST * problem.speed)
     pushed = free if samples.forces is None else times(here.response, samples.forces)
-    moved = free if samples.rates is None else samples.rates[:, n_q:]
+    moved = free if samples.rates is None else samples.rates[:, at_v]
     accelerations = [largest(free), largest(pushed), largest(moved), speed / duration]
     response = largest(here.response[..., : frames.count])
     return Scales(
@@ -101,7 +101,7 @@ def laws_of_motion(
     """
     if not len(samples.t):
         return []
-    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
+    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
     distance = distances(here)
     below = np.maximum(-distance, 0.0)
     found = [_measured(Law.GAPS, samples.t, frames.names, below, below / scales.length, "m")]
@@ -134,15 +134,17 @@ def laws_of_impacts(
     """
     if not len(jumps.t):
         return []
-    n_q, frames, t = system.n_q, system.mechanics.frames, jumps.t
+    frames, t = system.mechanics.frames_at(p), jumps.t
     names, n_c = frames.names, frames.count
     here = _look(system, jumps.x_before, 0.0, p)
-    distance, after = distances(here), jumps.x_after[:, n_q:]
-    change, new = after - here.velocity, times(here.jacobian, after)
+    distance, after = distances(here), jumps.x_after[:, system.at_v]
+    change, new = after - here.velocity, here.rates_of(after)
     impulses = explained_impulses(system, jumps, scales, p).impulses
     assert impulses is not None
     left = np.abs(change - times(here.response, impulses))
-    moved = np.abs(jumps.x_after[:, :n_q] - jumps.x_before[:, :n_q])
+    # Neither positions nor first-order states jump; the unit of these is theirs.
+    jumped = np.abs(np.delete(jumps.x_after - jumps.x_before, system.at_v, axis=1))
+    sizes = np.append(np.full(system.n_q, scales.length), _sizes_of_y(system, jumps.x_before, scales.length))
     normal = impulses[:, :n_c]
     shocks = np.abs(normal) * _responses(here, frames)[0]
     late = _lateness(here, frames, new, scales.rest)
@@ -153,7 +155,7 @@ def laws_of_impacts(
     held = np.where((distance <= at_once * slow) & lasting, slow, 0.0)
     apart = np.minimum(shocks / scales.speed, np.maximum(distance, 0.0) / scales.length)
     found = [
-        _measured(Law.CONTINUITY, t, system.names["q"], moved, moved / scales.length, "m"),
+        _measured(Law.CONTINUITY, t, (*system.names["q"], *system.names["y"]), jumped, jumped / sizes, "m"),
         _measured(Law.IMPULSES, t, system.names["v"], left, left / scales.speed, "m/s"),
         _measured(Law.RESTITUTION, t, names, wrong, wrong / scales.speed, "m/s"),
         _measured(Law.SEPARATION, t, names, held, held / scales.speed, "m/s"),
@@ -168,9 +170,9 @@ def explained_forces(system: CLS, samples: MotionSamples, scales: Scales, p: Arr
     """Samples with the forces of closed contacts that explain their rates, unless they have forces already."""
     if samples.forces is not None or samples.rates is None:
         return samples
-    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames
+    here, frames = _look(system, samples.x, samples.u, p), system.mechanics.frames_at(p)
     shut = distances(here) <= TOUCHING_SOLVED * scales.length
-    needed = times(here.mass, samples.rates[:, system.n_q :]) - here.force
+    needed = times(here.mass, samples.rates[:, system.at_v]) - here.force
     if samples.x_left is not None:
         shut &= distances(system.kinematics(samples.x_left, 0.0, p)) <= TOUCHING_SOLVED * scales.length
     return replace(samples, forces=_explaining(here, frames, shut, needed, here.rates, scales.speed))
@@ -180,13 +182,19 @@ def explained_impulses(system: CLS, jumps: Jumps, scales: Scales, p: Array) -> J
     """Jumps with the impulses of closed contacts that explain them, unless they have impulses already."""
     if jumps.impulses is not None:
         return jumps
-    here, frames = _look(system, jumps.x_before, 0.0, p), system.mechanics.frames
-    after = jumps.x_after[:, system.n_q :]
-    new = times(here.jacobian, after)
+    here, frames = _look(system, jumps.x_before, 0.0, p), system.mechanics.frames_at(p)
+    after = jumps.x_after[:, system.at_v]
+    new = here.rates_of(after)
     wanted = times(here.mass, after - here.velocity)
     closed = distances(here) <= TOUCHING_SOLVED * scales.length
     opening = _lateness(here, frames, new, scales.rest) > OPENING * scales.speed
     return replace(jumps, impulses=_explaining(here, frames, closed, wanted, new, scales.speed, opening))
+
+
+def _sizes_of_y(system: CLS, values: Array, least: float) -> Array:
+    """What errors of first-order states (m, n_y), or of their rates, are relative to: their sizes in the motion."""
+    found = values[:, system.at_y] if values.shape[1] == system.x.numel() else values
+    return np.maximum(np.abs(found).max(axis=0, initial=0.0), least)
 
 
 def distances(here: Kinematics) -> Array:
@@ -244,7 +252,7 @@ def _rates(
     n_q, noise = system.n_q, 0.0 if samples.noise is None else samples.noise[:, None]
     assert samples.rates is not None
     given = times(here.inverse, here.force) + times(here.response, forces)
-    left = np.maximum(np.abs(samples.rates[:, n_q:] - given) - noise, 0.0)
+    left = np.maximum(np.abs(samples.rates[:, system.at_v] - given) - noise, 0.0)
     yield _measured(Law.BALANCE, samples.t, system.names["v"], left, left / scales.acceleration, "m/s^2")
     drift = samples.rates[:, :n_q] - here.position_rate
     for k in np.flatnonzero(closed.any(axis=1) & (np.abs(drift).max(axis=1) > 0.0)):
@@ -252,6 +260,9 @@ def _rates(
         drift[k] -= normals @ np.linalg.lstsq(normals, drift[k], rcond=1e-12)[0]
     away = np.maximum(np.abs(drift) - noise, 0.0)
     yield _measured(Law.POSITIONS, samples.t, system.names["q"], away, away / scales.speed, "m/s")
+    off = np.maximum(np.abs(samples.rates[:, system.at_y] - here.y_rate) - noise, 0.0)
+    shares = off / _sizes_of_y(system, here.y_rate, scales.speed)
+    yield _measured(Law.POSITIONS, samples.t, system.names["y"], off, shares, "1/s")
 
 
 def _energy(here: Kinematics, t: Array, names: tuple[str, ...], impulses: Array, scales: Scales) -> Measured:
@@ -276,7 +287,7 @@ def _explaining(
     opening: Array | None = None,
 ) -> Array:
     """Forces (m, n_c + n_tt) of closed contacts that make up generalised forces `wanted` (m, n_q)."""
-    forces = np.zeros((len(wanted), frames.count + frames.weights.size))
+    forces = np.zeros((len(wanted), frames.count + frames.n_t))
     for k in np.flatnonzero(closed.any(axis=1)):
         contacts = np.flatnonzero(closed[k])
         columns = frames.rows(contacts)

@@ -20,7 +20,7 @@ import numpy as np
 from nosnoc_py.audit.constraints import excess
 from nosnoc_py.audit.records import MotionSamples
 from nosnoc_py.solution.violation import Law, Violation
-from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, inclusion_of
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 from nosnoc_py.tolerances import BROKEN, TOUCHING_SOLVED
 
@@ -44,18 +44,28 @@ class Inclusions:
         Rates that violations are shares of.
     listed : (m, n_y + n_z), optional
         Multipliers and algebraic variables that the motion is said to have, in the order of `labels`.
+    high : (m, n) bool, optional
+        The modes of the switches with hysteresis, which no state tells.
     """
 
     def __init__(
-        self, system: PSS | Heaviside | PDS, samples: MotionSamples, p: Array, sizes: Array, listed: Array | None = None
+        self,
+        system: PSS | Heaviside | PDS,
+        samples: MotionSamples,
+        p: Array,
+        sizes: Array,
+        listed: Array | None = None,
+        high: Array | None = None,
     ) -> None:
         self.system, self.samples, self.p, self.size, self.listed = system, samples, p, sizes, listed
         flow, self.parts = inclusion_of(system)
+        self.high = np.zeros((len(samples.t), 0), bool) if high is None else high
         self.labels = tuple(label for part in self.parts for label in part.labels)
         own = system.algebraic
         equations = ca.SX(0, 1) if own is None else own.equations
         y, functions, active = (
-            ca.vertcat(*[getattr(part, name) for part in self.parts]) for name in ("symbols", "functions", "active")
+            ca.vertcat(ca.SX(0, 1), *[getattr(part, name) for part in self.parts])
+            for name in ("symbols", "functions", "active")
         )
         sums = ca.vertcat(ca.SX(0, 1), *[ca.sum1(part.symbols) - 1 for part in self.parts if part.kind == REGION])
         s = ca.vertcat(y, system.z)
@@ -68,13 +78,18 @@ class Inclusions:
     def violations(self) -> list[Violation]:
         """The largest violation of every sample."""
         values = np.asarray(self._functions(self.samples.x.T, self.p)).T.reshape(len(self.samples.t), -1)
-        return [self._at(k, functions, self._bounds(functions)) for k, functions in enumerate(values)]
+        return [self._at(k, functions, self._bounds(functions, self.high[k])) for k, functions in enumerate(values)]
 
-    def _bounds(self, functions: Array) -> Bounds:
-        """Bounds (n_y,) of the multipliers where the functions have these values."""
+    def _bounds(self, functions: Array, high: Array) -> Bounds:
+        """Bounds (n_y,) of the multipliers where the functions have these values and switches with hysteresis modes."""
+        if not self.parts:
+            return np.zeros(0), np.zeros(0)
         parts = np.split(functions, np.cumsum([part.count for part in self.parts])[:-1])
         found = [_bounds_of(part.kind, values) for part, values in zip(self.parts, parts, strict=True)]
         lower, upper = (np.concatenate(bounds) for bounds in zip(*found, strict=True))
+        if high.size:
+            remembered = [part.kind == MEMORY for part in self.parts for _ in range(part.count)]
+            lower[remembered] = upper[remembered] = high
         return lower, upper
 
     def _at(self, k: int, functions: Array, bounds: Bounds) -> Violation:
@@ -148,6 +163,8 @@ def _bounds_of(kind: int, functions: Array) -> Bounds:
     close = TOUCHING_SOLVED * (1.0 + np.abs(functions))
     if kind == STEP:
         return np.where(functions > close, 1.0, 0.0), np.where(functions < -close, 0.0, 1.0)
+    if kind == MEMORY:  # between the thresholds the state does not tell
+        return np.where(functions > 1.0 + close, 1.0, 0.0), np.where(functions < -1.0 - close, 0.0, 1.0)
     if kind == FORCE:
         return np.zeros(functions.size), np.where(functions <= close, np.inf, 0.0)
     return np.zeros(functions.size), np.where(functions - functions.min() <= close.max(), 1.0, 0.0)

@@ -24,6 +24,8 @@ TINY = 1e-300
 def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[Array, Array]:
     """Return the kinetic energy that jumps of the velocity add beyond rounding, and which share of what is at work.
 
+    It is that of the motion relative to what is touched, where that moves by itself: a wall that comes does work.
+
     The share is that of the energy which the mass that jumps, dv' M dv / |dv|^2, has at a speed: an error dw of the
     velocity after an impact from that speed is then dw / speed, and the rounding of a contact at rest is no gain.
 
@@ -44,7 +46,8 @@ def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[
     """
     momentum, square = times(here.mass, change), np.sum(change**2, axis=1)
     exchanged = np.sum(momentum * change, axis=1)
-    gain = energy_gain(momentum, here.velocity, here.velocity + change)
+    before = here.velocity - here.carried
+    gain = energy_gain(momentum, before, before + change)
     over = np.maximum(gain - 0.5 * ENERGY * exchanged, 0.0)
     return over, over / np.maximum(exchanged, TINY) * square / np.square(speed)
 
@@ -54,7 +57,7 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
 
     Parameters
     ----------
-    before, after : (m, 2 n_q)
+    before, after : (m, n_x)
         Left and right limits.
     p : (n_p,)
 
@@ -63,7 +66,7 @@ def energy_shares(system: CLS, before: Array, after: Array, p: Array) -> Array:
     (m,) array
         Zero where no velocity jumps by more than `IMPACT`: residuals of a program leave jumps of either sign.
     """
-    old, new = before[:, system.n_q :], after[:, system.n_q :]
+    old, new = before[:, system.at_v], after[:, system.at_v]
     fastest, jumps = (np.abs(v).max(axis=1, initial=IMPACT) for v in (np.hstack([old, new]), new - old))
     _, shares = energy_rise(system.kinematics(before, p=p), new - old, np.sqrt(jumps * fastest))
     return np.where(jumps > IMPACT, shares, 0.0)
@@ -94,7 +97,7 @@ def several_outcomes(
 
     Parameters
     ----------
-    before : (m, 2 n_q)
+    before : (m, n_x)
         Left limits at the impacts.
     p : (n_p,)
     rest_velocity : float
@@ -106,7 +109,7 @@ def several_outcomes(
     -------
     (m,) array of bool
     """
-    frames = system.mechanics.frames
+    frames = system.mechanics.frames_at(p)
     solver = ContactSolver(frames)
     found = []
     for k, x in enumerate(before):

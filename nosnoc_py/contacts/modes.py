@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -22,6 +23,7 @@ def masks_of(modes: Sequence[int]) -> np.ndarray:
 
 def friction_rows(
     frames: ContactFrames,
+    friction: Any,
     masks: ca.SX,
     normal: ca.SX,
     tangential: ca.SX,
@@ -30,7 +32,7 @@ def friction_rows(
     held: ca.SX | None = None,
     direction: ca.SX | None = None,
 ) -> tuple[ca.SX, ca.SX]:
-    """Friction force (n_tt) and the rows of the modes (n_tt + n_spatial) for its unknowns.
+    """Friction force (n_tt) and the rows of the modes (n_tt + n_spatial) for its unknowns, with coefficients (n_c,).
 
     `tangential` is the force of a contact that sticks and the direction d of one that slips in space (rate = s d,
     |d| = 1, force = -mu f_n d). A contact that is `held` has its direction of slip given.
@@ -39,7 +41,7 @@ def friction_rows(
     forces, rows, lengths = [], [], []
     for c, part in enumerate(frames.tangents):
         y, r = tangential[part], rate[part]
-        bound = frames.friction[c] * normal[c]
+        bound = friction[c] * normal[c]
         if frames.width(c) == 1:
             forces.append(stick[c] * y - slip[c] * bound)
             rows.append(stick[c] * r + (1 - stick[c]) * y)

@@ -75,7 +75,7 @@ def impact_problem(
         offset=offset,
         active=tuple(active),
         held=np.zeros(n_c, dtype=bool),
-        direction=np.zeros(frames.weights.size),
+        direction=np.zeros(frames.n_t),
         scale=float(np.abs(before[frames.rows(active)]).max(initial=0.0)),
     )
 
@@ -88,7 +88,7 @@ def acceleration_problem(
     `scale` is the size of the accelerations at work at least [m/s^2]: forces that cancel leave rounding, which must not
     open a contact.
     """
-    held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.weights.size)
+    held, direction = np.zeros(frames.count, dtype=bool), np.zeros(frames.n_t)
     for c, (part, slow) in enumerate(zip(frames.tangents, np.broadcast_to(resting, frames.count), strict=True)):
         slip = at.rates[frames.count :][part]
         size = float(np.linalg.norm(slip))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -31,6 +31,8 @@ DIFFERENT = 1e-6
 # Directions of slip in space that are tried for every contact, by the number of contacts that slip in space.
 STARTS = {1: 8, 2: 6, 3: 4}
 FEWEST_STARTS = 3
+# The equations of contact problems, by the numbers of tangents of their contacts.
+_PROBLEMS: dict[tuple[int, ...], Callable[..., list[Array]]] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +56,7 @@ class ContactSolution:
 
 
 class ContactSolver:
-    """Solves contact problems of one system.
+    """Solves contact problems of one system, with the coefficients of each problem.
 
     Projected iterations find the modes, Newton's method in these modes makes the solution exact to rounding; where they
     fail, all modes are tried.
@@ -62,7 +64,10 @@ class ContactSolver:
 
     def __init__(self, frames: ContactFrames) -> None:
         self.frames = frames
-        self._function = buffered(_masked_problem(frames))
+        widths = tuple(map(frames.width, range(frames.count)))
+        if widths not in _PROBLEMS:  # which is all that the equations depend on
+            _PROBLEMS[widths] = buffered(_masked_problem(frames))
+        self._function = _PROBLEMS[widths]
 
     def solve(
         self, problem: ContactProblem, hints: Sequence[Sequence[int]] = (), algorithm: Algorithm | None = None
@@ -110,7 +115,8 @@ class ContactSolver:
         """Run Newton's method in given modes from forces `start`; the result need not be admissible."""
         chosen = self._nearest(problem, modes)
         z = self._unknowns(problem, chosen, np.zeros(problem.offset.size) if start is None else start)
-        data = (problem.delassus.T, problem.offset, masks_of(chosen), problem.held, problem.direction)
+        coefficients = problem.frames.friction
+        data = (problem.delassus.T, problem.offset, masks_of(chosen), problem.held, problem.direction, coefficients)
         residual = np.inf
         for _ in range(20):
             rows, jacobian, forces, rates = self._function(z, *data)
@@ -137,7 +143,7 @@ class ContactSolver:
             normal, f = found.forces[c], found.forces[part]
             if found.rates[c] < -rate or normal < -force:
                 return False
-            if mode == STICK and np.linalg.norm(f) > frames.friction[c] * normal + force:
+            if mode == STICK and np.linalg.norm(f) > problem.frames.friction[c] * normal + force:
                 return False
             # The force of a slipping contact lies opposite to its direction: it must not do work.
             if mode in (SLIP, SLIP_BACK) and not problem.held[c] and self._along(found, c) < -rate:
@@ -232,14 +238,14 @@ class ContactSolver:
             count = STARTS.get(len(slipping), FEWEST_STARTS)
             angles = 2.0 * np.pi * np.arange(count) / count
             for turned in product(angles, repeat=len(slipping)) if slipping else ():
-                yield modes, self._towards(start, slipping, turned)
+                yield modes, self._towards(problem.frames.friction, start, slipping, turned)
 
-    def _towards(self, forces: Array, contacts: Sequence[int], angles: Sequence[float]) -> Array:
+    def _towards(self, friction: Array, forces: Array, contacts: Sequence[int], angles: Sequence[float]) -> Array:
         """Return forces with friction of contacts in given directions."""
         turned = forces.copy()
         for c, angle in zip(contacts, angles, strict=True):
             part = self.frames.tangents[c]
-            size = self.frames.friction[c] * max(turned[c], 1.0)
+            size = friction[c] * max(turned[c], 1.0)
             at = slice(self.frames.count + part.start, self.frames.count + part.stop)
             turned[at] = size * np.array([np.cos(angle), np.sin(angle)])
         return turned
@@ -272,7 +278,7 @@ class ContactSolver:
                 continue
             if len(legal) == 2:
                 modes[c] = legal[1]
-            elif np.linalg.norm(tangential) < (1 - 1e-7) * self.frames.friction[c] * forces[c]:
+            elif np.linalg.norm(tangential) < (1 - 1e-7) * problem.frames.friction[c] * forces[c]:
                 modes[c] = STICK
             else:
                 modes[c] = SLIP_BACK if tangential.size == 1 and tangential[0] > 0 else SLIP
@@ -281,7 +287,7 @@ class ContactSolver:
     def _unknowns(self, problem: ContactProblem, modes: tuple[int, ...], forces: Array) -> Array:
         """Return the first z = (f_n, y, s) of given modes."""
         frames, n_c = self.frames, self.frames.count
-        z = np.zeros(n_c + frames.weights.size + frames.spatial)
+        z = np.zeros(n_c + frames.n_t + frames.spatial)
         z[:n_c] = np.where(np.asarray(modes) == FREE, 0.0, forces[:n_c])
         rates = problem.delassus @ forces + problem.offset
         for c, part in enumerate(frames.tangents):
@@ -290,7 +296,7 @@ class ContactSolver:
                 z[at] = forces[at]
             elif modes[c] == SLIP and frames.width(c) == 2:
                 z[at] = problem.direction[part] if problem.held[c] else _unit(-forces[at], rates[at])
-                z[n_c + frames.weights.size + frames.speeds[c]] = 0.0 if problem.held[c] else float(rates[at] @ z[at])
+                z[n_c + frames.n_t + frames.speeds[c]] = 0.0 if problem.held[c] else float(rates[at] @ z[at])
         return z
 
 
@@ -346,20 +352,21 @@ def _unit(first: Array, second: Array) -> Array:
 
 def _masked_problem(frames: ContactFrames) -> ca.Function:
     """Rows, Jacobian, forces and rates of a `ContactProblem` at z = (f_n, y, s); the masks choose the rows."""
-    n_c, n_t = frames.count, frames.weights.size
+    n_c, n_t = frames.count, frames.n_t
     z = ca.SX.sym("z", n_c + n_t + frames.spatial)
     delassus, offset = ca.SX.sym("delassus", n_c + n_t, n_c + n_t), ca.SX.sym("offset", n_c + n_t)
     masks, held, direction = ca.SX.sym("masks", 3 * n_c), ca.SX.sym("held", n_c), ca.SX.sym("direction", n_t)
     normal, tangential, speed = ca.vertsplit(z, [0, n_c, n_c + n_t, n_c + n_t + frames.spatial])
     # The rates depend on the friction force, and its rows on the rates: the force needs no rate.
-    force, _ = friction_rows(frames, masks, normal, tangential, speed, ca.SX.zeros(n_t), held, direction)
+    friction = ca.SX.sym("friction", n_c)
+    force, _ = friction_rows(frames, friction, masks, normal, tangential, speed, ca.SX.zeros(n_t), held, direction)
     forces = ca.vertcat(normal, force)
     rates = delassus @ forces + offset
-    _, rows = friction_rows(frames, masks, normal, tangential, speed, rates[n_c:], held, direction)
+    _, rows = friction_rows(frames, friction, masks, normal, tangential, speed, rates[n_c:], held, direction)
     closed = masks[:n_c]
     residual = ca.vertcat(closed * rates[:n_c] + (1 - closed) * normal, rows)
     return ca.Function(
         "contact_problem",
-        [z, delassus, offset, masks, held, direction],
+        [z, delassus, offset, masks, held, direction, friction],
         [residual, ca.jacobian(residual, z), forces, rates],
     )

@@ -10,7 +10,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.discretization.finite_elements import Element
-from nosnoc_py.functions import buffered
+from nosnoc_py.functions import buffered, function_of
 from nosnoc_py.motion import kinds
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.reformulation.dcs import DCS, Equation, Switch, Variable
@@ -182,7 +182,7 @@ def evaluate(expression: ca.SX, symbols: list[ca.SX], x: np.ndarray, z: np.ndarr
     """An expression of x, z and p at the rows of x and z (rows, size)."""
     if expression.numel() == 0:
         return np.zeros((len(x), 0))
-    return np.asarray(ca.Function("values", symbols, [expression])(x.T, z.T, p)).T
+    return np.asarray(function_of(symbols, expression)(x.T, z.T, p)).T
 
 
 def at_stages(dcs: DCS, r: Readout, p: np.ndarray, expression: ca.SX) -> np.ndarray:

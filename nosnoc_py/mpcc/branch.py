@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from nosnoc_py.implicit_function import shortest_step
@@ -96,6 +97,17 @@ def join_splits(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
     return w
 
 
+def signed(mpcc: MPCC, w: np.ndarray) -> np.ndarray:
+    """The iterate with every signed quantity in its left part, as on branches."""
+    w = w.copy()
+    for group in mpcc.groups:
+        if group.split:
+            plus, minus = mpcc.G_variable[group.left], mpcc.H_variable[group.right]
+            w[plus] -= w[minus]
+            w[minus] = 0.0
+    return w
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BranchOutcome:
     """What a finish found on a branch: w in the user's units, with the multipliers when there was an NLP."""
@@ -148,6 +160,22 @@ class BranchProgram:
         held = start + np.flatnonzero(branch.r)
         lbg[held], ubg[held] = 0.0, 0.0
         return lbx, ubx, lbg, ubg
+
+    def fixed(self, p: np.ndarray, branch: Branch) -> ca.SX:
+        """The values (n_x,) at which `bounds` fixes variables, as expressions of the parameters of the MPCC.
+
+        They are right as long as the same variables are fixed by the same rows as at `p`.
+        """
+        lbx, ubx, *_ = self.bounds(p, branch)
+        values, scale = ca.SX(ca.DM(np.where(lbx == ubx, lbx, 0.0))), self.mpcc.w_scale
+        for zero, floor in ((branch.G, self.blocks.floor_G), (branch.H, self.blocks.floor_H)):
+            rows = np.flatnonzero(zero & (floor.single >= 0))
+            variable, value = floor.roots(rows, p)
+            written = floor.written_roots(rows, self.mpcc.p)
+            there = (lbx == ubx)[variable] & (np.abs(value / scale[variable] - lbx[variable]) <= SAME)
+            for k in np.flatnonzero(there).tolist():
+                values[int(variable[k])] = written[k] / scale[variable[k]]
+        return values
 
     def equations(self, p: np.ndarray, branch: Branch) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the variables that keep their values on a branch, and of the rows that are equations of the others.

@@ -30,7 +30,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.implicit_function import Independent
-from nosnoc_py.mpcc.branch import Branch, BranchProgram
+from nosnoc_py.mpcc.branch import Branch, BranchProgram, signed
 from nosnoc_py.mpcc.implicit import stuck
 from nosnoc_py.solution.records import SolvedBranch
 
@@ -167,7 +167,7 @@ class Parametric:
 
     def __call__(self, w: Array, p: Array, solved: SolvedBranch, columns: Array) -> OptimumDerivative:
         """Derivatives at an optimum w with parameters p on its branch, by the parameters `columns` (indices)."""
-        x, penalised = self._signed(w) / self.mpcc.w_scale, solved.way == "penalise"
+        x, penalised = signed(self.mpcc, w) / self.mpcc.w_scale, solved.way == "penalise"
         zeros = self._zeros(x, p)
         at = self._local(x, p, Branch(*self.mpcc.side(zeros.left, zeros.right), solved.r), columns, penalised)
         active = list(self._active(at, p, solved, zeros.both))
@@ -216,16 +216,6 @@ class Parametric:
         return self.mpcc.parameters.label(int(column))[0]
 
     # What holds ------------------------------------------------------------------------------------------------------
-
-    def _signed(self, w: Array) -> Array:
-        """The iterate with every signed quantity in its left part, as on branches."""
-        w = w.copy()
-        for group in self.mpcc.groups:
-            if group.split:
-                plus, minus = self.mpcc.G_variable[group.left], self.mpcc.H_variable[group.right]
-                w[plus] -= w[minus]
-                w[minus] = 0.0
-        return w
 
     def _zeros(self, x: Array, p: Array) -> _Zeros:
         """Which sides vanish because the other one does not, and which groups leave it open."""

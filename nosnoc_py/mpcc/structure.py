@@ -56,6 +56,10 @@ class Floor:
         offset = np.asarray(self._offset(p)).reshape(-1)
         return self.single[rows], -offset[rows] / self.coefficient[rows]
 
+    def written_roots(self, rows: np.ndarray, p: ca.SX) -> ca.SX:
+        """The values of `roots` as expressions of p."""
+        return -self._offset(p)[rows.tolist(), 0] / ca.DM(self.coefficient[rows])
+
     def members(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Variables and values that bring the chosen rows (a mask) to their smallest value."""
         chosen = rows[self.row]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import casadi as ca
 import numpy as np
@@ -45,24 +45,20 @@ class FrozenContact:
         How far the friction force is from the end of its cone, as a share; 1 without friction.
     functions : mapping
         Which of all switching functions belong to the contact: positions by role, such as `Role.GAP`.
-    strength, half_period : float
+    strength, half_period : float, or SX of p
         A jump by an impulse takes the numerical time impulse / strength + half_period.
     """
 
     name: str
     push: ca.SX
     approach: ca.SX
-    strength: float
+    strength: Any
     weight: ca.SX = field(default_factory=lambda: ca.SX(1))
     rub: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     slip: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     reserve: ca.SX = field(default_factory=lambda: ca.SX(1))
-    half_period: float = 0.0
+    half_period: Any = 0.0
     functions: Mapping[Role, int] = field(default_factory=dict)
-
-    def duration(self, impulse: float) -> float:
-        """How long a jump takes in numerical time [s]."""
-        return impulse / self.strength + self.half_period
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +88,8 @@ def inelastic(system: CLS, contact: Contact, a_n: float, epsilon_t: float) -> Au
     slip, rub, reserve = ca.SX(0, 1), ca.SX(0, 1), ca.SX(1)
     alpha = ca.SX.sym("alpha", 3 if contact.frictional else 2)
     if contact.frictional:
-        slip = contact.tangent.T @ system.v
-        mu = contact.friction[0]
+        slip = system.slip(contact)
+        mu = contact.cone[0]
         if slip.numel() == 1:
             name = f"tangential_velocity[{contact.name}]"
             functions.append(SwitchingFunction(Role.TANGENTIAL_VELOCITY, name, slip))
@@ -130,12 +126,12 @@ def spring_damper(system: CLS, contact: Contact, stiffness: float) -> Auxiliary:
     With c = 2 |ln e| sqrt(k / (pi^2 + ln^2 e)) the normal velocity comes back times -e after pi / sqrt(k - c^2 / 4).
     """
     restitution = contact.restitution
-    logarithm = -np.log(restitution)
-    damping = 2 * logarithm * np.sqrt(stiffness / (np.pi**2 + logarithm**2))
+    logarithm = -ca.log(restitution)
+    damping = 2 * logarithm * ca.sqrt(stiffness / (np.pi**2 + logarithm**2))
     approach = ca.dot(system.normal(contact), system.v)
     # Above the surface, where relaxed solutions give it a weight, the spring shall not pull.
     force = -stiffness * ca.fmin(contact.gap, 0) - damping * approach
-    half_period = float(np.pi / np.sqrt(stiffness - damping**2 / 4))
+    half_period = np.pi / ca.sqrt(stiffness - damping**2 / 4)
     return _bounce(
         system, contact, _functions(contact, approach)[:1], lambda alpha, mass: mass * force, np.inf, half_period
     )
@@ -157,8 +153,8 @@ def _bounce(
     contact: Contact,
     functions: list[SwitchingFunction],
     force: Callable[[ca.SX, ca.SX], ca.SX],
-    strength: float,
-    half_period: float,
+    strength: Any,
+    half_period: Any,
 ) -> Auxiliary:
     """q' = M^-1 n D^-1 n'v and M v' = n (force - D^-1 (grad_q n'v)'q') below the surface, f_c < 0."""
     normal = system.normal(contact)
@@ -185,7 +181,7 @@ def _bounce(
 
 def auxiliary(system: CLS, contact: Contact, parameters: AuxiliaryParameters) -> Auxiliary:
     """The auxiliary motion of a contact that has one, see `misfit_of`."""
-    if contact.restitution == 0.0:
+    if not contact.bounces:
         return inelastic(system, contact, parameters.a_n, parameters.epsilon_t)
     if parameters.elastic == "constant_force":
         return constant_force(system, contact, parameters.a_n)
@@ -196,11 +192,11 @@ def misfit_of(contact: Contact) -> str | None:
     """None if a contact has an auxiliary motion, else the message that names a method that fits."""
     if not contact.frictional:
         return None
-    if contact.restitution > 0.0:
+    if contact.bounces:
         return (
-            f"TimeFreezing: contact {contact.name!r} has both restitution ({contact.restitution:g}) and friction, for "
+            f"TimeFreezing: contact {contact.name!r} has both restitution ({contact.restitution}) and friction, for "
             "which there is no auxiliary motion; use ns.FESDJ(...)."
         )
-    if len(set(contact.friction)) > 1:
+    if not ca.is_equal(ca.SX(contact.cone[1]), ca.SX.ones(len(contact.friction)), 9):
         return f"TimeFreezing: contact {contact.name!r} has anisotropic friction {contact.friction}; use ns.FESDJ(...)."
     return None

@@ -32,7 +32,6 @@ from nosnoc_py.reformulation.friction import (
     Slip,
     cone_of,
     modes_of,
-    weights,
 )
 from nosnoc_py.reformulation.switching import CONTACT, isolations, switch_indicator
 from nosnoc_py.roles import Role
@@ -63,9 +62,7 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
         "lambda_normal", contacts.labels("lambda_normal"), Role.NORMAL_FORCE, lower=0.0, scale=system.nominal["force"]
     )
     force = normal_force.symbol
-    laws = friction_laws(
-        system, contacts, options, q=system.q, v=system.v, normal=force, scale=normal_force.scale, impulsive=False
-    )
+    laws = friction_laws(system, contacts, options, x=system.x, normal=force, scale=normal_force.scale, impulsive=False)
     total = system.force + contacts.normal @ force
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         total += contact.tangent @ law.force
@@ -91,12 +88,14 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
         outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slips(system, contacts)),
         units={**system.units, **_units(contacts)},
     )
-    return _with_gap_rate(dcs, contacts, force, system.v) if options.gap_rate and contacts.names else dcs
+    return (
+        _with_gap_rate(dcs, contacts, force, system.mechanics.gap_rates) if options.gap_rate and contacts.names else dcs
+    )
 
 
 def is_curved(system: CLS) -> bool:
     """Whether some contact normal changes along the motion."""
-    return any(ca.depends_on(system.normal(contact), system.q) for contact in system.contacts)
+    return any(ca.depends_on(system.normal(contact), ca.vertcat(system.q, system.y)) for contact in system.contacts)
 
 
 def _motion(
@@ -105,11 +104,11 @@ def _motion(
     """Eq. 2, with the acceleration solved for or lifted."""
     lift = not system.mass_matrix.is_constant() if lift_acceleration is None else lift_acceleration
     if not lift:
-        return ca.vertcat(system.position_rate, ca.solve(system.mass_matrix, total)), (), ()
+        return system.state_rate(ca.solve(system.mass_matrix, total)), (), ()
     acceleration = Variable.made("acceleration", of_each("acceleration", system.names["v"]), Role.ACCELERATION)
     balance = system.mass_matrix @ acceleration.symbol - total
     momentum = Equation.of("momentum", Role.MOMENTUM, balance, of_each("momentum", system.names["v"]))
-    return ca.vertcat(system.position_rate, acceleration.symbol), (acceleration,), (momentum,)
+    return system.state_rate(acceleration.symbol), (acceleration,), (momentum,)
 
 
 def _gap_pair(contacts: StackedContacts, force: ca.SX) -> Pair:
@@ -136,7 +135,7 @@ def _slides(system: CLS, contacts: StackedContacts, laws: tuple[FrictionLaw, ...
             name=contact.name,
             speed=law.speed,
             slack=law.slack,
-            velocity=contact.tangent.T @ system.v,
+            velocity=system.slip(contact),
             pair=CONTACT,
             component=i,
         )
@@ -161,7 +160,7 @@ def _coherences(
 
 def _slips(system: CLS, contacts: StackedContacts) -> tuple[Equation, ...]:
     """Slip velocities J_t'v by name, in the user's directions."""
-    slips = {f"slip[{contact.name}]": contact.tangent.T @ system.v for _, contact in contacts.frictional}
+    slips = {f"slip[{contact.name}]": system.slip(contact) for _, contact in contacts.frictional}
     return tuple(Equation.of(name, Role.SLIP_VELOCITY, velocity) for name, velocity in slips.items())
 
 
@@ -190,7 +189,7 @@ def drift(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable],
     return (up, down), pairs
 
 
-def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, v: ca.SX) -> DCS:
+def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, gap_rates: ca.SX) -> DCS:
     """q' = v + n tau with tau against the gap, and n'v against tau and the normal force.
 
     Without the last tau could hold a body on the surface that moves away from it.
@@ -202,7 +201,7 @@ def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, v: ca.SX) 
     ]
     (up, down), (opening, closing) = ([part.symbol for part in parts] for parts in (drifts, rates))
     along = contacts.normal @ (up - down)
-    rest = contacts.normal.T @ v - opening + closing
+    rest = gap_rates - opening + closing
     size = contacts.labels("gap_rate_size"), opening + closing
     holding = contacts.labels("holding"), force + up + down
     parts = [(rate.components, rate.symbol) for rate in rates]
@@ -266,7 +265,7 @@ class StackedContacts:
     gap: ca.SX
     normal: ca.SX
     names: tuple[str, ...]
-    restitution: ca.DM
+    restitution: ca.SX
     frictional: tuple[tuple[int, Contact], ...]
 
     def labels(self, quantity: str) -> tuple[str, ...]:
@@ -281,7 +280,7 @@ def stack_contacts(system: CLS) -> StackedContacts:
         gap=system.mechanics.gaps,
         normal=system.mechanics.normals,
         names=tuple(c.name for c in contacts),
-        restitution=ca.DM(system.mechanics.frames.restitution),
+        restitution=ca.SX(system.mechanics.frames.restitution),
         frictional=tuple((i, c) for i, c in enumerate(contacts) if c.frictional),
     )
 
@@ -291,22 +290,21 @@ def friction_laws(
     contacts: StackedContacts,
     options: ContactOptions,
     *,
-    q: ca.SX,
-    v: ca.SX,
+    x: ca.SX,
     normal: ca.SX,
     scale: np.ndarray,
     impulsive: bool,
 ) -> tuple[FrictionLaw, ...]:
-    """Friction of all contacts that have it, at (q, v) under normal multipliers (n_c,) of typical size `scale` (n_c,).
+    """Friction of all contacts that have it, at a state under normal multipliers (n_c,) of typical size `scale` (n_c,).
 
     Forces at the RK stages (Eqs. 13b-d, 14), or impulses that oppose the slip velocity after the jump (Eqs. 17d-f).
     """
     laws = []
     for i, contact in contacts.frictional:
-        mu, weight = weights(contact)
+        mu, weight = contact.cone
         slip = Slip(
             name=contact.name,
-            velocity=weight * (ca.substitute(contact.tangent, system.q, q).T @ v),
+            velocity=weight * ca.substitute(system.slip(contact), system.x, x),
             normal=normal[i],
             friction=mu,
             weights=weight,
@@ -341,13 +339,19 @@ class JumpSymbols:
 
 def node_of(system: CLS, contacts: StackedContacts, options: ContactOptions) -> JumpSymbols:
     """Make the symbols of the jump law, and the friction laws of the impulses."""
-    x_minus, names = ca.SX.sym("x_minus", 2 * system.n_q), tuple(f"{name}(+)" for name in system.names["v"])
+    x_minus, names = ca.SX.sym("x_minus", system.x.numel()), tuple(f"{name}(+)" for name in system.names["v"])
     v_plus = Variable.made("v_plus", names, Role.VELOCITY_AFTER, scale=system.nominal["v"])
     labels = contacts.labels("Lambda_normal")
     impulse = Variable.made("Lambda_normal", labels, Role.NORMAL_IMPULSE, lower=0.0, impulsive=True)
-    at = {"q": x_minus[: system.n_q], "v": v_plus.symbol, "normal": impulse.symbol, "scale": np.ones(len(labels))}
+    after = _with_velocity(system, x_minus, v_plus.symbol)
+    at = {"x": after, "normal": impulse.symbol, "scale": np.ones(len(labels))}
     laws = friction_laws(system, contacts, options, **at, impulsive=True)
     return JumpSymbols(x_minus=x_minus, h=ca.SX.sym("h"), v_plus=v_plus, impulse=impulse, laws=laws)
+
+
+def _with_velocity(system: CLS, x: ca.SX, v: ca.SX) -> ca.SX:
+    """A state with another velocity."""
+    return ca.vertcat(x[: system.n_q], v, x[system.at_y])
 
 
 def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, node: JumpSymbols) -> JumpLaw:
@@ -361,10 +365,10 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     """
     n_q, n_c = system.n_q, len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws
-    q, v_minus = x_minus[:n_q], x_minus[n_q:]
+    v_minus = x_minus[system.at_v]
     at = system.kinematics(x_minus, system.u, system.p)
     mass, gap, normal = at.mass, at.gaps, at.jacobian[:n_c, :].T
-    approach, after = normal.T @ v_minus, normal.T @ v_plus
+    approach, after = at.rates[:n_c], at.rates_of(v_plus)[:n_c]
     slowest = at.slowest(options.rest_velocity or 0.0)
     restitution = after - rebound(approach, contacts.restitution, slowest)
     # Inside of the horizon a closed contact never separates at a left limit: its gap was positive before, or zero.
@@ -377,7 +381,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     r_likely = ca.substitute(restitution, v_plus, v_likely)
     tangential = ca.SX(n_q, 1)
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
-        tangential += ca.substitute(contact.tangent, system.q, q) @ law.force
+        tangential += ca.substitute(contact.tangent, system.x, x_minus) @ law.force
     rebounds = [
         Variable.made(name, contacts.labels(name), role, lower=0.0, estimate=ca.fmax(0, part))
         for name, role, part in (("Y_plus", Role.REBOUND_PLUS, r_likely), ("Y_minus", Role.REBOUND_MINUS, -r_likely))
@@ -399,7 +403,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
         x_minus=x_minus,
         h=h,
         variables=(*motion, *rebounds, *rubbing),
-        x_plus=ca.vertcat(q, v_plus),
+        x_plus=_with_velocity(system, x_minus, v_plus),
         equations=(
             Equation.of("impulse_balance", Role.IMPULSE_BALANCE, balance, momentum),
             Equation.of(

@@ -54,14 +54,16 @@ class FrictionLaw:
 class Slip:
     """What a cone is given: the slip velocity W v_t [m/s], the normal multiplier, mu, W, and how to call things.
 
+    mu and W are numbers or expressions of p.
+
     `directions` are those of a polyhedral cone in space.
     """
 
     name: str
     velocity: ca.SX
     normal: ca.SX
-    friction: float
-    weights: ca.DM
+    friction: Any
+    weights: Any
     impulsive: bool
     velocity_scale: float = 1.0
     force_scale: float = 1.0
@@ -96,12 +98,6 @@ class Slip:
     def equation(self, quantity: str, role: Role, expression: ca.SX) -> Equation:
         """An equation of this contact."""
         return Equation.of(self.label(quantity), role, expression)
-
-
-def weights(contact: Contact) -> tuple[float, ca.DM]:
-    """mu, the larger coefficient, and the weights W of the tangent columns, at most one."""
-    mu = max(contact.friction)
-    return mu, ca.DM([value / mu for value in contact.friction])
 
 
 def _parts(slip: Slip, cross: Literal["both", "none"]) -> tuple[Variable, Variable, Equation, Pair]:

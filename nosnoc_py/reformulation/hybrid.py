@@ -39,7 +39,7 @@ def hybrid(system: CLS) -> HybridSystem:
             f"hybrid: contact {', '.join(map(repr, rubbing))} has friction, and a collision with friction has more "
             f"than one kind of reset; use {FITTING}, or leave the friction out."
         )
-    sticky = [contact.name for contact in system.contacts if contact.restitution == 0.0]
+    sticky = [contact.name for contact in system.contacts if not contact.bounces]
     if sticky:
         raise ModelError(
             f"hybrid: contact {', '.join(map(repr, sticky))} is inelastic (restitution 0), so it may persist after a "
@@ -48,7 +48,7 @@ def hybrid(system: CLS) -> HybridSystem:
     acceleration = ca.solve(system.mass_matrix, system.force)
     return HybridSystem(
         **system.extended(),
-        flow=ca.vertcat(system.position_rate, acceleration),
+        flow=system.state_rate(acceleration),
         jumps=[_jump(system, contact) for contact in system.contacts],
         units=system.units,
         p_default=system.p_default,
@@ -59,6 +59,6 @@ def hybrid(system: CLS) -> HybridSystem:
 def _jump(system: CLS, contact: Contact) -> StateJump:
     normal = system.normal(contact)
     response = ca.solve(system.mass_matrix, normal)
-    impulse = -(1 + contact.restitution) * ca.dot(normal, system.v) / ca.dot(normal, response)
-    after = ca.vertcat(system.q, system.v + response * impulse)
+    impulse = -(1 + contact.restitution) * system.gap_rate(contact) / ca.dot(normal, response)
+    after = ca.vertcat(system.q, system.v + response * impulse, system.y)
     return StateJump(contact.name, guard=contact.gap, reset=after, impulse=impulse)

@@ -40,7 +40,7 @@ def frozen_dcs(frozen: Frozen, running_cost: Any, *, stabilize: bool | None = No
 
 def _is_curved(system: CLS, contact: Contact) -> bool:
     """Whether a gap that stays closed is more than a linear condition on q, for an inelastic contact."""
-    return contact.restitution == 0.0 and ca.depends_on(ca.gradient(contact.gap, system.q), system.q)
+    return not contact.bounces and ca.depends_on(ca.gradient(contact.gap, system.q), system.q)
 
 
 def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
@@ -50,7 +50,7 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
     press, so that without tau the discrete equations have no solution.
     """
     system = frozen.original
-    pairs = [(c, f) for c, f in zip(system.contacts, frozen.contacts, strict=True) if c.restitution == 0.0]
+    pairs = [(c, f) for c, f in zip(system.contacts, frozen.contacts, strict=True) if not c.bounces]
     contacts = [contact for contact, _ in pairs]
     names = [c.name for c in contacts]
 

@@ -33,7 +33,6 @@ import numpy as np
 
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.reformulation.dcs import Equation, of_each
-from nosnoc_py.reformulation.friction import weights
 from nosnoc_py.roles import Role
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
@@ -138,12 +137,12 @@ def smooth(system: Described) -> Smoothed:
     return _regions(system)
 
 
-def damping_ratio(restitution: float) -> float:
-    """Damping ratio zeta of a spring whose half oscillation keeps the fraction e of the velocity."""
-    if restitution == 0.0:
+def damping_ratio(restitution: Any) -> Any:
+    """Damping ratio zeta of a spring whose half oscillation keeps the fraction e of the velocity; 1 for e = 0."""
+    if isinstance(restitution, float) and restitution == 0.0:
         return 1.0
-    decrement = -float(np.log(restitution))
-    return decrement / float(np.hypot(np.pi, decrement))
+    decrement = -ca.log(ca.fmax(restitution, FLAT))
+    return decrement / ca.sqrt(np.pi**2 + decrement**2)
 
 
 def positive_part(y: ca.SX) -> ca.SX:
@@ -192,10 +191,10 @@ def _contacts(system: CLS) -> Smoothed:
             forces.append(_friction(system, contact, normal, sigma))
             units |= dict.fromkeys(forces[-1].outputs[0].components, "N")
             units |= dict.fromkeys(forces[-1].outputs[1].components, "m/s")
-        if contact.restitution > 0.0:
+        if contact.bounces:
             durations.append(duration)
     acceleration, lifted = _acceleration(system, sum((f.push for f in forces), system.force))
-    flow, lasting = ca.vertcat(system.position_rate, acceleration), ca.vertcat(ca.SX(0, 1), *durations)
+    flow, lasting = system.state_rate(acceleration), ca.vertcat(ca.SX(0, 1), *durations)
     outputs, conditions = [output for force in forces for output in force.outputs], [f.condition for f in forces]
     return _smoothed(system, sigma, flow, lifted, conditions, outputs, durations=lasting, units=units)
 
@@ -207,9 +206,9 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
     # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
     slope = ca.gradient(gap, system.q)
     mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
-    period, rate = ca.sqrt(mass * delta / scale), ca.dot(slope, system.v)
+    period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
     force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)
-    return force, np.pi * period / np.sqrt(max(1.0 - zeta**2, FLAT))
+    return force, np.pi * period / ca.sqrt(ca.fmax(1.0 - zeta**2, FLAT))
 
 
 def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
@@ -222,8 +221,8 @@ def _normal_force(system: CLS, contact: Contact, force: ca.SX) -> _Force:
 
 
 def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Force:
-    mu, weight = weights(contact)
-    slip = weight * (contact.tangent.T @ system.v)
+    mu, weight = contact.cone
+    slip = weight * system.slip(contact)
     creep = sigma * float(system.nominal["v"].max())
     force = -mu * normal * weight * slip / ca.sqrt(ca.sumsqr(slip) + creep**2)
     slack = mu * normal - _length(force / weight)
@@ -233,7 +232,7 @@ def _friction(system: CLS, contact: Contact, normal: ca.SX, sigma: ca.SX) -> _Fo
         condition=Condition(a=_length(slip), b=slack, labels=(label,)),
         outputs=(
             Equation.of(f"lambda_tangent[{contact.name}]", Role.TANGENTIAL_FORCE, force),
-            Equation.of(f"slip[{contact.name}]", Role.SLIP_VELOCITY, contact.tangent.T @ system.v),
+            Equation.of(f"slip[{contact.name}]", Role.SLIP_VELOCITY, system.slip(contact)),
         ),
     )
 

@@ -77,6 +77,12 @@ def misfit(system: CLS) -> str | None:
     """None if jumps at all contacts can be frozen, else the message that names a method that fits."""
     if not system.contacts:
         return "TimeFreezing: the system has no contacts, so that nothing freezes; use ns.FESDJ(...)."
+    moving = [contact.name for contact in system.contacts if system.moves(contact)]
+    if moving:
+        return (
+            f"TimeFreezing: contact {', '.join(map(repr, moving))} moves by itself, by time or states of y, which "
+            "stand still while time does; use ns.FESDJ(...)."
+        )
     return next(filter(None, map(misfit_of, system.contacts)), None)
 
 
@@ -124,7 +130,7 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         found = auxiliary(system, contact, parameters)
         alphas.append(found.alpha)
         places = {function.role: len(functions) + j for j, function in enumerate(found.functions)}
-        if contact.restitution == 0.0:
+        if not contact.bounces:
             shared.append(places[Role.GAP])  # during a jump nothing else determines the step functions of such gaps
         functions += found.functions
         beta = ca.SX.sym(f"beta[{contact.name}]")
@@ -152,7 +158,7 @@ def freeze(system: CLS, parameters: AuxiliaryParameters | None = None, **options
         functions=ca.vertcat(ca.SX(0, 1), *[function.expression for function in functions]),
         function_names=tuple(function.name for function in functions),
         per_element=tuple(shared),
-        flow=ca.vertcat(running * system.position_rate + moves, acceleration, running),
+        flow=ca.vertcat(running * system.position_rate + moves, acceleration, running * system.y_rate, running),
         algebraic=_algebraic(lifts),
         units={**system.units, name: "s"},
         p_default=system.p_default,

@@ -23,7 +23,7 @@ TOGETHER = 4
 
 def evolution(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """The best control of every generation that found a better one."""
-    if not task.rest.size + task.freedom:
+    if min(KNOTS) * task.rest.size + task.freedom < 2:  # cma fails with one number where its steps reach the bounds
         return
     merit = Merit(task)
     while True:

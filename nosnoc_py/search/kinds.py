@@ -8,6 +8,7 @@ import numpy as np
 
 from nosnoc_py.search.evolution import evolution
 from nosnoc_py.search.relaxed import relaxed
+from nosnoc_py.search.simplex import simplex
 from nosnoc_py.search.smoothed import smoothed
 from nosnoc_py.search.starts import Start, StartTask, constant, line, random
 
@@ -20,4 +21,5 @@ STARTS: dict[str, Callable[[StartTask, np.random.Generator], Iterator[Start | No
     "random": random,
     "relaxed": relaxed,
     "evolution": evolution,
+    "simplex": simplex,
 }

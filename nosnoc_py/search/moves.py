@@ -170,7 +170,7 @@ def _nearest(
             continue
         states = np.array([solution(solution.t0 + a + share * (b - a)) for share in PLACES])
         gaps = ocp.system.kinematics(states, 0.0, p).gaps
-        for i, name in enumerate(laws.names):
+        for i, name in enumerate(laws.names[: gaps.shape[1]]):  # rigid contacts
             if modes[k][i] == laws.default(name):
                 j = int(gaps[:, i].argmin())
                 found.append((float(gaps[j, i]), float(PLACES[j]), k, i))

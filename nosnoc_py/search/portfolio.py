@@ -35,7 +35,8 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 REFINE = "refine"
-KINDS = (*STARTS, MOVES)
+# Without controls nothing is as fast as a simplex; other problems have no starts of this kind.
+KINDS = (*sorted(STARTS, key=lambda kind: kind != "simplex"), MOVES)
 # Intervals of the control in programs that only compare sequences, iterations of IPOPT on each, and refinements.
 COARSE, ITERATIONS, ROUNDS = 16, 150, 1
 # Seconds that one start may take at least, and the share of all that are left; the share of all for the last program.
@@ -114,6 +115,7 @@ class Search(CompleteMethod):
     """
 
     takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
+    remembers: ClassVar[bool] = True
 
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)

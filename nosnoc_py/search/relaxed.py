@@ -26,7 +26,9 @@ SHARP = 0.1
 def relaxed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """From the initial state at rest, then from random controls."""
     ocp = task.ocp
-    if not task.rest.size:
+    if (
+        not task.rest.size or ocp.system.remembers or ocp.point_terms
+    ):  # finite elements forget, and have times of their own
         return
     method = fitting(ocp.system, None, FINITE_ELEMENTS, FiniteElementMethod).replace(**ELEMENTS)
     problem = transcribe(ocp, method)

@@ -40,7 +40,7 @@ ITERATIONS = 80
 
 def smoothed(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     """From nothing, from a straight line to the goal, then from random controls; again and again."""
-    if isinstance(task.ocp.system, PDS) or not task.rest.size:
+    if isinstance(task.ocp.system, PDS) or task.ocp.system.remembers or not task.rest.size:
         return
     program = SmoothedProgram.of(task)
     line = _line(task)
@@ -66,7 +66,8 @@ def _line(task: StartTask) -> tuple[Array, Array] | None:
     s, T = task.ocp.system, float(task.ocp.horizon)
     shares = np.linspace(0.0, 1.0, STEPS + 1)
     if isinstance(s, CLS):
-        states = np.array([np.append(*way(task.x0, end, s.n_q, share * T, T)[:2]) for share in shares])
+        ways = [way(task.x0, end, s.n_q, share * T, T) for share in shares]
+        states = np.array([np.concatenate([q, v, y]) for q, v, _, y in ways])
     else:
         states = task.x0 + shares[:, None] * (end - task.x0)
     return states, np.tile(task.rest, (STEPS // SHARED, 1))
@@ -99,9 +100,8 @@ class SmoothedProgram:
         end = task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, np.asarray(s.x_nominal, float))
-        first = s.n_q if isinstance(s, CLS) else 0
         rates = sizes[: s.n_q] * 6.0 / T**2 if isinstance(s, CLS) else sizes / T
-        return cls(task=task, smoothed=smooth(s), sizes=sizes, push=rates[: sizes.size - first])
+        return cls(task=task, smoothed=smooth(s), sizes=sizes, push=rates)
 
     @cached_property
     def at(self) -> dict[str, Array]:
@@ -200,7 +200,9 @@ class SmoothedProgram:
         z = [ca.SX.sym(f"z_{i}", s.z.numel()) for i in range(STAGES)]
         radau, h = tableau("radau_iia", STAGES), T / STEPS
         algebraic = ca.SX(0, 1) if s.algebraic is None else s.algebraic.equations
-        smooth_p, assisted = ca.vertcat(p, sigma), ca.vertcat(ca.SX.zeros(n_x - self.push.size), push)
+        first = ocp.system.n_q if isinstance(ocp.system, CLS) else 0
+        smooth_p, assisted = ca.vertcat(p, sigma), ca.SX.zeros(n_x)
+        assisted[first : first + self.push.size] = push
         rates = ca.Function("rates", [s.x, s.z, s.u, s.p], [s.flow, algebraic, ocp.stage_cost])
         stages = [inner, after]
         values = [rates(x, part, u, smooth_p) for x, part in zip(stages, z, strict=True)]

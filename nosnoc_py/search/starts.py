@@ -98,7 +98,17 @@ class StartTask:
     def freedom(self) -> int:
         """How many numbers the problem leaves free beside the control."""
         ocp = self.ocp
-        return len(ocp.free_parameters) + (ocp.free_time is not None) + (self.x0.size if ocp.x0 is None else 0)
+        states = self.x0.size - (not ocp.system.autonomous) if ocp.x0 is None else 0  # the time is not free
+        return len(ocp.free_parameters) + (ocp.free_time is not None) + states
+
+    @property
+    def shares(self) -> Array:
+        """Where the problem says that solvers start (n,): free parameters as shares of the way between their bounds."""
+        found = np.full(self.freedom, 0.5)
+        for k, (name, (low, high)) in enumerate(self.ocp.free_parameters.items()):
+            if np.isfinite(high - low) and high > low:
+                found[k] = (self.ocp.p[self.ocp.system.parameter_names.index(name)] - low) / (high - low)
+        return found
 
     @cached_property
     def goal(self) -> Array | None:
@@ -114,11 +124,12 @@ class StartTask:
         x0, p, horizon = self.x0, np.array(self.ocp.p), float(self.ocp.horizon)
         if free is not None and free.size:
             x0, p, horizon = self._placed(np.clip(free, 0.0, 1.0), x0, p, horizon)
-        t = (np.arange(PIECES) + 0.5) / PIECES
+        pieces = PIECES if self.rest.size else 1
+        t = (np.arange(pieces) + 0.5) / pieces
         knots = np.linspace(0.0, 1.0, len(rows)) if len(rows) > 1 else np.zeros(1)
         values = [np.interp(t, knots, column) for column in np.asarray(rows, float).T]
-        controls = np.clip(np.column_stack([np.zeros((PIECES, 0)), *values]), self.lower, self.upper)
-        control = PiecewiseConstant(np.linspace(0.0, horizon, PIECES + 1), controls)
+        controls = np.clip(np.column_stack([np.zeros((pieces, 0)), *values]), self.lower, self.upper)
+        control = PiecewiseConstant(np.linspace(0.0, horizon, pieces + 1), controls)
         return Start(control=control, x0=x0, p=p, horizon=horizon)
 
     def _placed(self, shares: Array, x0: Array, p: Array, horizon: float) -> tuple[Array, Array, float]:
@@ -131,6 +142,7 @@ class StartTask:
             low, high = ocp.free_time.lower, ocp.free_time.upper
             horizon = float(low * (high / low) ** left.pop(0))
         if ocp.x0 is None:
+            left += [] if ocp.system.autonomous else [0.5]
             bounds = zip(left, *ocp.x_bounds, x0, np.asarray(ocp.system.x_nominal, float), strict=True)
             x0 = free_start(replace(ocp, p=p), np.array([_between(*each) for each in bounds]))
         return x0, p, horizon
@@ -195,20 +207,21 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     for swing in SWINGS:
         rows = []
         for t in (np.arange(PIECES) + 0.5) / PIECES * T:
-            q, v, a = way(task.x0, end, n_q, t, T)
+            q, v, a, y = way(task.x0, end, n_q, t, T)
             bump, rate, bend = (swing * far * part for part in _bump(t, T))
-            mass, drift, slope = (np.array(part) for part in force(np.append(q + bump, v + rate), 0.0, ocp.p))
+            mass, drift, slope = (np.array(part) for part in force(np.concatenate([q + bump, v + rate, y]), 0.0, ocp.p))
             rows.append(np.linalg.lstsq(slope, mass @ (a + bend) - drift[:, 0], rcond=1e-8)[0])
         yield task.start(np.nan_to_num(rows))
 
 
-def way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array]:
-    """Cubic polynomials from the positions and velocities at the start to those at the end."""
-    r, (q0, v0), (q1, v1) = t / T, np.split(start, [n_q]), np.split(end, [n_q])
+def way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array, Array]:
+    """Cubic polynomials from the positions and velocities at the start to those at the end; lines for other states."""
+    r, (q0, v0, y0), (q1, v1, y1) = t / T, *(np.split(x, [n_q, 2 * n_q]) for x in (start, end))
     d = q1 - q0
     c2, c3 = 3.0 * d - (2.0 * v0 + v1) * T, -2.0 * d + (v0 + v1) * T
     q = q0 + v0 * t + c2 * r**2 + c3 * r**3
-    return q, v0 + (2.0 * c2 * r + 3.0 * c3 * r**2) / T, (2.0 * c2 + 6.0 * c3 * r) / T**2
+    v, a = v0 + (2.0 * c2 * r + 3.0 * c3 * r**2) / T, (2.0 * c2 + 6.0 * c3 * r) / T**2
+    return q, v, a, y0 + r * (y1 - y0)
 
 
 def _bump(t: float, T: float) -> tuple[float, float, float]:
@@ -240,4 +253,9 @@ def goal(ocp: OCP, x0: Array) -> Array | None:
     low, high = ocp.x_bounds
     nlp = BlockNLP([block], low, high, sizes, x0)
     found = Ipopt(nlp, {}).solve(x0 / nlp.scale, np.empty(0), deadline=time.monotonic() + SECONDS).x * nlp.scale
-    return np.clip(found, low, high) if np.isfinite(found).all() else None
+    if not np.isfinite(found).all():
+        return None
+    end = np.clip(found, low, high)
+    if not s.autonomous:
+        end[-1] = x0[-1] + float(ocp.horizon)
+    return end

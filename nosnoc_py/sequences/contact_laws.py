@@ -1,27 +1,33 @@
 """Contacts in their modes: index-reduced equations of motion, and the equations of impacts (FESD-J, Eqs. 1 and 3).
 
-A closed contact keeps its gap rate at zero (index 2); where its normal turns along the motion, q' = v + g tau with the
-gradient g of the gap and gap = 0 keeps the positions on the surface (Gear, Gupta and Leimkuhler 1985).
+Compliant contacts have two modes, apart and pressed, which differ in nothing but the side of their gap: their force is
+one expression, with a kink between. A closed contact keeps its gap rate at zero (index 2); where its normal turns along
+the motion, q' = v + g tau with the gradient g of the gap and gap = 0 keeps the positions on the surface (Gear, Gupta
+and Leimkuhler 1985).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.contacts.law import energy_gain
+from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes
 from nosnoc_py.roles import Role
 from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
 from nosnoc_py.sequences.reading import Stretch, toggled
+from nosnoc_py.solution import Event, Trajectory
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import Kinematics
 from nosnoc_py.tolerances import IMPACT
 
+APART, PRESSED = "apart", "pressed"
 OPEN, CLOSED, STICK, FORWARDS, BACKWARDS, SLIP = "open", "closed", "stick", "slip+", "slip-", "slip"
 # Without friction, with one tangent, with two.
 WORDS = ((OPEN, CLOSED), (OPEN, STICK, FORWARDS, BACKWARDS), (OPEN, STICK, SLIP))
@@ -31,6 +37,8 @@ SLIPPING = (*SIGNS, SLIP)
 SOFTNESS = 1e-12
 # A motion is in a mode where gaps and rates are below these shares of the length and the speed at work.
 CLOSE, SLOW = 1e-5, 1e-5
+# Compliant contacts are looked at so often between two nodes of a motion.
+PLACES = 9
 
 
 class ContactLaws:
@@ -51,27 +59,77 @@ class ContactLaws:
         self.system, self.rest_velocity = system, rest_velocity
         self.force, self.speed, self.length = force, speed, length
         self.frames = system.mechanics.frames
-        self.names = self.frames.names
+        self.soft = tuple(contact.name for contact in system.compliant)
+        self.names = (*self.frames.names, *self.soft)
+        self.soft_gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.compliant])
         self.at = system.kinematics(system.x, system.u, system.p)
         self.gradients = ca.jacobian(self.at.gaps, system.q)  # of the gaps, which a user's normal need not be
         self.curved = [
-            ca.depends_on(self.at.jacobian[c, :], system.q) or ca.depends_on(self.gradients[c, :], system.q)
+            ca.depends_on(ca.horzcat(self.at.jacobian[c, :], self.gradients[c, :]), ca.vertcat(system.q, system.y))
             for c in range(self.frames.count)
         ]
         roles = {"normal": (Role.NORMAL_FORCE, Role.NORMAL_IMPULSE), "tangent": (Role.TANGENTIAL_FORCE,) * 2}
         named = self.frames.directions
         self.shown = tuple((f"lambda_{kind}{label}", roles[kind][0], "N") for kind, label, _ in named)
         self.impulses = tuple((f"Lambda_{kind}{label}", roles[kind][1], "N s") for kind, label, _ in named)
-        self.weights = ca.DM([weight for *_, weight in named])
+        self.weights = ca.vertcat(ca.SX(0, 1), *(weight for *_, weight in named))
         self.equations = lru_cache(maxsize=None)(self._equations)
 
     def words(self, name: str) -> tuple[str, ...]:
         """The modes of a contact."""
+        if name in self.soft:
+            return (APART, PRESSED)
         return WORDS[self.frames.width(self.names.index(name))]
 
     def default(self, name: str) -> str:
         """A contact that is not mentioned is open."""
-        return OPEN
+        return APART if name in self.soft else OPEN
+
+    def _hard(self, mode: Mode) -> Mode:
+        """The modes of rigid contacts."""
+        return mode[: self.frames.count]
+
+    def _sides(self, mode: Mode) -> Rows:
+        """Compliant contacts are on their side."""
+        words = mode[self.frames.count :]
+        sides = (1.0 if word == APART else -1.0 for word in words)
+        return Rows.of(
+            *(
+                (f"side[{n}]", sign * self.soft_gaps[k])
+                for k, (n, sign) in enumerate(zip(self.soft, sides, strict=True))
+            )
+        )
+
+    def _kinks(self, before: Mode, after: Mode) -> Rows:
+        """Compliant contacts that begin or end to press have a gap of zero there."""
+        count = self.frames.count
+        changed = [k for k, (a, b) in enumerate(zip(before[count:], after[count:], strict=True)) if a != b]
+        return Rows.of(*((f"kink[{self.soft[k]}]", self.soft_gaps[k]) for k in changed))
+
+    def kinks(self, motion: Trajectory, p: np.ndarray) -> list[Event]:
+        """Where compliant contacts begin and end to press along a motion: its own events do not tell."""
+        if not self.soft:
+            return []
+        from scipy.optimize import brentq  # not paid for by an import of the library
+
+        gaps = function_of([self.system.x, self.system.p], self.soft_gaps)
+        times = np.unique(np.concatenate([np.linspace(a, b, PLACES) for a, b in pairwise(motion.t)]))
+        values = np.array([np.asarray(gaps(x, p)).reshape(-1) for x in motion(times)])
+        found = []
+        for k, name in enumerate(self.soft):
+            for i in np.flatnonzero(values[:-1, k] * values[1:, k] < 0):
+                time = brentq(
+                    lambda t, k=k: float(np.asarray(gaps(motion(t), p)).reshape(-1)[k]), times[i], times[i + 1]
+                )
+                found.append(Event(float(time), name, "contact" if values[i, k] > 0 else "release"))
+        return found
+
+    def _soft_modes(self, states: np.ndarray, p: np.ndarray) -> list[str]:
+        """Which compliant contacts press at states (m, n_x), by that in the middle."""
+        if not self.soft:
+            return []
+        gaps = np.asarray(function_of([self.system.x, self.system.p], self.soft_gaps)(states[len(states) // 2], p))
+        return [APART if gap >= 0 else PRESSED for gap in gaps.reshape(-1)]
 
     def _rows(self, c: int) -> list[int]:
         """The tangents of a contact among the directions."""
@@ -84,9 +142,9 @@ class ContactLaws:
 
     def _equations(self, mode: Mode) -> ModeEquations:
         s, at = self.system, self.at
-        closed = {c: word for c, word in enumerate(mode) if word != OPEN}
+        closed = {c: word for c, word in enumerate(self._hard(mode)) if word != OPEN}
         forces = self._forces(closed, "force", self.force)
-        rates = at.jacobian @ s.v
+        rates = at.rates
         z, drift = forces.unknowns, ca.SX.zeros(s.n_q)
         equations, inequalities = forces.rows(rates, self.speed)
         # Redundant contacts (four corners of a box) leave their forces open: a little softness settles them.
@@ -99,9 +157,12 @@ class ContactLaws:
             z += tau
             drift = self.gradients[turning, :].T @ tau.symbol
             equations += Rows.of(*((f"gap[{self.names[c]}]", at.gaps[c]) for c in turning))
-        inequalities += Rows.of(*((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.names) if c not in closed))
-        flow = ca.vertcat(s.position_rate + drift, at.force + at.jacobian.T @ forces.total)
-        inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass)
+        inequalities += Rows.of(
+            *((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.frames.names) if c not in closed)
+        )
+        inequalities += self._sides(mode)
+        flow = s.state_rate(at.force + at.jacobian.T @ forces.total, s.position_rate + drift)
+        inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass, ca.SX.eye(s.y.numel()))
         return ModeEquations(
             z=z,
             flow=flow,
@@ -114,13 +175,14 @@ class ContactLaws:
     def mode_at(self, x: np.ndarray, p: np.ndarray) -> Mode:
         """The mode in which a motion may rest at a state (n_x,): what is closed there, and what slips."""
         at = self.system.kinematics(x[None], 0.0, p)
-        return tuple(self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
+        hard = (self._slip(c, at.rates[0]) if self._is_closed(c, at) else OPEN for c in range(self.frames.count))
+        return (*hard, *self._soft_modes(x[None], p))
 
     def modes_of(self, stretches: list[Stretch], p: np.ndarray) -> list[Mode]:
         """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
         looks = [self.system.kinematics(stretch.states, 0.0, p) for stretch in stretches]
-        columns = []
-        for c, name in enumerate(self.names):
+        columns: list[list[str]] = []
+        for c, name in enumerate(self.frames.names):
             closed = toggled(stretches, name, ("contact",), ("release",))
             closed = [self._is_closed(c, at) if told is None else told for told, at in zip(closed, looks, strict=True)]
             slips = self._slips(stretches, c, closed)
@@ -129,7 +191,8 @@ class ContactLaws:
                 rates = at.rates[len(at.rates) // 2]
                 words.append(OPEN if not closed[k] else self._slip(c, rates, told=slips[k]))
             columns.append(words)
-        return list(zip(*columns, strict=True)) if columns else [()] * len(stretches)
+        hard = list(zip(*columns, strict=True)) if columns else [()] * len(stretches)
+        return [(*mode, *self._soft_modes(stretch.states, p)) for mode, stretch in zip(hard, stretches, strict=True)]
 
     def _slips(self, stretches: list[Stretch], c: int, closed: Sequence[bool | None]) -> list[bool | None]:
         """Whether a contact slips, by its events; every time it closes the question is a new one."""
@@ -163,18 +226,18 @@ class ContactLaws:
 
     def start(self, mode: Mode) -> tuple[Rows, Rows]:
         """Closed contacts touch and rest, those that stick do not slip, open ones do not overlap."""
-        at, rates = self.at, self.at.jacobian @ self.system.v
-        closed = [c for c, word in enumerate(mode) if word != OPEN]
+        at, rates = self.at, self.at.rates
+        closed = [c for c, word in enumerate(self._hard(mode)) if word != OPEN]
         held = [(f"gap[{self.names[c]}]", at.gaps[c]) for c in closed]
         held += [(f"gap rate[{self.names[c]}]", rates[c]) for c in closed]
         held += [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in closed if mode[c] == STICK]
-        apart = [(f"gap[{name}]", at.gaps[c]) for c, name in enumerate(self.names) if c not in closed]
-        return Rows.of(*held), Rows.of(*apart)
+        apart = [(f"gap[{name}]", at.gaps[c]) for c, name in enumerate(self.frames.names) if c not in closed]
+        return Rows.of(*held), Rows.of(*apart) + self._sides(mode)
 
     def changes(self, before: Mode, after: Mode) -> list[tuple[str, Kind]]:
         """Contacts that close, open, begin or end to slip, or turn."""
         found = []
-        for name, was, is_ in zip(self.names, before, after, strict=True):
+        for name, was, is_ in zip(self.frames.names, self._hard(before), self._hard(after), strict=True):
             closed, slips = ((was != OPEN, is_ != OPEN), [word in SLIPPING for word in (was, is_)])
             found.append((name, of_modes(closed, slips, was != is_)))
         return found
@@ -182,13 +245,13 @@ class ContactLaws:
     def impacts_of(self, before: np.ndarray, after: np.ndarray, impulses: np.ndarray, p: np.ndarray) -> list[Impacted]:
         """Impacts between two states: name, kind, normal impulse, gap rate before and after, energy gained."""
         at = self.system.kinematics(before, 0.0, p)
-        v, later = before[self.system.n_q :], after[self.system.n_q :]
-        rates, gain = (at.jacobian @ v, at.jacobian @ later), float(energy_gain(at.mass @ (later - v), v, later))
+        v, later = before[self.system.at_v], after[self.system.at_v]
+        rates, gain = (at.rates, at.rates_of(later)), float(energy_gain(at.mass @ (later - v), v, later))
         # What another impact stops has no impulse of its own.
         least = IMPACT * max(float(impulses[: self.frames.count].max(initial=0.0)), IMPACT)
         return [
             (name, "impact", float(impulses[c]), float(rates[0][c]), float(rates[1][c]), gain)
-            for c, name in enumerate(self.names)
+            for c, name in enumerate(self.frames.names)
             if rates[0][c] < -IMPACT * self.speed
             and rates[1][c] - rates[0][c] > IMPACT * self.speed
             and impulses[c] > least
@@ -203,7 +266,8 @@ class ContactLaws:
 
         Those that are named, those that close, and where there is an impact at all those that stay closed.
         """
-        found = {self.names.index(name): word for name, word in impacts.items()}
+        found = {self.names.index(name): word for name, word in impacts.items() if name not in self.soft}
+        before, after = self._hard(before), self._hard(after)
         for c, (was, is_) in enumerate(zip(before, after, strict=True)):
             if was == OPEN and is_ != OPEN:
                 found.setdefault(c, is_)
@@ -214,10 +278,11 @@ class ContactLaws:
 
     def boundary(self, before: Mode, impacts: Mapping[str, str], after: Mode) -> Boundary:
         """Guards of closing contacts and of the ends of slip, and the impact where there is one."""
-        struck = self.struck(before, impacts, after)
+        struck, kinks = self.struck(before, impacts, after), self._kinks(before, after)
+        before, after = self._hard(before), self._hard(after)
         s, at = self.system, self.at
         opening = [c for c, (was, is_) in enumerate(zip(before, after, strict=True)) if was != OPEN and is_ == OPEN]
-        rates = at.jacobian @ s.v
+        rates = at.rates
         beginning = Rows.of(*((f"gap rate[{self.names[c]}]", rates[c]) for c in opening if c not in struck))
         if not struck:
             ended = [
@@ -226,17 +291,18 @@ class ContactLaws:
                 if was in SLIPPING and is_ not in (was, OPEN)
             ]
             stops = [(f"slip[{self.names[c]}]", rates[self._rows(c)]) for c in ended]
-            here = tuple((False, i) for i in range(2 * s.n_q))
+            here = tuple((False, i) for i in range(s.x.numel()))
             nothing = Rows()
             return Boundary(
                 y=Unknowns(),
-                equations=Rows.of(*stops),
+                equations=Rows.of(*stops) + kinks,
                 inequalities=nothing,
                 after=here,
                 beginning=beginning,
                 shown=ca.SX.zeros(len(self.impulses)),
             )
-        return self._impact(before, struck, after, opening, beginning)
+        found = self._impact(before, struck, after, opening, beginning)
+        return replace(found, equations=found.equations + kinks)
 
     def _impact(
         self, before: Mode, struck: dict[int, str], after: Mode, opening: Sequence[int], beginning: Rows
@@ -244,11 +310,11 @@ class ContactLaws:
         s, at = self.system, self.at
         velocity = Unknowns.made("v_after", [f"{name}(+)" for name in s.names["v"]], scale=self.speed)
         impulses = self._forces(struck, "impulse", self.force)
-        approach, leaving = at.jacobian @ s.v, at.jacobian @ velocity.symbol
+        approach, leaving = at.rates, at.rates_of(velocity.symbol)
         equations, inequalities = impulses.rows(leaving, self.speed)
         equations += Rows.of(("momentum", at.mass @ (velocity.symbol - s.v) - at.jacobian.T @ impulses.total))
         for c in struck:
-            name, e = self.names[c], float(self.frames.restitution[c])
+            name, e = self.names[c], self.frames.restitution[c]
             soft = self.softness(c) * impulses.normal[c]
             if before[c] != OPEN:
                 equations += Rows.of((f"gap rate after[{name}]", leaving[c] + soft))
@@ -259,16 +325,20 @@ class ContactLaws:
                 (f"gap[{name}]", at.gaps[c]), (f"restitution[{name}]", leaving[c] + rebound * approach[c] + soft)
             )
             inequalities += Rows.of((f"approach[{name}]", -approach[c]))
-            if stays and e > 0.0:
-                inequalities += Rows.of((f"rest[{name}]", approach[c] + self.rest_velocity))
+            if stays and s.contacts[c].bounces:
+                # A restitution that depends on p may be zero, and then any approach may end at rest.
+                slow = approach[c] + self.rest_velocity
+                rests = slow if isinstance(e, float) else ca.if_else(e > 0.0, slow, 1.0)
+                inequalities += Rows.of((f"rest[{name}]", rests))
         free = [c for c in opening if c not in struck]
         inequalities += Rows.of(*((f"gap rate after[{self.names[c]}]", leaving[c]) for c in free))
-        positions = tuple((False, i) for i in range(s.n_q))
+        where = list(range(s.x.numel()))
+        positions, others = (tuple((False, i) for i in where[part]) for part in (slice(s.n_q), s.at_y))
         return Boundary(
             y=velocity + impulses.unknowns,
             equations=equations,
             inequalities=inequalities,
-            after=(*positions, *((True, i) for i in range(s.n_q))),
+            after=(*positions, *((True, i) for i in range(s.n_q)), *others),
             beginning=beginning,
             shown=impulses.total * self.weights,
         )
@@ -290,7 +360,7 @@ class _Forces:
         self.slip_speed: dict[int, ca.SX] = {}
         for c, word in kinds.items():
             self.total[c] = self.normal[c]
-            rows, bound = laws._rows(c), float(frames.friction[c]) * self.normal[c]
+            rows, bound = laws._rows(c), frames.friction[c] * self.normal[c]
             if word == STICK:
                 self.total[rows] = self._more(f"tangential {what}", c, len(rows), scale=scale)
             elif word in SIGNS:
@@ -313,7 +383,7 @@ class _Forces:
         equations, inequalities = Rows(), Rows()
         for c, word in self.kinds.items():
             name, rows = laws.names[c], laws._rows(c)
-            force, bound = self.total[rows], float(laws.frames.friction[c]) * self.normal[c]
+            force, bound = self.total[rows], laws.frames.friction[c] * self.normal[c]
             if word == STICK:
                 equations += Rows.of((f"slip[{name}]", rates[rows] + laws.softness(c) * force))
                 room = ca.vertcat(bound - force, bound + force) if len(rows) == 1 else bound**2 - ca.sumsqr(force)

@@ -176,6 +176,10 @@ class ModeLaws(Protocol):
         """The mode that a state (n_x,) itself belongs to."""
         ...
 
+    def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
+        """Events where a mode changes, and of which a motion does not tell itself."""
+        ...
+
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """What contacts with an impact do in it, by the state after it (n_x,)."""
         ...

@@ -13,7 +13,8 @@ from nosnoc_py.motion.kinds import Kind, of_modes, of_sides
 from nosnoc_py.roles import Role
 from nosnoc_py.sequences.equations import Boundary, Impacted, Mode, ModeEquations, Rows, Unknowns
 from nosnoc_py.sequences.reading import Stretch, toggled
-from nosnoc_py.systems.inclusion import FORCE, REGION, STEP, MultiplierGroup, inclusion_of
+from nosnoc_py.systems.hysteresis import HIGH, LOW
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 ABOVE, BELOW, ON = "+", "-", "0"
@@ -29,7 +30,7 @@ class FilippovLaws:
     """A `PSS`, `Heaviside` system or `PDS` in its modes.
 
     A switching function is "+", "-" or "0" (sliding), a constraint "free" or "active"; of a partition that is told by
-    indicators the word is the active region, or several joined by "|".
+    indicators the word is the active region, or several joined by "|". A switch with hysteresis is "low" or "high".
     """
 
     impulses: tuple[Any, ...] = ()
@@ -41,9 +42,9 @@ class FilippovLaws:
         self.names = tuple(name for name, _, _ in self._things)
         self.length = 1.0
         self._where: dict[str, tuple[MultiplierGroup, int]] = {name: (part, j) for name, part, j in self._things}
-        role = {STEP: Role.STEP_FUNCTION, REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
+        role = {REGION: Role.CONVEX_MULTIPLIER, FORCE: Role.CONSTRAINT_FORCE}
         own = system.algebraic
-        shown = [(label, role[part.kind], "") for part in self.parts for label in part.labels]
+        shown = [(label, role.get(part.kind, Role.STEP_FUNCTION), "") for part in self.parts for label in part.labels]
         shown += [] if own is None else [(name, Role.ALGEBRAIC, "") for name in own.names or ()]
         self.shown = tuple(shown)
         self.equations = lru_cache(maxsize=None)(self._equations)
@@ -53,6 +54,8 @@ class FilippovLaws:
         part, _ = self._where[name]
         if part.kind == FORCE:
             return (FREE, ACTIVE)
+        if part.kind == MEMORY:
+            return (LOW, HIGH)
         return (ABOVE, BELOW, ON) if _signed(part) else tuple(str(i) for i in range(part.count))
 
     def default(self, name: str) -> str | None:
@@ -90,6 +93,10 @@ class FilippovLaws:
     def _of_part(self, part: MultiplierGroup, words: dict[str, str]) -> tuple[Unknowns, Rows, Rows, ca.SX, list[float]]:
         if part.kind == REGION and not _signed(part):
             return self._shared(part, self.regions(next(iter(words.values()))))
+        if part.kind == MEMORY:
+            (name, word), c = next(iter(words.items())), part.functions
+            end = Rows.of((f"side[{name}]", 1 - c if word == LOW else c + 1))
+            return Unknowns(), Rows(), end, ca.SX(float(word == HIGH)), [1.0]
         functions = part.modes.functions if part.modes is not None else part.functions
         on = [j for j, word in enumerate(words.values()) if word in (ON, ACTIVE)]
         names = list(words)
@@ -155,7 +162,7 @@ class FilippovLaws:
     def _side(self, part: MultiplierGroup, word: str) -> float:
         """A number for a side of a surface, NaN on it."""
         if _signed(part):
-            return {ABOVE: 1.0, BELOW: -1.0}.get(word, np.nan)
+            return {ABOVE: 1.0, HIGH: 1.0, BELOW: -1.0, LOW: -1.0}.get(word, np.nan)
         regions = self.regions(word)
         return float(regions[0]) if len(regions) == 1 else np.nan
 
@@ -167,12 +174,24 @@ class FilippovLaws:
         """The modes of the pieces of a motion, by its events and, where these do not tell, by its states."""
         on: dict[str, list[bool | None]] = {}
         for name in self.names:
+            if self._where[name][0].kind == MEMORY:
+                on[name] = self._remembered(name, stretches, p)
+                continue
             kinds = (("contact",), ("release",)) if self._where[name][0].kind == FORCE else SLIDING
             on[name] = toggled(stretches, name, *kinds)
         return [
             self._modes(stretch.states, {name: told[k] for name, told in on.items()}, p)
             for k, stretch in enumerate(stretches)
         ]
+
+    def _remembered(self, name: str, stretches: list[Stretch], p: np.ndarray) -> list[bool | None]:
+        """Whether a switch with hysteresis is high in every stretch: from the first state on, by its events."""
+        high, found = self.mode_at(stretches[0].after, p)[self.names.index(name)] == HIGH, list[bool | None]()
+        for k, stretch in enumerate(stretches):
+            passed = sum(event.name == name and event.kind == "switch" for event in stretch.events)
+            high = high != bool(passed % 2 and k)
+            found.append(high)
+        return found
 
     def _modes(self, states: np.ndarray, on: Mapping[str, bool | None], p: np.ndarray) -> Mode:
         """By states (m, n_x), and where it is known whether surfaces are slid along."""
@@ -181,6 +200,10 @@ class FilippovLaws:
             part, j = self._where[name]
             values, told = self._values(part)(states.T, np.repeat(p[:, None], len(states), axis=1)), on.get(name)
             c = np.array(values).T
+            if part.kind == MEMORY:
+                high = part.high[j] if abs(c[0, j]) < 1.0 else bool(c[0, j] > 0.0)
+                found.append(HIGH if (high if told is None else told) else LOW)
+                continue
             size = CLOSE * max(self.sizes.get(name, 1.0), float(np.abs(c).max()))
             if part.kind == REGION and not _signed(part):
                 above = (c - c.min(axis=1)[:, None]).max(axis=0)
@@ -197,6 +220,10 @@ class FilippovLaws:
     def _values(self, part: MultiplierGroup) -> ca.Function:
         functions = part.modes.functions if part.modes is not None and _signed(part) else part.functions
         return ca.Function("functions", [self.system.x, self.system.p], [functions])
+
+    def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
+        """None that events do not tell."""
+        return []
 
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """Nothing strikes."""
@@ -218,6 +245,8 @@ class FilippovLaws:
                 rows += [
                     (f"indicators[{name}]", part.functions[i] - part.functions[old[0]]) for i in new if i not in old
                 ]
+            elif part.kind == MEMORY:
+                rows.append((f"surface[{name}]", part.functions - (1 if is_ == HIGH else -1)))
             elif was not in (ON, ACTIVE):
                 functions = part.modes.functions if part.modes is not None else part.functions
                 rows.append((f"surface[{name}]", functions[j]))

@@ -80,6 +80,10 @@ class HybridLaws:
         """There is one mode."""
         return [self.mode_at(stretch.after, p) for stretch in stretches]
 
+    def kinks(self, motion: Any, p: np.ndarray) -> list[Any]:
+        """None that events do not tell."""
+        return []
+
     def struck_at(self, names: Sequence[str], after: np.ndarray, p: np.ndarray) -> dict[str, str]:
         """The jumps that happened."""
         return dict.fromkeys(names, JUMPS)

@@ -62,6 +62,7 @@ class MultiPhase(CompleteMethod):
     """
 
     takes: ClassVar[tuple[type, ...]] = (CLS, PSS, Heaviside, PDS)
+    remembers: ClassVar[bool] = True
 
     sequence: Any = None
     intervals: int = Field(default=20, ge=1)

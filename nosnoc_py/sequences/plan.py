@@ -41,7 +41,10 @@ class Plan:
             For names and modes that the system does not have.
         """
         modes = tuple(_mode(phase, laws, k) for k, phase in enumerate(sequence.phases))
-        contacts = {name: laws.default(name) or "" for name in laws.names} if laws.impulses else {}
+        # Compliant contacts have no impacts: no mode is called "".
+        soft = getattr(laws, "soft", ())
+        open_ = {name: "" if name in soft else laws.default(name) or "" for name in laws.names}
+        contacts = open_ if laws.impulses else {}
         return cls(modes=modes, impacts=tuple(_impacts(said, laws) for said in sequence.impacts), contacts=contacts)
 
     def __len__(self) -> int:

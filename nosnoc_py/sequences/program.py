@@ -19,6 +19,7 @@ from nosnoc_py.ocp import OCP, Constraint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.equations import Boundary, ModeEquations, ModeLaws, Rows
 from nosnoc_py.sequences.plan import Plan
+from nosnoc_py.sequences.point_blocks import point_block
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.tableaus import Tableau, lagrange_basis, tableau
 
@@ -248,7 +249,7 @@ class PhaseNLP:
         nodes = self.control_nodes
         begins = np.zeros(self.controls)
         ends = np.zeros(self.controls)
-        for piece, (a, b) in zip(self.pieces, self._piece_times(), strict=True):
+        for piece, (a, b) in zip(self.pieces, self.piece_times(), strict=True):
             begins[piece.control] = a if ends[piece.control] == 0.0 else begins[piece.control]
             ends[piece.control] = b
         times = begins[:, None] + (ends - begins)[:, None] * nodes
@@ -282,7 +283,7 @@ class PhaseNLP:
         """Lengths of the phases [s]."""
         return np.bincount(self.length_phase, w[self.at_lengths], len(self.plan))
 
-    def _piece_times(self) -> list[tuple[float, float]]:
+    def piece_times(self) -> list[tuple[float, float]]:
         """Begin and end of every piece where the program starts [s]."""
         edges, found = self.start.edges, []
         if not self.mesh.equal:
@@ -323,7 +324,7 @@ class PhaseNLP:
         a, b = self.start.edges[k : k + 2]
         at_x, at_z = [], []
         inside = 1e-9 * max(float(self.start.edges[-1]), 1e-300)
-        for piece, (begin, end) in zip(self.pieces, self._piece_times(), strict=True):
+        for piece, (begin, end) in zip(self.pieces, self.piece_times(), strict=True):
             if piece.phase != k:
                 continue
             for e in range(piece.elements):
@@ -517,7 +518,7 @@ class PhaseNLP:
         """Of every element of a phase where its further points are, from 0 to 1."""
         count, found = self.mesh.points, []
         even = np.arange(1, count + 1) / (count + 1)
-        for piece, (begin, end) in zip(self.pieces, self._piece_times(), strict=True):
+        for piece, (begin, end) in zip(self.pieces, self.piece_times(), strict=True):
             for e in range(piece.elements if piece.phase == k else 0):
                 width = (end - begin) / piece.elements
                 places = (self.start.peaks - begin - e * width) / width if width > 0.0 else np.zeros(0)
@@ -600,6 +601,7 @@ class PhaseNLP:
                 np.concatenate([getattr(c, side) for c in ocp.initial_constraints]) for side in ("lower", "upper")
             )
             self._add("beginning", ca.vertcat(s.x, s.p), made, lower, upper, at_start, edge=0)
+        self._blocks += [point_block(self, term) for term in ocp.point_terms]
         if self.boundaries[0] is None:
             began = self.laws.start(self.plan.modes[0])
             # Rows of an initial state that is fixed say nothing, unless it is in another mode: a body that hovers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     error of its discretisation is read like an exact motion. Events closer than `TOGETHER` (relative) are one; between
     them no phase is long enough to count.
     """
-    stretches = stretches_of(motion)
+    stretches = stretches_of(motion, laws.kinks(motion, p))
     modes = laws.modes_of(stretches, p)
     impacts = [
         laws.struck_at([event.name for event in s.events if event.kind == "impact"], s.after, p) for s in stretches
@@ -57,12 +58,12 @@ def read(laws: Any, motion: Trajectory, p: Array) -> Sequence:
     return written([modes[k] for k in kept], [impacts[k] for k in kept], laws, times)
 
 
-def stretches_of(motion: Trajectory) -> list[Stretch]:
-    """A motion in pieces between its events."""
+def stretches_of(motion: Trajectory, more: Iterable[Event] = ()) -> list[Stretch]:
+    """A motion in pieces between its events, and some more."""
     t0, duration = motion.t0, motion.duration
     close = TOGETHER * duration
     groups: list[list[Event]] = []
-    for event in sorted(motion.events, key=lambda event: event.time):
+    for event in sorted([*motion.events, *more], key=lambda event: event.time):
         if groups and event.time - groups[-1][-1].time <= close:
             groups[-1].append(event)
         elif event.time - t0 <= close or t0 + duration - event.time > close:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
@@ -29,7 +28,6 @@ REPORTED = (
 )
 # The attribute by which a solution that `solve` returned knows its problem: an object that goes on from a solution by
 # `polish(solution, ...)`, `refine(solution, method, ...)` and `differentiate(solution, ...)`, or by some of these.
-PROBLEM = "_problem"
 # An iterate lasts as long as its horizon but for this share of it; stages of free lengths may not add up yet.
 MISSED = 1e-6
 
@@ -171,18 +169,6 @@ class Solution(Trajectory):
         known = self._known("differentiate", "ns.transcribe(ocp, method).differentiate(solution)")
         found: SolutionSensitivity = known.differentiate(self, x0=x0, p=p, horizon=horizon)
         return found
-
-    def _known(self, verb: str, instead: str) -> Any:
-        # A transcription can only differentiate.
-        if not hasattr(problem := vars(self).get(PROBLEM), verb):
-            raise OptionError(
-                f"{verb}: this solution does not know its OCP, since it was loaded, copied or changed; use {instead}."
-            )
-        return problem
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Numbers cross processes, problems do not."""
-        return {name: value for name, value in vars(self).items() if name != PROBLEM}
 
     def summary(self) -> str:
         """Return a report of a few lines: objective, residuals, effort, method, events; after a failure what to try."""

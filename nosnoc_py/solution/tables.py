@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nosnoc_py.errors import optional
+from nosnoc_py.solution.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +22,19 @@ MISSING = 'this conversion needs {0}, which is not installed: pip install "nosno
 def to_xarray(trajectory: Trajectory) -> xr.Dataset:
     """Return a Dataset with one variable per name.
 
-    Dimensions are `node` (states), `control_stage` (controls) and `grid_0, grid_1, ...`: one for every time grid
-    that series share. Their times are the coordinates `node_time`, `control_stage_time`, `grid_0_time`, ...;
-    parameters are scalar variables.
+    Dimensions are `node` (states), `control_stage` (controls), and for the series, by their times, `impact` (those of
+    the impacts), `element_end` (some of the nodes) and `sample` (all others); further ones of a kind are `sample_1` and
+    so on. Their times are the coordinates `node_time`, `control_stage_time`, `impact_time`, ...; parameters are scalar
+    variables.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+    >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q, restitution=0.5)])
+    >>> table = ns.simulate(ball, x0=[1.0, 0.0], duration=0.6).to_xarray()
+    >>> table["Lambda_normal[ground]"].dims, len(table["impact_time"])
+    (('impact',), 1)
     """
     xarray = optional("xarray", MISSING.format("xarray"))
     dims = _dimensions(trajectory)
@@ -33,13 +46,21 @@ def to_xarray(trajectory: Trajectory) -> xr.Dataset:
 
 
 def to_dataframe(trajectory: Trajectory) -> pd.DataFrame:
-    """Return the states over the nodes, with the time in the column `t`."""
+    """Return the states over the nodes, with the time in the column `t`, or `time` where `t` is a state."""
     frame: pd.DataFrame = optional("pandas", MISSING.format("pandas")).DataFrame(
         trajectory.x, columns=list(trajectory.state_names)
     )
-    # a time-frozen system may well have a state called t
-    frame.insert(0, "t", trajectory.t, allow_duplicates=True)
+    # Where the time is a state already, that of the nodes needs another name: they may begin at different times.
+    frame.insert(0, "time" if "t" in trajectory.state_names else "t", trajectory.t)
     return frame
+
+
+def _kind_of(t: Array, trajectory: Trajectory) -> str:
+    """What the times of a series are."""
+    impacts = [event.time for event in trajectory.events if event.kind == "impact"]
+    if t.size and np.isin(t, impacts).all():
+        return "impact"
+    return "element_end" if np.isin(t, trajectory.t).all() else "sample"
 
 
 def _dimensions(trajectory: Trajectory) -> dict[str, tuple[str, ...]]:
@@ -48,5 +69,10 @@ def _dimensions(trajectory: Trajectory) -> dict[str, tuple[str, ...]]:
     dims |= dict.fromkeys(trajectory.control_names, ("control_stage",))
     grids: dict[bytes, str] = {}
     for name, series in trajectory.series.items():
-        dims[name] = (grids.setdefault(series.t.tobytes(), f"grid_{len(grids)}"),)
+        key = series.t.tobytes()
+        if key not in grids:
+            word = _kind_of(series.t, trajectory)
+            more = sum(taken.startswith(word) for taken in grids.values())
+            grids[key] = f"{word}_{more}" if more else word
+        dims[name] = (grids[key],)
     return dims | dict.fromkeys(trajectory.parameters, ())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nosnoc_py.errors import SolverError, TranscriptionError, UnknownNameError
+from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
 from nosnoc_py.solution.records import Discretization, Event, Series
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from nosnoc_py.solution.shift import Shifted
 
+# Attribute of what a result knows of its problem or its system; it is none of its fields.
+PROBLEM = "_problem"
 # What a summary takes as it is.
 SUMMARISED = ("message", "t0", "duration", "state_names", "final_state", "parameters")
 # Events that a summary lists.
@@ -165,6 +167,92 @@ class Trajectory:
         u: Array = self.u[np.minimum(stage, len(self.u) - 1)]
         return u if np.ndim(t) else u.reshape(-1)
 
+    def value(self, expression: Any) -> Array:
+        """Return an expression of the system's symbols at the nodes: (nodes,), of a column (nodes, rows).
+
+        Where it depends on parameters, x_initial and a free horizon alone it is one value.
+
+        Parameters
+        ----------
+        expression : SX
+            In x (q, v, y, t), u, p, algebraic variables, `system.x_initial` and the symbol of an `ns.FreeTime`.
+
+        Raises
+        ------
+        OptionError
+            Of a trajectory that was loaded, copied or changed, which does not know its system.
+        ModelError
+            For symbols of others.
+
+        Examples
+        --------
+        >>> import casadi as ca
+        >>> import nosnoc_py as ns
+        >>> x = ca.SX.sym("x")
+        >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[2.0], duration=1.0)
+        >>> float(motion.value(x**2)[0]), float(motion.sample(ca.exp(x), 0.0).round(4))
+        (4.0, 7.3891)
+        """
+        found: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, None)
+        return found
+
+    def sample(self, expression: Any, t: npt.ArrayLike, side: Side = "+") -> Array:
+        """Return an expression of the system's symbols at times t by dense output; see `value`.
+
+        `side` is the limit to take where states jump. One time gives one value, several (times, ...).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> x = ca.SX.sym("x", 2)
+        >>> motion = ns.simulate(ns.ODE(x=x, flow=ca.vertcat(x[1], -1)), x0=[0.0, 1.0], duration=1.0)
+        >>> motion.sample(ca.sumsqr(x), [0.0, 1.0]).round(6)
+        array([1.  , 0.25])
+        """
+        found: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, t, side)
+        return found
+
+    @property
+    def q(self) -> Array:
+        """Generalised coordinates of a contact system at the nodes, (nodes, n_q).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+        >>> float(ns.simulate(ball, x0=[1.0, 0.0], duration=0.6).q[-1, 0].round(9))
+        0.0
+        """
+        return self.x[:, self._known("parts", "self.x").parts()["q"]]
+
+    @property
+    def v(self) -> Array:
+        """Generalised velocities of a contact system at the nodes, (nodes, n_q).
+
+        Examples
+        --------
+        >>> import casadi as ca, nosnoc_py as ns
+        >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
+        >>> ball = ns.CLS(q=q, v=v, mass_matrix=1, force=-9.81, contacts=[ns.Contact("ground", gap=q)])
+        >>> float(ns.simulate(ball, x0=[1.0, 0.0], duration=0.1).v[-1, 0].round(6))
+        -0.981
+        """
+        return self.x[:, self._known("parts", "self.x").parts()["v"]]
+
+    def _known(self, verb: str, instead: str) -> Any:
+        # A transcription can only differentiate, and a simulation has no problem.
+        if not hasattr(problem := vars(self).get(PROBLEM), verb):
+            kind, of = type(self).__name__.lower(), "OCP" if hasattr(self, "objective") else "system"
+            raise OptionError(
+                f"{verb}: this {kind} does not know its {of}, since it was loaded, copied or changed; use {instead}."
+            )
+        return problem
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Numbers cross processes, problems do not."""
+        return {name: value for name, value in vars(self).items() if name != PROBLEM}
+
     @property
     def names(self) -> tuple[str, ...]:
         """All legal names: states, controls, series, parameters."""
@@ -251,13 +339,19 @@ class Trajectory:
         }
 
     def to_xarray(self) -> xr.Dataset:
-        """Return an xarray Dataset with dimensions node, control_stage and one per time grid of the series."""
+        """Return an xarray Dataset with dimensions node, control_stage and one per time grid of the series.
+
+        >>> trajectory.to_xarray()["place"].sel(node=0)  # doctest: +SKIP
+        """
         from nosnoc_py.solution.tables import to_xarray
 
         return to_xarray(self)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a pandas DataFrame of the states over the nodes, with the time in the column `t`."""
+        """Return a pandas DataFrame of the states over the nodes, with the time in the column `t`.
+
+        >>> trajectory.to_dataframe().plot(x="t")  # doctest: +SKIP
+        """
         from nosnoc_py.solution.tables import to_dataframe
 
         return to_dataframe(self)

@@ -65,3 +65,14 @@ class Algebraic:
         initial = finite(self.initial, "Algebraic: initial", count).clip(lower, upper)
         names = component_names(self.names, "z", count)
         assign(self, z=z, equations=equations, lower=lower, upper=upper, initial=initial, names=names)
+
+    @property
+    def affine(self) -> bool:
+        """Whether the equations are affine in z."""
+        return not ca.depends_on(ca.jacobian(self.equations, self.z), self.z)
+
+    @property
+    def solution(self) -> ca.SX:
+        """z (n_z,) as expressions of everything else, of equations that are affine in z."""
+        start = ca.substitute(self.equations, self.z, ca.SX.zeros(self.z.numel()))
+        return -ca.solve(ca.densify(ca.jacobian(self.equations, self.z)), ca.densify(start))

@@ -10,9 +10,13 @@ from typing import Any, ClassVar
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.errors import ModelError
+from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.compliance import friction_force, generalised_force, normal_force
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
 from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
@@ -43,17 +47,42 @@ class Contact:
         Directions J_t(q) of the friction force in generalised coordinates, n_t = 1 (planar) or 2; J_t'v is the slip
         velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane (they are not
         checked to be: in generalised coordinates they need not have length one).
-    friction : float or sequence of n_t floats
+    friction : float, SX scalar, or n_t of them
         Coefficient mu >= 0: |lambda_t| <= mu lambda_n. Two numbers make it anisotropic, one for each tangent column:
-        sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1).
-    restitution : float
-        Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-).
+        sum_k (lambda_t,k / mu_k)^2 <= lambda_n^2 (the weighted norm of FESD-J, after Eq. 1). An expression of the
+        system's parameters p may be measured, identified (`OCP(free_parameters=...)`) or changed without building
+        anything again; its value is checked when p is given.
+    restitution : float or SX scalar
+        Newton's coefficient of restitution e in [0, 1]: n'v(+) = -e n'v(-). A number, or an expression of p.
+    surface_velocity : SX (n_t,) or float
+        Velocity [m/s] of what is touched, along the tangents, where it moves without a coordinate of its own (a
+        conveyor belt, a turntable): the slip is J_t'v - surface_velocity. In q, y (so in time) and p.
+    stiffness : float or SX scalar, optional
+        k [N/m] of a compliant contact: instead of complementarity and impacts bodies overlap, and a spring pushes them
+        apart, k max(0, -f_c) max(0, 1 - d f_c'), a force of the system like others. An expression of p, if it is one.
+        Default: rigid.
+    damping : float or SX scalar
+        d [s/m] of a compliant contact: what the spring pushes less on the way back (Hunt and Crossley 1975); about
+        1.5 (1 - e) over the speed of impact for a restitution e near 1.
+    creep_speed : float
+        [m/s]: friction of a compliant contact is linear in slips slower than this.
 
     Raises
     ------
     ModelError
         If the name is empty, the gap is no scalar, the restitution lies outside [0, 1], the friction is negative, or
-        there is friction without a tangent.
+        there is friction without a tangent. Of expressions the system says so, as soon as it has values of p.
+
+    Examples
+    --------
+    The ground for a point at (x, y), with friction that is a parameter, rigid and soft:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, mu = ca.SX.sym("q", 2), ca.SX.sym("mu")
+    >>> rigid = ns.Contact("ground", gap=q[1], tangent=ca.SX([1, 0]), friction=mu, restitution=0.5)
+    >>> soft = ns.Contact("ground", gap=q[1], tangent=ca.SX([1, 0]), friction=mu, stiffness=1e4, damping=0.1)
+    >>> rigid.bounces, soft.bounces
+    (True, False)
     """
 
     name: str
@@ -61,45 +90,111 @@ class Contact:
     normal: Any = field(default=None, kw_only=True)
     tangent: Any = field(default=None, kw_only=True)
     friction: Any = field(default=0.0, kw_only=True)
-    restitution: float = field(default=0.0, kw_only=True)
+    restitution: Any = field(default=0.0, kw_only=True)
+    surface_velocity: Any = field(default=0.0, kw_only=True)
+    stiffness: Any = field(default=None, kw_only=True)
+    damping: Any = field(default=0.0, kw_only=True)
+    creep_speed: float = field(default=1e-3, kw_only=True)
 
     def __post_init__(self) -> None:
         what = titled(self, "contact")
-        restitution = scalar(self.restitution, f"{what}: restitution")
-        assign(self, gap=column(self.gap, f"{what}: gap", 1), restitution=restitution)
-        if not 0.0 <= restitution <= 1.0:
-            raise ModelError(
-                f"{what}: restitution has to lie in [0, 1], given {restitution!r} (0 is inelastic, 1 elastic)."
-            )
-        self._check_friction(what)
-
-    def _check_friction(self, what: str) -> None:
-        if isinstance(self.friction, ca.SX | ca.MX):
-            raise ModelError(
-                f"{what}: friction has to be a number (or one per tangent), given the symbol {self.friction}."
-            )
         if self.tangent is not None:
             assign(self, tangent=columns(self.tangent, f"{what}: tangent"))
         size = 1 if self.tangent is None else self.tangent.shape[1]
-        friction = finite(self.friction, f"{what}: friction", size)
-        if (friction < 0).any():
-            raise ModelError(f"{what}: friction has to be nonnegative, given {self.friction!r}.")
-        if (friction > 0).any() != (friction > 0).all():
+        told, given = f"{what}: restitution", self.restitution
+        restitution = _coefficients(given, told, 1)[0] if isinstance(given, ca.SX) else scalar(given, told)
+        friction = _coefficients(self.friction, f"{what}: friction", size)
+        assign(self, gap=column(self.gap, f"{what}: gap", 1), restitution=restitution, friction=friction)
+        # Values of expressions are known with p only; see `CLS.parameters`.
+        assign(self, surface_velocity=_surface_velocity(self.surface_velocity, f"{what}: surface_velocity", size))
+        if self.tangent is None and not self.surface_velocity.is_zero():
+            raise ModelError(f"{what}: a surface_velocity needs a direction; give tangent= and friction=.")
+        self._check_compliance(what)
+        self.check_values(*(value if isinstance(value, float) else 1.0 for value in (restitution, *friction)))
+        if self.tangent is None and self.frictional:
             raise ModelError(
-                f"{what}: anisotropic friction needs positive coefficients, given {self.friction!r}; leave out the "
-                "tangent column that has none."
+                f"{what}: friction {friction[0]} needs a direction; give tangent=, the columns of J_t in generalised "
+                "coordinates (one in the plane, two in space)."
             )
-        if self.tangent is None and friction.any():
+
+    def check_values(self, restitution: float, *friction: float, given: str = "") -> None:
+        """Raise `ModelError` for coefficients that no contact has; `given` says where expressions got their values."""
+        what = f"contact {self.name!r}"
+        if not 0.0 <= restitution <= 1.0:
             raise ModelError(
-                f"{what}: friction {self.friction!r} needs a direction; give tangent=, the columns of J_t in "
-                "generalised coordinates (one in the plane, two in space)."
+                f"{what}: restitution has to lie in [0, 1], given {restitution!r}{given} (0 is inelastic, 1 elastic)."
             )
-        assign(self, friction=tuple(float(mu) for mu in friction))
+        if min(friction) < 0:
+            raise ModelError(f"{what}: friction has to be nonnegative, given {_told(friction)}{given}.")
+        if any(friction) != all(friction):
+            raise ModelError(
+                f"{what}: anisotropic friction needs positive coefficients, given {_told(friction)}{given}; leave out "
+                "the tangent column that has none."
+            )
+
+    def check_compliance(self, stiffness: float, damping: float) -> None:
+        """Raise `ModelError` for values of p with which a compliant contact would pull or drive."""
+        if not (stiffness > 0 and damping >= 0):
+            raise ModelError(
+                f"contact {self.name!r}: expected stiffness > 0 and damping >= 0, given {stiffness:g} and {damping:g} "
+                "with these parameters."
+            )
+
+    def _check_compliance(self, what: str) -> None:
+        if self.stiffness is None:
+            if not (isinstance(self.damping, float | int) and self.damping == 0.0):
+                raise ModelError(f"{what}: damping belongs to a compliant contact; give stiffness=, or restitution=.")
+            return
+        if self.bounces:
+            raise ModelError(f"{what}: a compliant contact has no restitution; give damping= instead.")
+        for name, least in (("stiffness", "positive"), ("damping", "nonnegative"), ("creep_speed", "positive")):
+            value = getattr(self, name)
+            value = value if isinstance(value, ca.SX) and name != "creep_speed" else scalar(value, f"{what}: {name}")
+            if isinstance(value, float) and not (0.0 < value < np.inf or (value == 0.0 and least == "nonnegative")):
+                raise ModelError(f"{what}: {name} has to be {least} and finite, given {value!r}.")
+            assign(self, **{name: value})
 
     @property
     def frictional(self) -> bool:
-        """Whether there is friction; a tangent with mu = 0 is none."""
-        return any(self.friction)
+        """Whether there is friction: a tangent with mu = 0 is none, an expression counts as some."""
+        return any(not isinstance(mu, float) or mu > 0.0 for mu in self.friction)
+
+    @property
+    def bounces(self) -> bool:
+        """Whether impacts may be thrown back: a restitution that is an expression counts as some."""
+        return not isinstance(self.restitution, float) or self.restitution > 0.0
+
+    @property
+    def cone(self) -> tuple[Any, Any]:
+        """mu, and weights (n_t,) of the tangents in which an anisotropic cone is circular: mu_k / mu, at most one."""
+        if all(isinstance(mu, float) for mu in self.friction):
+            mu = max(self.friction)
+            return mu, ca.DM([value / mu if mu else 1.0 for value in self.friction])
+        # All the same, or nobody knows which is larger: the first will do, and the weights may then be above one.
+        mu = self.friction[0]
+        return mu, ca.vertcat(1, *(other if ca.is_equal(other, mu, 9) else other / mu for other in self.friction[1:]))
+
+
+def _coefficients(value: Any, what: str, size: int) -> tuple[Any, ...]:
+    """Coefficients of a contact, each a float or an expression; one number holds for all of them."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not any(isinstance(one, ca.SX) for one in listed):
+        return tuple(float(number) for number in finite(value, what, size))
+    found = ca.vertsplit(column(value, what))
+    if len(found) not in (1, size):
+        raise ModelError(f"{what}: expected one coefficient, or {size}, given {len(found)}.")
+    found = found * (size // len(found))
+    return tuple(float(one) if one.is_constant() else one for one in found)
+
+
+def _surface_velocity(value: Any, what: str, size: int) -> ca.SX:
+    """Components along the tangents; one that is zero holds for all of them."""
+    found = column(value, what)
+    return column(ca.SX.zeros(size) if found.numel() == 1 and found.is_zero() else found, what, size)
+
+
+def _told(friction: Sequence[float]) -> str:
+    return ", ".join(f"{mu:g}" for mu in dict.fromkeys(friction))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -122,14 +217,24 @@ class CLS(Described):
     mass_matrix : SX or DM (n_q, n_q)
         M(q), symmetric positive definite.
     force : SX (n_q,)
-        f_v(q, v, u, p): every force but the contact forces.
+        f_v(q, v, y, u, p): every force but the contact forces.
     contacts : sequence of Contact
+    y : SX (n_y,), optional
+        First-order states besides the mechanics: currents of motors, filters, temperatures. The state is (q, v, y).
+    y_rate : SX (n_y,)
+        y' in q, v, y, u and p. A gap may follow y where y' depends on neither v nor u.
+    algebraic : Algebraic, optional
+        Variables z of forces, the mass matrix and y', with equations that are affine in z and without bounds: the
+        system is solved for them. Costs, constraints and `solution.value` may use z, too.
+    t : SX scalar, optional
+        Time [s], for forces, gaps (moving walls), costs and constraints that depend on it. It is the last state, called
+        "t", with the rate 1; a state that is given without it begins at t = 0.
     names : mapping, optional
-        Component names for "q", "v", "u", "p".
+        Component names for "q", "v", "y", "u", "p".
     units : mapping, optional
         Unit of any named component, for labels ("m", "m/s", "N").
     nominal : mapping, optional
-        Typical magnitudes for "q", "v", "u" and "force" (contact forces): they scale the program, results stay in
+        Typical magnitudes for "q", "v", "y", "u" and "force" (contact forces): they scale the program, results stay in
         the user's units.
     p_default : sequence of float, optional
         Default values of the parameters; without them values have to be given wherever the system is used.
@@ -138,17 +243,34 @@ class CLS(Described):
 
     Attributes
     ----------
-    x_initial : SX (2 n_q,)
-        Symbols of the state at t = 0, for terminal costs and constraints that tie x(T) to x(0).
+    x_initial : SX (n_x,)
+        Symbols of the state at the start, for terminal costs and constraints that tie x(T) to x(0).
 
     Raises
     ------
     ModelError
         For wrong shapes, foreign symbols, duplicate names, non-positive nominal values, unknown keys.
+
+    Examples
+    --------
+    A ball on a plate that moves up and down, pushed by a motor whose current follows its voltage u:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, i, u, t = (ca.SX.sym(name) for name in ("q", "v", "i", "u", "t"))
+    >>> plate = ns.Contact("plate", gap=q - 0.1 * ca.sin(6 * t), restitution=0.8)
+    >>> ball = ns.CLS(
+    ...     q=q, v=v, y=i, y_rate=10 * (u - i), u=u, t=t, mass_matrix=1, force=2 * i - 9.81, contacts=[plate],
+    ...     names={"q": ["height"], "v": ["speed"], "y": ["current"], "u": ["voltage"]},
+    ... )
+    >>> ball.state_names
+    ('height', 'speed', 'current', 't')
+    >>> motion = ns.simulate(ball, x0={"height": 1.0}, duration=0.6, u=[0.5])
+    >>> [event.kind for event in motion.events]
+    ['impact']
     """
 
-    groups: ClassVar[tuple[str, ...]] = ("q", "v", "u", "p")
-    states: ClassVar[tuple[str, ...]] = ("q", "v")
+    groups: ClassVar[tuple[str, ...]] = ("q", "v", "y", "u", "p")
+    states: ClassVar[tuple[str, ...]] = ("q", "v", "y")
 
     methods = "ns.FESDJ(...) or ns.TimeFreezing(...) (simulations also: ns.EventDriven(...), ns.TimeStepping(...))"
 
@@ -157,43 +279,125 @@ class CLS(Described):
     mass_matrix: Any
     force: Any
     contacts: Sequence[Contact] = ()
-    x: Any = field(init=False)  # the state (q, v)
+    compliant: tuple[Contact, ...] = field(default=(), init=False)
+    y: Any = None
+    y_rate: Any = None
+    algebraic: Algebraic | None = None
+    eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
+    x: Any = field(init=False)  # the state (q, v, y)
 
     def __post_init__(self) -> None:
-        allowed = self._check_symbols()
+        joined = self._join_time("y")
+        if self.algebraic is not None:
+            self._eliminate(self.algebraic)
+        self._check_symbols()
+        allowed = self._symbols("q", "v", "y", "u", "p")
         n_q = self.q.shape[0]
         if n_q == 0 or self.v.shape != self.q.shape:
             raise self._error(f"q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
-        self._set("x", ca.vertcat(self.q, self.v))
+        self._set("x", ca.vertcat(self.q, self.v, self.y))
         self._set("force", column(self.force, "CLS: force", n_q))
-        self._set("contacts", parts(self.contacts, Contact, "CLS", "contacts"))
+        self._set("y_rate", self._rates_of_y(joined))
+        every = parts(self.contacts, Contact, "CLS", "contacts")
         self._check_mass_matrix()
-        self._check_contacts()
+        self._check_contacts(every)
+        self._set("compliant", tuple(contact for contact in every if contact.stiffness is not None))
+        self._set("contacts", tuple(contact for contact in every if contact.stiffness is None))
         self._describe(force=len(self.contacts))
         check_free(self.force, allowed, "CLS: force")
-        self._warn_of_jumps({"CLS: force": self.force}, JUMPS)
+        # What is compliant is a force like others from here on; nothing else of the library knows of it.
+        self._set("force", sum((generalised_force(self, contact) for contact in self.compliant), self.force))
+        check_free(self.y_rate, allowed, "CLS: y_rate")
+        self._warn_of_jumps({"CLS: force": self.force, "CLS: y_rate": self.y_rate}, JUMPS)
+        if self.p_default is not None:
+            self.parameters()  # whoever gives values hears of wrong ones at once
+
+    def _eliminate(self, own: Algebraic) -> None:
+        """Solve for the algebraic variables: contacts then see nothing but forces."""
+        if not isinstance(own, Algebraic):
+            raise self._error(f"algebraic: expected ns.Algebraic, given {type(own).__name__}.")
+        if not own.affine or np.isfinite([*np.asarray(own.lower), *np.asarray(own.upper)]).any():
+            raise self._error(
+                "algebraic: beside contacts the equations have to be affine in z, and z without bounds; make z a "
+                "first-order state y that follows fast, or write the system as an ns.PSS or ns.PDS."
+            )
+        self._set("algebraic", None)
+        self._set("eliminated", (own.z, own.solution))
+        for name in ("force", "mass_matrix", "y_rate"):
+            if getattr(self, name) is not None:
+                given = getattr(self, name)
+                made = ca.vertcat(*given) if isinstance(given, list | tuple) else ca.SX(given)
+                self._set(name, self.solved(made))
+
+    def solved(self, expression: ca.SX) -> ca.SX:
+        """An expression without the algebraic variables that the system has been solved for."""
+        return expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
+
+    def _symbols(self, *groups: str) -> dict[str, ca.SX]:
+        """Symbols by group; messages do not name first-order states to who has none."""
+        return {name: getattr(self, name) for name in groups if name != "y" or self.y.numel()}
+
+    def _rates_of_y(self, joined: bool) -> ca.SX:
+        """y' (n_y,), that of time included."""
+        given = column(ca.SX(0, 1) if self.y_rate is None else self.y_rate, "CLS: y_rate")
+        rates = ca.vertcat(given, 1) if joined else given
+        if rates.numel() != self.y.numel():
+            time = " (the time has its own)" if joined else ""
+            raise self._error(
+                f"y_rate: expected a rate for each of the {self.y.numel() - joined} first-order states y{time}, given "
+                f"{given.numel()}."
+            )
+        return rates
 
     def _check_mass_matrix(self) -> None:
         matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])
-        check_free(matrix, {"q": self.q, "p": self.p}, "CLS: mass_matrix")
+        check_free(matrix, self._symbols("q", "y", "p"), "CLS: mass_matrix")
         if matrix.is_constant():
             values = np.array(ca.DM(matrix))
             if not np.allclose(values, values.T) or np.linalg.eigvalsh(values).min() <= 0:
                 raise self._error("mass_matrix has to be symmetric and positive definite; check its entries.")
         self._set("mass_matrix", matrix)
 
-    def _check_contacts(self) -> None:
-        check = free_of_others({"q": self.q, "p": self.p})
-        for contact in self.contacts:
+    def _check_contacts(self, contacts: Sequence[Contact]) -> None:
+        check = free_of_others(self._symbols("q", "y", "p"))
+        of_p = free_of_others({"p": self.p})
+        for contact in contacts:
             check(contact.gap, f"contact {contact.name!r}: gap")
             if not ca.depends_on(contact.gap, self.q):
                 raise ModelError(f"contact {contact.name!r}: the gap does not depend on q; write it in q.")
             if contact.normal is not None:
                 normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
                 check(normal, f"contact {contact.name!r}: normal")
+            check(contact.surface_velocity, f"contact {contact.name!r}: surface_velocity")
+            self._check_drift(contact)
+            spring = () if contact.stiffness is None else (contact.stiffness, contact.damping)
+            coefficients = ca.vertcat(ca.SX(contact.restitution), *contact.friction, *spring)
+            of_p(coefficients, f"contact {contact.name!r}: coefficients")
             if contact.tangent is not None:
                 check(contact.tangent, f"contact {contact.name!r}: tangent")
                 self._check_tangent(contact)
+
+    def _check_drift(self, contact: Contact) -> None:
+        """The rate of a gap has to be known before control and velocities are, but for its part n'v."""
+        if not self.y.numel():
+            return
+        drift = ca.jtimes(contact.gap, self.y, self.y_rate)
+        others = [self.q, self.v, self.u, self.p]
+        values = [np.ones(symbol.numel()) for symbol in others]
+        if self.p_default is not None:
+            values[3] = np.asarray(self.p_default, dtype=float).reshape(-1)
+        if jumping_rows(ca.vertcat(drift, contact.surface_velocity), self.y, others, values):
+            raise ModelError(
+                f"contact {contact.name!r}: what it moves by itself changes its velocity at once, as at the corners of "
+                "lines in an ns.Data: bodies on it would be struck by nothing; write smooth motions, such as "
+                "ns.Data(times, values, interpolation='cubic')."
+            )
+        if ca.depends_on(drift, ca.vertcat(self.v, self.u)):
+            raise ModelError(
+                f"contact {contact.name!r}: the gap follows a state of y whose rate depends on v or u, so a jump of "
+                "these would be one of the gap rate; make what it follows a coordinate of q (with a mass), or "
+                "a state whose rate is another state of y."
+            )
 
     def _check_tangent(self, contact: Contact) -> None:
         what, n_q, shape = f"contact {contact.name!r}: tangent", self.q.shape[0], contact.tangent.shape
@@ -207,6 +411,20 @@ class CLS(Described):
     def n_q(self) -> int:
         """Number of generalised coordinates."""
         return int(self.q.shape[0])
+
+    @property
+    def at_v(self) -> slice:
+        """Where the velocities are in a state."""
+        return slice(self.n_q, 2 * self.n_q)
+
+    @property
+    def at_y(self) -> slice:
+        """Where the first-order states are in a state."""
+        return slice(2 * self.n_q, self.x.numel())
+
+    def state_rate(self, acceleration: Any, position_rate: Any = None) -> ca.SX:
+        """x' (n_x,) with an acceleration (n_q,)."""
+        return ca.vertcat(self.position_rate if position_rate is None else position_rate, acceleration, self.y_rate)
 
     @property
     def position_rate(self) -> ca.SX:
@@ -223,7 +441,7 @@ class CLS(Described):
 
         Parameters
         ----------
-        x : (2 n_q,), (m, 2 n_q) or SX (2 n_q,)
+        x : (n_x,), (m, n_x) or SX (n_x,)
             State; many at once give arrays with a leading axis m.
         u : (n_u,), (m, n_u) or SX, optional
             Control, by default zero; only the forces depend on it.
@@ -250,39 +468,74 @@ class CLS(Described):
             return column(contact.normal, "normal", self.n_q)
         return ca.gradient(contact.gap, self.q)
 
+    def gap_rate(self, contact: Contact) -> ca.SX:
+        """How fast a gap opens: n'v, and what it moves by itself."""
+        return ca.dot(self.normal(contact), self.v) + ca.jtimes(contact.gap, self.y, self.y_rate)
+
+    def slip(self, contact: Contact) -> ca.SX:
+        """Slip velocity of a contact with friction (n_t,) in the user's directions: relative to its surface."""
+        return contact.tangent.T @ self.v - contact.surface_velocity
+
+    def contact_force(self, name: str) -> ca.SX:
+        """Normal and friction force (1 + n_t,) [N] of a compliant contact, for `solution.value`."""
+        for contact in self.compliant:
+            if contact.name == name:
+                more = [friction_force(self, contact)] if contact.frictional else []
+                return ca.vertcat(normal_force(self, contact), *more)
+        names = tuple(contact.name for contact in self.compliant)
+        raise ModelError(unknown_name(name, names, "compliant contact"))
+
+    def moves(self, contact: Contact) -> bool:
+        """Whether a contact moves by itself: with time, or with states of y."""
+        surface = contact.surface_velocity
+        return bool(ca.depends_on(contact.gap, self.y) or not surface.is_zero())
+
+    def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
+        """Values of the parameters (n_p,); `ModelError` also where a contact gets coefficients that none has."""
+        values = super().parameters(p, what)
+        self.mechanics.frames_at(values)
+        for contact in self.compliant:
+            ends = function_of([self.p], ca.vertcat(ca.SX(contact.stiffness), ca.SX(contact.damping)))(values)
+            contact.check_compliance(*np.asarray(ends).reshape(-1).tolist())
+        return values
+
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
-        """Return a state as a vector (2 n_q,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
+        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
         state = super().check_state(x, what=what)
         parameters = self.parameters(p)
-        values = self.mechanics.gaps_at(state[: self.n_q], parameters)
+        values = self.mechanics.gaps_at(state, parameters)
         for contact, value in zip(self.contacts, values, strict=True):
             if not value >= -tolerance:
                 raise ModelError(
                     f"{what} penetrates contact {contact.name!r}: its gap is {value:.6g}, expected >= 0; "
                     "move the bodies apart."
                 )
-        self._check_frames(state[: self.n_q], parameters)
+        self._check_frames(state, parameters)
         return state
 
-    def _check_frames(self, q: np.ndarray, p: np.ndarray) -> None:
+    def _check_frames(self, x: np.ndarray, p: np.ndarray) -> None:
         """Tangents that depend on q are independent of their normal at least where the motion starts."""
         rough = [contact for contact in self.contacts if contact.frictional]
-        columns = ca.horzcat(ca.SX(self.n_q, 0), *[ca.horzcat(self.normal(c), c.tangent) for c in rough])
-        frames = ca.horzsplit(  # sparse: a thousand contacts have few coordinates each
-            ca.Function("frames", [self.q, self.p], [columns])(q, p),
-            np.cumsum([0, *(1 + c.tangent.shape[1] for c in rough)]).tolist(),
-        )
+        ends = np.cumsum([0, *(1 + c.tangent.shape[1] for c in rough)]).tolist()
+        frames = ca.horzsplit(self.mechanics.tangent_frames(x, p), ends)
         for contact, frame in zip(rough, frames, strict=True):
             _check_independent(np.array(frame), contact.name)
 
     def __repr__(self) -> str:
-        contacts = [("contact", self._of(contact)) for contact in self.contacts]
+        contacts = [("contact", self._of(contact)) for contact in (*self.contacts, *self.compliant)]
         return self._tree(*contacts, size=counted(self.n_q, "coordinate"))
 
     def _of(self, contact: Contact) -> str:
         """A contact in words."""
-        friction = f", friction {', '.join(f'{mu:g}' for mu in contact.friction)}" if contact.frictional else ""
-        return f"{contact.name}: gap {self._shown(contact.gap)}, restitution {contact.restitution:g}{friction}"
+        friction = f", friction {', '.join(map(self._coefficient, contact.friction))}" if contact.frictional else ""
+        if contact.stiffness is None:
+            law = f"restitution {self._coefficient(contact.restitution)}"
+        else:
+            law = f"stiffness {self._coefficient(contact.stiffness)}, damping {self._coefficient(contact.damping)}"
+        return f"{contact.name}: gap {self._shown(contact.gap)}, {law}{friction}"
+
+    def _coefficient(self, value: Any) -> str:
+        return f"{value:g}" if isinstance(value, float) else self._shown(value)
 
 
 def _check_independent(frame: np.ndarray, name: str) -> None:

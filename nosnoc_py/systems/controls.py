@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.functions import numbers
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.symbols import SLACK
 
 if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
     from nosnoc_py.ocp import OCP
@@ -104,6 +105,7 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
     if u is None:
         return Control(law=lambda t, x: np.zeros(n_u), breaks=ends, constant=True)
     if isinstance(u, Trajectory):
+        u = _without_slacks(u, n_u)
         if not len(u.u):
             raise TranscriptionError("u: the trajectory has no control stages, so there is no control to apply.")
         if u.control_interpolant is not None:
@@ -205,6 +207,48 @@ def checked_guess(guess: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in GUESSED:
             raise TranscriptionError(f"guess: {unknown_name(name, GUESSED)} x are states, u controls.")
     return guess
+
+
+def _without_slacks(trajectory: Trajectory, n_u: int) -> Trajectory:
+    """The trajectory without the slacks of soft constraints, where a system does not have them."""
+    more = trajectory.control_names[n_u:]
+    if not more or not all(name.startswith(SLACK) for name in more):
+        return trajectory
+    own = trajectory.control_interpolant
+    fields: dict[str, Any] = {"u": trajectory.u[:, :n_u], "control_names": trajectory.control_names[:n_u]}
+    if own is not None:
+        fields["control_interpolant"] = _FirstComponents(own, n_u)
+    return replace(trajectory, **fields)
+
+
+class _FirstComponents:
+    """The first components of dense output."""
+
+    def __init__(self, interpolant: Any, count: int) -> None:
+        self.interpolant, self.count = interpolant, count
+        self.t_left = getattr(interpolant, "t_left", np.zeros(0))
+
+    def __call__(self, t: float) -> np.ndarray:
+        return np.asarray(self.interpolant(t))[..., : self.count]
+
+
+def padded(guess: Any, names: tuple[str, ...], own: int) -> Any:
+    """A guess of the first `own` controls with zeros for the others; every other guess as it is."""
+    more = np.zeros(len(names) - own)
+    if isinstance(guess, Trajectory):
+        if guess.control_names != names[:own]:
+            return guess
+        u = np.hstack([guess.u, np.tile(more, (len(guess.u), 1))])
+        return replace(guess, u=u, control_names=names, control_interpolant=None)
+    if callable(guess):
+        return lambda t: np.append(guess(t), more)
+    try:
+        rows = np.asarray(guess, dtype=float)
+    except (TypeError, ValueError):
+        return guess
+    if rows.ndim == 2 and rows.shape[1] == own:
+        return np.hstack([rows, np.tile(more, (len(rows), 1))])
+    return np.append(rows, more) if rows.ndim < 2 and rows.size == own else guess
 
 
 def _merged(trajectory: Trajectory) -> PiecewiseConstant:

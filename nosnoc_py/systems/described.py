@@ -13,9 +13,12 @@ import numpy as np
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
+from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.jumping import warn_of_jumps
+from nosnoc_py.systems.relations import by_name
 from nosnoc_py.systems.scene import Mark, PlanarShape
 from nosnoc_py.systems.symbols import (
+    SLACK,
     ReadOnlySX,
     check_different,
     check_distinct,
@@ -24,10 +27,14 @@ from nosnoc_py.systems.symbols import (
     finite,
     free_of_others,
     mapping,
+    members,
     numbers,
     symbols,
 )
 from nosnoc_py.systems.text import counted, shown
+
+# What the time is called among the states.
+TIME = "t"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +85,7 @@ def _checked_scene(system: Any) -> tuple[PlanarShape, ...]:
             "same system written in CasADi."
         )
     groups = {name: getattr(system, name) for name in dict.fromkeys((*system.groups, "u", "p"))}
+    groups = {name: group for name, group in groups.items() if name != "y" or group.numel()}
     check = free_of_others(groups)
     for k, shape in enumerate(given):
         if not isinstance(shape, PlanarShape):
@@ -112,10 +120,12 @@ class Described:
     x: Any
     u: Any = None
     p: Any = None
+    t: Any = None
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     nominal: Mapping[str, Any] = field(default_factory=dict)
     p_default: Any = None
+    data: Any = ()
     scene: Any = ()
     algebraic: Algebraic | None = field(default=None, init=False)
     x_initial: Any = field(init=False)
@@ -142,8 +152,45 @@ class Described:
     def _error(self, message: str) -> ModelError:
         return ModelError(f"{self._kind}: {message}")
 
+    def _join_time(self, group: str) -> bool:
+        """Make time, where it is given, the last component of a group of states; whether it was not there before.
+
+        A state with the rate 1 is what every method can do: it is at hand at every stage, guard and node, and events of
+        what moves with time are as exact as all others.
+        """
+        t, own = (symbols(getattr(self, name), f"{self._kind}: {name}") for name in ("t", group))
+        if t.numel() > 1:
+            raise self._error(f"t: expected one symbol, the time, given {t.numel()}.")
+        self._set("t", t)
+        if not t.numel() or (own.numel() and own[-1].element_hash() == t.element_hash()):
+            return False
+        names, nominal = (dict(mapping(getattr(self, n), f"{self._kind}: {n}")) for n in ("names", "nominal"))
+        names[group] = (*component_names(names.get(group), group, own.numel()), TIME)
+        if group in nominal:
+            nominal[group] = np.append(numbers(nominal[group], f"{self._kind}: nominal {group}", own.numel()), 1.0)
+        assign(self, names=names, nominal=nominal, **{group: ca.vertcat(own, t)})
+        return True
+
+    def _join_data(self) -> None:
+        """Make the values of named data parameters behind the others; their defaults are what the data say."""
+        given = members(self.data, Data, self._kind, "data")
+        own = symbols(self.p, f"{self._kind}: p")
+        known = {s.element_hash() for s in own.nz}
+        named = [table for table in given if table.name is not None and table.p[0].element_hash() not in known]
+        self._set("data", given)
+        if not named:
+            return
+        names = dict(mapping(self.names, f"{self._kind}: names"))
+        names["p"] = (*component_names(names.get("p"), "p", own.numel()), *(n for table in named for n in table.names))
+        values = np.concatenate([table.values.reshape(-1) for table in named])
+        if self.p_default is not None or not own.numel():
+            default = finite(() if self.p_default is None else self.p_default, f"{self._kind}: p_default", own.numel())
+            assign(self, p_default=np.append(default, values))
+        assign(self, names=names, p=ca.vertcat(own, *[table.p for table in named]))
+
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
         """Symbols of all groups and of some fields more, by name; none of them is there twice."""
+        self._join_data()
         for name in (*self.groups, *more):
             self._set(name, symbols(getattr(self, name), f"{self._kind}: {name}"))
         if "x" in self.groups and self.x.numel() == 0:
@@ -191,8 +238,16 @@ class Described:
         self._set("nominal", resolved)
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0") -> np.ndarray:
-        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible."""
-        return finite(x, what, len(self.state_names), spread=len(self.state_names) == 1)
+        """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or not admissible.
+
+        A state without the time has the time 0. Components may be given by name; the others are 0.
+        """
+        size = len(self.state_names)
+        if isinstance(x, Mapping):
+            x = by_name(x, self.state_names, np.zeros(size), what)
+        if not self.autonomous and size == np.size(x) + 1:
+            x = np.append(finite(x, what, size - 1, spread=size == 2), 0.0)
+        return finite(x, what, size, spread=size == 1)
 
     def _tree(self, *branches: tuple[str, str], size: str = "") -> str:
         """The system as a short tree: sizes, names, and what else the subclass tells, as pairs (what, text)."""
@@ -210,6 +265,11 @@ class Described:
         """An expression of the states, controls and parameters in their names."""
         return shown(expression, [(getattr(self, group), self.names[group]) for group in self.groups])
 
+    @property
+    def autonomous(self) -> bool:
+        """Whether nothing depends on time."""
+        return self.t is None or not self.t.numel()
+
     def extended(self, x: Mapping[str, ca.SX] | None = None, p: Mapping[str, ca.SX] | None = None) -> dict[str, Any]:
         """Fields of another system with the same states, controls and parameters, and some more by their names."""
         x, p = x or {}, p or {}
@@ -226,6 +286,15 @@ class Described:
         while name in (*self.state_names, *self.control_names, *self.parameter_names):
             name += "'"
         return name
+
+    def solved(self, expression: ca.SX) -> ca.SX:
+        """An expression without the algebraic variables that the system has been solved for."""
+        return expression
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the state alone does not tell the flow."""
+        return False
 
     @property
     def z(self) -> ca.SX:
@@ -253,7 +322,7 @@ class Described:
         return np.zeros(self.n_p) if self.p_default is None else np.asarray(self.p_default)
 
     def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
-        """Values of the parameters (n_p,): those that are given, else the defaults.
+        """Values of the parameters (n_p,): those that are given, by name or all of them, else the defaults.
 
         Raises
         ------
@@ -266,6 +335,19 @@ class Described:
                 f"{what}: the parameters {names} of the {self._kind} have no values; give p=[...] here, or "
                 "p_default=[...] in the system."
             )
+        slacks = sum(name.startswith(SLACK) for name in self.parameter_names)
+        if isinstance(p, Mapping):
+            p = {name: value for name, value in p.items() if slacks or not name.startswith(SLACK)}
+            known = np.full(self.n_p, np.nan) if self.p_default is None else self.p_default
+            p = by_name(p, self.parameter_names, known, what)
+            missing = [name for name, value in zip(self.parameter_names, p, strict=True) if np.isnan(value)]
+            if missing:
+                raise ModelError(f"{what}: {', '.join(missing)} has no value, neither here nor in p_default.")
+        if slacks and p is not None and np.size(p) == self.n_p - slacks:
+            p = np.append(np.reshape(p, -1), np.zeros(slacks))  # whoever gives values need not know of them
+        tables = [table for table in self.data if table.name is not None]
+        if p is not None and tables and np.size(p) == self.n_p - sum(table.values.size for table in tables):
+            p = np.concatenate([np.reshape(p, -1), *[table.values.reshape(-1) for table in tables]])  # data as they are
         return finite(self.p_default if p is None else p, what, self.n_p, spread=self.n_p > 0)
 
     @property

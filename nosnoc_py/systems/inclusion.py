@@ -4,6 +4,7 @@
 - `REGION`: the weight theta >= 0 of a region whose indicator g is one of the smallest ones; those of a partition have
   the sum 1.
 - `FORCE`: the force lambda >= 0 of a constraint c >= 0, zero where c > 0.
+- `MEMORY`: a switch with hysteresis: 1 since c was 1 for the last time, 0 since it was -1; no state tells it between.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 
 import casadi as ca
 
+from nosnoc_py.systems.hysteresis import HIGH, Hysteresis
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
-STEP, REGION, FORCE = range(3)
+STEP, REGION, FORCE, MEMORY = range(4)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,6 +34,8 @@ class MultiplierGroup:
         1 where a region may have a weight: others need not have a motion.
     modes : Modes, optional
         The partition.
+    high : (n,) bool
+        Of switches with hysteresis, whether they begin with 1 where the state leaves it open.
     regions : SX (n_x, n)
         Flows of its regions, zero where they are not active.
     """
@@ -44,6 +48,7 @@ class MultiplierGroup:
     active: ca.SX
     modes: Modes | None = None
     regions: ca.SX = field(default_factory=lambda: ca.SX(0, 0))
+    high: tuple[bool, ...] = ()
 
     @property
     def count(self) -> int:
@@ -54,8 +59,18 @@ class MultiplierGroup:
 def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[MultiplierGroup, ...]]:
     """x' (n_x,) with all multipliers, regions by their weights, and the multipliers."""
     if isinstance(system, PSS):
-        parts = tuple(_weights(modes) for modes in system.modes)
-        return sum((part.regions @ part.symbols for part in parts), system.flow), parts
+        flow, made = system.flow, list[MultiplierGroup]()
+        for modes in system.modes:
+            if isinstance(modes, Hysteresis):
+                switch, (low, high) = _switch(modes), modes.flows
+                made.append(switch)
+                share, still = switch.symbols, ca.SX(system.x.numel(), 1)
+                # Nothing times NaN is not nothing.
+                flow += ca.if_else(share < 1, (1 - share) * low, still) + ca.if_else(share > 0, share * high, still)
+            else:
+                made.append(_weights(modes))
+                flow += made[-1].regions @ made[-1].symbols
+        return flow, tuple(made)
     if isinstance(system, Heaviside):
         kind, what, names = STEP, "alpha", tuple(system.function_names or ())
         flow, symbols, functions = system.flow, system.alpha, system.functions
@@ -67,6 +82,18 @@ def inclusion_of(system: PSS | Heaviside | PDS) -> tuple[ca.SX, tuple[Multiplier
     active = ca.SX.sym("active", len(names))
     return flow, (
         MultiplierGroup(kind=kind, names=names, labels=labels, symbols=symbols, functions=functions, active=active),
+    )
+
+
+def _switch(hysteresis: Hysteresis) -> MultiplierGroup:
+    return MultiplierGroup(
+        kind=MEMORY,
+        names=(hysteresis.name,),
+        labels=(f"alpha[{hysteresis.name}]",),
+        symbols=ca.SX.sym("alpha", 1),
+        functions=hysteresis.function,
+        active=ca.SX.sym("active", 1),
+        high=(hysteresis.start == HIGH,),
     )
 
 

@@ -8,7 +8,7 @@ gap rate or a slip velocity is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,23 @@ import numpy as np
 
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.scales import UNIT, ProblemScales
+from nosnoc_py.tolerances import TOUCHING_SOLVED
 
 if TYPE_CHECKING:
     from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
 # What `ContactMechanics.function` gives, in this order, and which of it are vectors.
-QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "position_rate")
-VECTORS = ("gaps", "force", "curvature", "position_rate")
+QUANTITIES = ("gaps", "jacobian", "mass", "force", "curvature", "drift", "position_rate", "y_rate")
+VECTORS = ("gaps", "force", "curvature", "drift", "position_rate", "y_rate")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContactFrames:
-    """Constants of the contacts of a system, in the order of the system.
+    """What the contacts of a system have beside their geometry, in the order of the system.
+
+    Coefficients are numbers, or, where one of them is an expression of p, expressions: `ContactMechanics.frames_at`
+    has their values.
 
     Attributes
     ----------
@@ -42,15 +46,20 @@ class ContactFrames:
     speeds : tuple of int
         Position of the slip speed among those of the contacts with two tangents, else -1.
     weights : (n_tt,)
-        friction / mu of every tangent component.
+        mu_k / mu of every tangent component.
     """
 
     names: tuple[str, ...]
-    friction: Array
-    restitution: Array
+    friction: Any
+    restitution: Any
     tangents: tuple[slice, ...]
     speeds: tuple[int, ...]
-    weights: Array
+    weights: Any
+
+    @property
+    def constant(self) -> bool:
+        """Whether no coefficient depends on p."""
+        return not isinstance(self.friction, ca.SX)
 
     @property
     def count(self) -> int:
@@ -58,15 +67,20 @@ class ContactFrames:
         return len(self.names)
 
     @property
+    def n_t(self) -> int:
+        """Number of tangent components of all contacts with friction."""
+        return self.tangents[-1].stop if self.tangents else 0
+
+    @property
     def spatial(self) -> int:
         """Number of contacts with two tangents."""
         return sum(speed >= 0 for speed in self.speeds)
 
     @property
-    def directions(self) -> list[tuple[str, str, float]]:
+    def directions(self) -> list[tuple[str, str, Any]]:
         """Kind, label and weight of every direction of contact forces, normals first; series are named after them."""
         tangents = [
-            ("tangent", f"[{name}][{k}]" if self.width(c) == 2 else f"[{name}]", float(self.weights[part.start + k]))
+            ("tangent", f"[{name}][{k}]" if self.width(c) == 2 else f"[{name}]", self.weights[part.start + k])
             for c, (name, part) in enumerate(zip(self.names, self.tangents, strict=True))
             for k in range(self.width(c))
         ]
@@ -83,23 +97,29 @@ class ContactFrames:
 
 
 def frames_of(system: CLS) -> ContactFrames:
-    """Return the constants of the contacts of a system."""
+    """Return the frames of the contacts of a system."""
     tangents, speeds, weights, friction = [], [], [], []
     position = spatial = 0
     for contact in system.contacts:
         size = contact.tangent.shape[1] if contact.frictional else 0
         tangents.append(slice(position, position + size))
         speeds.append(spatial if size == 2 else -1)
-        friction.append(max(contact.friction))
-        weights += [mu / friction[-1] for mu in contact.friction[:size]]
+        mu, shares = contact.cone
+        friction.append(mu)
+        weights += ca.vertsplit(shares)[:size]
         position, spatial = position + size, spatial + (size == 2)
+    given = (friction, [contact.restitution for contact in system.contacts], weights)
+    if any(isinstance(value, ca.SX) for values in given for value in values):
+        coefficients = [ca.vertcat(ca.SX(0, 1), *values) for values in given]
+    else:
+        coefficients = [np.array([float(value) for value in values]) for values in given]
     return ContactFrames(
         names=tuple(contact.name for contact in system.contacts),
-        friction=np.array(friction),
-        restitution=np.array([contact.restitution for contact in system.contacts]),
+        friction=coefficients[0],
+        restitution=coefficients[1],
         tangents=tuple(tangents),
         speeds=tuple(speeds),
-        weights=np.array(weights),
+        weights=coefficients[2],
     )
 
 
@@ -117,10 +137,14 @@ class Kinematics:
     force : (n_q,)
         All forces but those of contacts.
     curvature : (n_c + n_tt,)
-        d/dt(jacobian) v: the part of the contact accelerations that is quadratic in v.
+        The part of the contact accelerations that does not come from v', such as d/dt(jacobian) v.
+    drift : (n_c + n_tt,)
+        Gap rates and slip velocities of bodies at rest, where contacts move by themselves.
     velocity : (n_q,)
     position_rate : (n_q,)
         q', the rate of the positions.
+    y_rate : (n_y,)
+        Rates of the first-order states, of time among them.
     constant_inverse : (n_q, n_q), optional
         M^-1 where M is constant; it is then inverted once.
     scales : ProblemScales
@@ -132,8 +156,10 @@ class Kinematics:
     mass: Any
     force: Any
     curvature: Any
+    drift: Any
     velocity: Any
     position_rate: Any
+    y_rate: Any
     constant_inverse: Any = None
     scales: ProblemScales = UNIT
 
@@ -145,7 +171,23 @@ class Kinematics:
     @cached_property
     def rates(self) -> Any:
         """Gap rates and slip velocities (n_c + n_tt,)."""
-        return times(self.jacobian, self.velocity)
+        return self.rates_of(self.velocity)
+
+    def rates_of(self, velocity: Any) -> Any:
+        """Gap rates and slip velocities (n_c + n_tt,) with another velocity (n_q,), that after an impact, say."""
+        return times(self.jacobian, velocity) + self.drift
+
+    @cached_property
+    def carried(self) -> Any:
+        """A velocity (n_q,) that goes with the surfaces of closed contacts; 0 where none moves by itself."""
+        found = np.zeros_like(self.velocity)
+        shut = self.gaps <= self.short(TOUCHING_SOLVED)
+        for k in np.ndindex(self.velocity.shape[:-1]):
+            # Tangents count, too: a belt does work. Those of all closed contacts, for friction may be at any of them.
+            rows = np.concatenate([shut[k], np.ones(self.drift.shape[-1] - shut.shape[-1], dtype=bool)])
+            if self.drift[k][rows].any():
+                found[k] = np.linalg.lstsq(self.jacobian[k][rows], -self.drift[k][rows], rcond=None)[0]
+        return found
 
     @cached_property
     def response(self) -> Any:
@@ -194,6 +236,38 @@ class ContactMechanics:
 
     def __init__(self, system: CLS) -> None:
         self.system, self.frames = system, frames_of(system)
+        self._framed: tuple[bytes, ContactFrames] | None = None
+
+    def frames_at(self, p: Array) -> ContactFrames:
+        """The frames with numbers in them, at parameters (n_p,).
+
+        Raises
+        ------
+        ModelError
+            For coefficients that no contact has: a negative friction, a restitution that is not in [0, 1].
+        """
+        if self.frames.constant:
+            return self.frames
+        key = np.asarray(p, dtype=float).tobytes()
+        if self._framed is None or self._framed[0] != key:  # whoever asks, asks again with the same p
+            given, *values = (np.array(value)[:, 0] for value in self._coefficients(p))
+            said, rest = f" at p = {np.asarray(p, dtype=float).tolist()}", given.tolist()
+            for contact in self.system.contacts:
+                size = 1 + len(contact.friction)
+                contact.check_values(*rest[:size], given=said)
+                rest = rest[size:]
+            friction, restitution, weights = values
+            framed = replace(self.frames, friction=friction, restitution=restitution, weights=weights)
+            self._framed = key, framed
+        return self._framed[1]
+
+    @cached_property
+    def _coefficients(self) -> ca.Function:
+        """p -> restitution and friction of every contact as they are given; friction, restitution and weights."""
+        given = [value for c in self.system.contacts for value in (c.restitution, *c.friction)]
+        frames = self.frames
+        values = [ca.vertcat(*given), frames.friction, frames.restitution, frames.weights]
+        return ca.Function("coefficients", [self.system.p], [ca.densify(value) for value in values])
 
     @cached_property
     def gaps(self) -> ca.SX:
@@ -211,7 +285,7 @@ class ContactMechanics:
         """Tangents (n_q, n_tt) with weights."""
         tangents = [contact.tangent for contact in self.system.contacts if contact.frictional]
         columns = ca.horzcat(ca.SX(self.system.n_q, 0), *tangents)
-        return ca.densify(columns @ ca.SX(ca.diag(ca.DM(self.frames.weights))))
+        return ca.densify(columns @ ca.diag(ca.SX(self.frames.weights)))
 
     @cached_property
     def jacobian(self) -> ca.SX:
@@ -219,39 +293,78 @@ class ContactMechanics:
         return ca.horzcat(self.normals, self.tangents).T
 
     @cached_property
-    def curvature(self) -> ca.SX:
-        """d/dt(jacobian) v (n_c + n_tt,)."""
+    def drift(self) -> ca.SX:
+        """Gap rates and slips where v = 0 (n_c + n_tt,)."""
         s = self.system
-        return ca.jtimes(self.jacobian @ s.v, s.q, s.position_rate)
+        surfaces = [contact.surface_velocity for contact in s.contacts if contact.frictional]
+        slips = -ca.SX(self.frames.weights) * ca.vertcat(ca.SX(0, 1), *surfaces)
+        return ca.densify(ca.vertcat(ca.jtimes(self.gaps, s.y, s.y_rate), slips))
+
+    @cached_property
+    def rates(self) -> ca.SX:
+        """Gap rates, then slips with weights (n_c + n_tt,)."""
+        return self.jacobian @ self.system.v + self.drift
+
+    @property
+    def gap_rates(self) -> ca.SX:
+        """Gap rates (n_c,)."""
+        return ca.vertsplit(self.rates, [0, self.frames.count, self.rates.numel()])[0]
+
+    @property
+    def slips(self) -> ca.SX:
+        """Slip velocities with weights (n_tt,)."""
+        return ca.vertsplit(self.rates, [0, self.frames.count, self.rates.numel()])[1]
+
+    @cached_property
+    def curvature(self) -> ca.SX:
+        """The rates of the rates without v' (n_c + n_tt,)."""
+        s = self.system
+        return ca.jtimes(self.rates, ca.vertcat(s.q, s.y), ca.vertcat(s.position_rate, s.y_rate))
 
     @cached_property
     def function(self) -> ca.Function:
-        """(x, u, p) -> gaps, jacobian, mass, force, curvature, position rate."""
+        """(x, u, p) -> the `QUANTITIES`."""
         s = self.system
-        outputs = [self.gaps, self.jacobian, s.mass_matrix, s.force, self.curvature, s.position_rate]
+        outputs = [
+            self.gaps,
+            self.jacobian,
+            s.mass_matrix,
+            s.force,
+            self.curvature,
+            self.drift,
+            s.position_rate,
+            s.y_rate,
+        ]
         return ca.Function("kinematics", [s.x, s.u, s.p], outputs)
 
     @cached_property
     def gaps_at(self) -> Any:
-        """(q, p) -> gaps (n_c,)."""
-        function = buffered(ca.Function("gaps", [self.system.q, self.system.p], [self.gaps]))
-        return lambda q, p: function(q, p)[0][:, 0]
+        """(x, p) -> gaps (n_c,)."""
+        function = buffered(ca.Function("gaps", [self.system.x, self.system.p], [self.gaps]))
+        return lambda x, p: function(x, p)[0][:, 0]
+
+    @cached_property
+    def tangent_frames(self) -> ca.Function:
+        """(x, p) -> normal and tangents of every contact with friction, side by side; sparse, for there may be many."""
+        s = self.system
+        frames = [ca.horzcat(s.normal(contact), contact.tangent) for contact in s.contacts if contact.frictional]
+        return ca.Function("tangent_frames", [s.x, s.p], [ca.horzcat(ca.SX(s.n_q, 0), *frames)])
 
     @cached_property
     def sparse(self) -> ca.Function:
-        """(x, u, p) -> gaps, directions of contacts as rows (n_c + n_tt, n_q), mass matrix and force, all sparse."""
+        """(x, u, p) -> gaps, directions as rows (n_c + n_tt, n_q), mass matrix, force and drift, all sparse."""
         s = self.system
         columns = [s.normal(contact) for contact in s.contacts]
         columns += [contact.tangent for contact in s.contacts if contact.frictional]
         rows = ca.horzcat(ca.SX(s.n_q, 0), *columns).T
-        return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force])
+        return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force, self.drift])
 
     @cached_property
     def touching(self) -> Any:
         """(x, p) -> gaps, gap rates and norms of the normals of all contacts: what the cheapest looks need."""
         s = self.system
         steepness = ca.sqrt(ca.sum1(self.normals**2)).T
-        function = buffered(ca.Function("touching", [s.x, s.p], [self.gaps, self.normals.T @ s.v, steepness]))
+        function = buffered(ca.Function("touching", [s.x, s.p], [self.gaps, self.gap_rates, steepness]))
         return lambda x, p: [values[:, 0] for values in function(x, p)]
 
     @cached_property
@@ -265,17 +378,17 @@ class ContactMechanics:
         return buffered(self.function)
 
     def at(self, x: Any, u: Any, p: Any, scales: ProblemScales = UNIT) -> Kinematics:
-        """Evaluate at a state (2 n_q,), at states (m, 2 n_q), or at CasADi expressions."""
+        """Evaluate at a state (n_x,), at states (m, n_x), or at CasADi expressions."""
         if any(isinstance(value, ca.SX) for value in (x, u, p)):
             values = dict(zip(QUANTITIES, self.function(x, u, p), strict=True))
-            return Kinematics(**values, velocity=x[self.system.n_q :])
+            return Kinematics(**values, velocity=x[self.system.at_v])
         x = np.asarray(x, dtype=float)
         found = self._numbers(x, u, p) if x.ndim == 1 else self._at_many(x, u, p)
         values = {
             name: value[..., 0] if name in VECTORS else value for name, value in zip(QUANTITIES, found, strict=True)
         }
         return Kinematics(
-            **values, velocity=x[..., self.system.n_q :], constant_inverse=self.constant_inverse, scales=scales
+            **values, velocity=x[..., self.system.at_v], constant_inverse=self.constant_inverse, scales=scales
         )
 
     def _at_many(self, x: Array, u: Any, p: Any) -> list[Array]:

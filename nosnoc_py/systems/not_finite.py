@@ -46,16 +46,16 @@ def _slopes(system: Any) -> Iterator[ca.SX]:
     if system.z.numel():
         return
     if hasattr(system, "mass_matrix"):
-        yield ca.vertcat(system.v, ca.SX(system.v.numel(), 1))
-        yield ca.vertcat(system.v, ca.solve(system.mass_matrix, system.force))
+        yield system.state_rate(ca.SX(system.v.numel(), 1))
+        yield system.state_rate(ca.solve(system.mass_matrix, system.force))
     elif hasattr(system, "modes"):
-        yield from (system.flow + sum(m.flows[k % m.count] for m in system.modes) for k in range(_most(system)))
+        yield from (sum((m.flows[k % len(m.flows)] for m in system.modes), system.flow) for k in range(_most(system)))
     elif hasattr(system, "flow"):
         yield system.flow
 
 
 def _most(system: Any) -> int:
-    return max(m.count for m in system.modes)
+    return max((len(m.flows) for m in system.modes), default=1)
 
 
 def _functions(system: Any) -> Iterator[tuple[str, ca.SX]]:
@@ -68,7 +68,7 @@ def _functions(system: Any) -> Iterator[tuple[str, ca.SX]]:
     for contact in getattr(system, "contacts", ()):
         yield f"the normal of {contact.name}", system.normal(contact)
     for modes in getattr(system, "modes", ()):
-        yield f"a function of {modes.name}", modes.indicators
+        yield f"a function of {modes.name}", modes.indicators if hasattr(modes, "indicators") else modes.function
         yield from ((f"flow {k} of {modes.name}", flow) for k, flow in enumerate(modes.flows))
     if hasattr(system, "functions"):
         yield "a switching function", system.functions

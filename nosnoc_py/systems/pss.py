@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +11,15 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.described import Described
-from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, finite, parts, titled
+from nosnoc_py.systems.hysteresis import Hysteresis
+from nosnoc_py.systems.symbols import check_different, check_free, column, component_names, parts, titled
 
+# Eigenvalues of a metric below this share of the largest one are zero.
+SEMIDEFINITE = 1e-12
 JUMPS = (
     "nothing locates that, so simulators lose accuracy there or come to a halt; make regions of it (ns.Modes), or "
     "smooth it"
@@ -95,6 +100,12 @@ class Modes:
         """Number of regions."""
         return len(self.flows)
 
+    def with_flows(self, flows: Sequence[ca.SX]) -> Modes:
+        """The same partition with other flows, one per region."""
+        made = copy(self)
+        assign(made, flows=tuple(flows))
+        return made
+
 
 def _function_names(given: Sequence[str] | None, name: str, count: int) -> tuple[str, ...]:
     """Names of switching functions: the user's, or the name of what they belong to."""
@@ -150,8 +161,31 @@ class WithAlgebraic(Described):
 
     algebraic: Algebraic | None = None
 
+    def _flow(self, value: Any, what: str, rate_of_time: float) -> ca.SX:
+        """A flow (n_x,); that of a system with time may be given without it."""
+        flow, n_x = column(value, what), self.x.numel()
+        if not self.autonomous and flow.numel() == n_x - 1:
+            flow = ca.vertcat(flow, rate_of_time)
+        expected = n_x - (not self.autonomous)
+        if flow.numel() != n_x:
+            raise ModelError(f"{what}: expected {expected} rows, given {flow.numel()}.")
+        return flow
+
+    def _function_of_state(self, expression: ca.SX) -> ca.SX:
+        """A switching function without z, where the algebraic equations are affine in z and know no control."""
+        own = self.algebraic
+        if own is None or not ca.depends_on(expression, own.z):
+            return expression
+        if not own.affine or ca.depends_on(own.equations, self.u):
+            raise self._error(
+                "a switching function of algebraic variables needs equations that are affine in z and free of "
+                "controls; write it in x, or make z a state."
+            )
+        return ca.substitute(expression, own.z, own.solution)
+
     def _check_symbols(self, *more: str) -> dict[str, ca.SX]:
         """What a flow may depend on, by name; the algebraic equations depend on nothing else."""
+        self._join_time("x")
         if self.algebraic is not None and not isinstance(self.algebraic, Algebraic):
             raise ModelError(f"{self._kind}: algebraic: expected ns.Algebraic, given {type(self.algebraic).__name__}.")
         found = super()._check_symbols(*more)
@@ -172,9 +206,11 @@ class PSS(WithAlgebraic):
     x : SX (n_x,)
     u, p : SX, optional
         Controls and parameters.
+    t : SX scalar, optional
+        Time [s]; as in `CLS`. Flows, metrics and names are given without it.
     flow : SX (n_x,), optional
         What is common to all regions; default zero.
-    modes : Modes or sequence of Modes
+    modes : Modes, Hysteresis or sequence of them
         Independent partitions (two dry frictions, say) are cheaper than their product.
     algebraic : Algebraic, optional
         Algebraic variables and equations.
@@ -186,33 +222,102 @@ class PSS(WithAlgebraic):
     modes: Any
 
     def __post_init__(self) -> None:
-        allowed, n_x = self._check_symbols(), self.x.shape[0]
-        self._set("flow", column(ca.SX(n_x, 1) if self.flow is None else self.flow, "PSS: flow", n_x))
-        modes = parts((self.modes,) if isinstance(self.modes, Modes) else self.modes, Modes, "PSS", "modes")
-        if not modes:
+        allowed = self._check_symbols()
+        nothing = ca.SX(self.x.numel() - (not self.autonomous), 1)
+        self._set("flow", self._flow(nothing if self.flow is None else self.flow, f"{self._kind}: flow", 1))
+        given = (self.modes,) if isinstance(self.modes, Modes | Hysteresis) else self.modes
+        modes = parts(given, (Modes, Hysteresis), self._kind, "modes")
+        if not modes and not isinstance(self, ODE):
             raise self._error(f"modes: expected ns.Modes or a list of them, given {self.modes!r}.")
-        check_different([name for m in modes for name in m.function_names], "PSS", "switching functions")
+        switches = [(m.name,) if isinstance(m, Hysteresis) else m.function_names for m in modes]
+        modes = tuple(self._of_state(m) for m in modes)
+        check_different([name for names in switches for name in names], self._kind, "switching functions")
+        modes = tuple(m.with_flows([self._flow(f, f"modes {m.name!r}: flows", 0) for f in m.flows]) for m in modes)
         for m in modes:
-            if m.flows[0].shape[0] != n_x:
-                raise ModelError(f"modes {m.name!r}: flows: expected {n_x} rows, given {m.flows[0].shape[0]}.")
             check_free(ca.vertcat(*m.flows), allowed, f"modes {m.name!r}: flows")
-            check_free(m.indicators, {"x": self.x, "p": self.p}, f"modes {m.name!r}: functions")
-        check_free(self.flow, allowed, "PSS: flow")
+            if isinstance(m, Hysteresis):
+                check_free(ca.vertcat(m.lower, m.upper), {"p": self.p}, f"hysteresis {m.name!r}: thresholds")
+            functions = m.variable if isinstance(m, Hysteresis) else m.indicators
+            check_free(functions, {"x": self.x, "p": self.p}, f"modes {m.name!r}: functions")
+        check_free(self.flow, allowed, f"{self._kind}: flow")
         self._set("modes", modes)
         self._describe()
         flows = {f"modes {m.name!r}: flows": ca.vertcat(*m.flows) for m in modes}
-        self._warn_of_jumps({"PSS: flow": self.flow, **flows}, JUMPS)
+        self._warn_of_jumps({f"{self._kind}: flow": self.flow, **flows}, JUMPS)
 
     def __repr__(self) -> str:
         return self._tree(*(("modes", self._of(modes)) for modes in self.modes))
 
-    def _of(self, modes: Modes) -> str:
+    def parameters(self, p: Any = None, what: str = "p") -> np.ndarray:
+        """Values of the parameters (n_p,); `ModelError` also where thresholds of a hysteresis are not in order."""
+        values = super().parameters(p, what)
+        for m in self.modes:
+            if isinstance(m, Hysteresis):
+                ends = function_of([self.p], ca.vertcat(m.lower, m.upper))(values)
+                m.check_values(*np.asarray(ends).reshape(-1).tolist())
+        return values
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the state alone does not tell the flow: a switch has hysteresis."""
+        return any(isinstance(modes, Hysteresis) for modes in self.modes)
+
+    def _of_state(self, modes: Modes | Hysteresis) -> Modes | Hysteresis:
+        """A partition whose functions are those of the state, where the user has written them in z."""
+        made = copy(modes)
+        for name in ("functions", "indicators", "variable"):
+            if getattr(modes, name, None) is not None:
+                assign(made, **{name: self._function_of_state(getattr(modes, name))})
+        return made
+
+    def _of(self, modes: Modes | Hysteresis) -> str:
         """A partition in words."""
+        if isinstance(modes, Hysteresis):
+            low, high = self._shown(modes.lower), self._shown(modes.upper)
+            return f"{modes.name}: hysteresis of {self._shown(modes.variable)} between {low} and {high}"
         if modes.functions is None:
             return f"{modes.name}: {modes.count} regions by indicators {self._shown(modes.indicators)}"
         functions = ca.vertsplit(modes.functions)
         named = zip(modes.function_names or (), functions, strict=True)
         return f"{modes.name}: {modes.count} regions by {', '.join(f'{n} = {self._shown(c)}' for n, c in named)}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ODE(PSS):
+    """A smooth system x' = flow(x, u, p), with algebraic equations a DAE of index 1.
+
+    Every method of Filippov systems takes it: a system without switches is one with none.
+
+    Parameters
+    ----------
+    x : SX (n_x,)
+    u, p : SX, optional
+        Controls and parameters.
+    t : SX scalar, optional
+        Time [s]; as in `CLS`.
+    flow : SX (n_x,)
+        In x, z, u, p and t.
+    algebraic : Algebraic, optional
+        Algebraic variables and equations.
+    names, units, nominal, p_default, scene
+        As in `CLS`; keys "x", "u", "p".
+
+    Examples
+    --------
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> x, t = ca.SX.sym("x"), ca.SX.sym("t")
+    >>> motion = ns.simulate(ns.ODE(x=x, t=t, flow=t - x), x0=[1.0], duration=1.0)
+    >>> motion.final_state.round(6)  # 2 exp(-1) + 1 - 1, and the time
+    array([0.735759, 1.      ])
+    """
+
+    modes: Any = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if self.flow is None:
+            raise self._error("flow: expected x' as an expression, given None.")
+        super().__post_init__()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -222,7 +327,8 @@ class Heaviside(WithAlgebraic):
     Parameters
     ----------
     x, alpha : SX
-    u, p : SX, optional
+    u, p, t : SX, optional
+        Controls, parameters and time, as in `CLS`.
     functions : SX (n_alpha,)
         Switching functions c(x).
     flow : SX (n_x,)
@@ -246,11 +352,12 @@ class Heaviside(WithAlgebraic):
 
     def __post_init__(self) -> None:
         allowed = self._check_symbols("alpha")
-        n_x, n_a = self.x.shape[0], self.alpha.shape[0]
+        n_a = self.alpha.shape[0]
         if n_a == 0:
             raise self._error("expected at least one step function alpha.")
-        self._set("functions", column(self.functions, "Heaviside: functions", n_a))
-        self._set("flow", column(self.flow, "Heaviside: flow", n_x))
+        functions = column(self.functions, "Heaviside: functions", n_a)
+        self._set("functions", self._function_of_state(functions))
+        self._set("flow", self._flow(self.flow, "Heaviside: flow", 1))
         check_free(self.functions, {"x": self.x, "p": self.p}, "Heaviside: functions")
         check_free(self.flow, allowed, "Heaviside: flow")
         names = component_names(None, "c", n_a) if self.function_names is None else self.function_names
@@ -268,17 +375,19 @@ class Heaviside(WithAlgebraic):
 class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.
 
-    x' = flow + E^-1 grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0.
+    x' = flow + E^+ grad c(x) lambda, 0 <= c(x) perpendicular lambda >= 0, with the inverse of the metric E on those
+    directions that it measures: others (the time, what a moving set follows) are never pushed.
 
     Parameters
     ----------
     x : SX (n_x,)
-    u, p : SX, optional
+    u, p, t : SX, optional
+        Controls, parameters and time, as in `CLS`; in constraints that depend on time the set moves.
     flow : SX (n_x,)
     constraints : SX (n_c,)
         c(x).
     metric : (n_x, n_x), optional
-        E, symmetric and positive definite; default the identity.
+        E, symmetric and positive semidefinite; default the identity, and 0 for the time.
     constraint_names : sequence of str, optional
     algebraic : Algebraic, optional
         Algebraic variables and equations.
@@ -292,12 +401,12 @@ class PDS(WithAlgebraic):
     constraint_names: Any = None
 
     def __post_init__(self) -> None:
-        allowed, n_x = self._check_symbols(), self.x.shape[0]
-        self._set("flow", column(self.flow, "PDS: flow", n_x))
+        allowed = self._check_symbols()
+        self._set("flow", self._flow(self.flow, "PDS: flow", 1))
         check_free(self.flow, allowed, "PDS: flow")
-        self._set("constraints", column(self.constraints, "PDS: constraints"))
+        self._set("constraints", self._function_of_state(column(self.constraints, "PDS: constraints")))
         check_free(self.constraints, {"x": self.x, "p": self.p}, "PDS: constraints")
-        self._set("metric", _metric(self.metric, n_x))
+        self._set("metric", _metric(self.metric, self.x.numel(), not self.autonomous))
         count = self.constraints.shape[0]
         if count == 0:
             raise self._error("constraints: expected at least one function c(x).")
@@ -308,12 +417,17 @@ class PDS(WithAlgebraic):
 
     @property
     def normals(self) -> ca.SX:
-        """E^-1 grad c (n_x, n_c): what unit forces do to x'."""
-        return ca.DM(np.linalg.inv(self.metric)) @ ca.jacobian(self.constraints, self.x).T
+        """E^+ grad c (n_x, n_c): what unit forces do to x'."""
+        return ca.DM(self.metric_inverse) @ ca.jacobian(self.constraints, self.x).T
+
+    @property
+    def metric_inverse(self) -> np.ndarray:
+        """E^+ (n_x, n_x): the inverse on what the metric measures."""
+        return np.asarray(np.linalg.pinv(self.metric, rcond=SEMIDEFINITE, hermitian=True))
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it lies outside of the set."""
-        state = finite(x, what, self.x.shape[0])
+        state = super().check_state(x, what=what)
         parameters = self.parameters(p)
         values = np.array(ca.Function("c", [self.x, self.p], [self.constraints])(state, parameters)).reshape(-1)
         for name, value in zip(self.constraint_names, values, strict=True):
@@ -332,11 +446,18 @@ def _indices(given: Any, count: int) -> tuple[int, ...]:
     return tuple(given)
 
 
-def _metric(given: Any, n_x: int) -> np.ndarray:
+def _metric(given: Any, n_x: int, timed: bool) -> np.ndarray:
+    own = n_x - timed  # time may be left out; nothing pushes it
     try:
-        matrix = np.eye(n_x) if given is None else np.array(given, dtype=float)
+        matrix = np.eye(own) if given is None else np.array(given, dtype=float)
     except (TypeError, ValueError):
         matrix = np.zeros((0, 0))
-    if matrix.shape != (n_x, n_x) or not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() <= 0:
-        raise ModelError(f"PDS: metric has to be a symmetric positive definite matrix {(n_x, n_x)}, given {given!r}.")
-    return matrix
+    if matrix.shape == (own, own) and timed:
+        matrix = np.pad(matrix, ((0, 1), (0, 1)))
+    if matrix.shape == (n_x, n_x) and np.allclose(matrix, matrix.T):
+        sizes = np.linalg.eigvalsh(matrix)
+        if sizes.max() > 0 and sizes.min() >= -SEMIDEFINITE * sizes.max():
+            return matrix
+    raise ModelError(
+        f"PDS: metric has to be a symmetric positive semidefinite matrix {(own, own)} and not zero, given {given!r}."
+    )

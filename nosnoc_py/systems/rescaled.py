@@ -12,7 +12,7 @@ from nosnoc_py.systems.cls import CLS
 
 
 def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CLS:
-    """Return a contact system in other units; its controls and parameters stay.
+    """Return a contact system in other units; its controls, parameters and first-order states stay in theirs.
 
     With the units Q = diag(q) of the positions, L of gaps, tau of time and m of mass, the same motion is q = Q q^,
     v = Q v^ / tau, t = tau t^, and a force lambda = m L / tau^2 lambda^.
@@ -36,8 +36,12 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
             gap=written(contact.gap) / gap,
             normal=None if contact.normal is None else by @ written(contact.normal) / gap,
             tangent=None if contact.tangent is None else by @ written(contact.tangent) / gap,
+            surface_velocity=written(contact.surface_velocity) * (time / gap),
         )
         for contact in system.contacts
     ]
     matrix, force = by @ written(system.mass_matrix) @ by / (mass * gap**2), by @ written(system.force) / energy
-    return replace(system, mass_matrix=matrix, force=force, contacts=contacts, units={}, nominal={}, scene=())
+    rates = time * written(system.y_rate)
+    return replace(
+        system, mass_matrix=matrix, force=force, y_rate=rates, contacts=contacts, units={}, nominal={}, scene=()
+    )

@@ -79,7 +79,7 @@ def problem_scales(
 
     Parameters
     ----------
-    x0 : (2 n_q,)
+    x0 : (n_x,)
     control : function of (t, x)
         Its values at `INSTANTS` instants are forces at work.
     p : (n_p,)
@@ -97,7 +97,7 @@ def problem_scales(
     moving = max(look.moving(duration) for look in looks)
     pushed = MOVED * duration * max(look.pushed for look in looks)
     free = max(look.free for look in looks) * steepness
-    others = MOVED * duration * free + largest(x0[system.n_q :]) * steepness
+    others = MOVED * duration * free + largest(x0[system.at_v]) * steepness
     # Bodies at rest on what they touch move by what rounding leaves of gaps and of balanced forces.
     speeds = [moving if moving > NOISE * pushed else 0.0, pushed]
     speed = next((size for size in speeds if size > NOISE * others), others) if speed_scale is None else speed_scale
@@ -129,13 +129,13 @@ class _Look:
 
     @staticmethod
     def at(system: CLS, x: Array, u: Array, p: Array) -> _Look:
-        gaps, directions, mass, force = system.mechanics.sparse(x, u, p)
+        gaps, directions, mass, force, drift = system.mechanics.sparse(x, u, p)
         rows, n_c = directions.sparse(), gaps.numel()
         with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
             free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
             norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
             away = largest(np.asarray(abs(rows[:n_c]) @ np.abs(x[: system.n_q])))
-            speeds, accelerations = rows @ x[system.n_q :], rows @ free
+            speeds, accelerations = rows @ x[system.at_v] + np.asarray(drift)[:, 0], rows @ free
             return _Look(np.asarray(gaps)[:, 0], speeds, accelerations, largest(norms), largest(free), away)
 
     @property

@@ -11,6 +11,8 @@ import numpy as np
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import numbers as numbers
 
+# Controls and parameters of soft constraints have names that begin so.
+SLACK = "slack["
 # Where symbols are found that are not the system's.
 OWNERS = {"T": "horizon.symbol of the ns.FreeTime"}
 
@@ -153,23 +155,24 @@ def titled(part: Any, noun: str) -> str:
     return f"{noun} {part.name!r}"
 
 
-def parts(given: Any, kind: type, what: str, things: str) -> tuple[Any, ...]:
+def parts(given: Any, kind: type | tuple[type, ...], what: str, things: str) -> tuple[Any, ...]:
     """Return `members` with different names; raise `ModelError` for names used twice."""
     found = members(given, kind, what, things)
     check_different([part.name for part in found], what, things)
     return found
 
 
-def members(given: Any, kind: type, what: str, things: str, field: str = "") -> tuple[Any, ...]:
-    """Return a list of parts of one kind as a tuple; raise `ModelError` for others."""
+def members(given: Any, kind: type | tuple[type, ...], what: str, things: str, field: str = "") -> tuple[Any, ...]:
+    """Return a list of parts of one kind, or of some, as a tuple; raise `ModelError` for others."""
+    names = " or ".join(f"ns.{each.__name__}" for each in (kind if isinstance(kind, tuple) else (kind,)))
     if not isinstance(given, list | tuple):
         raise ModelError(
-            f"{what}: {field or things}: expected a sequence of ns.{kind.__name__}, given {type(given).__name__}; put "
+            f"{what}: {field or things}: expected a sequence of {names}, given {type(given).__name__}; put "
             "it in a list."
         )
     for part in given:
         if not isinstance(part, kind):
-            raise ModelError(f"{what}: {things} have to be ns.{kind.__name__} objects, given {type(part).__name__}.")
+            raise ModelError(f"{what}: {things} have to be {names} objects, given {type(part).__name__}.")
     return tuple(given)
 
 

@@ -34,10 +34,11 @@ def is_never_negative(gap: ca.SX) -> bool:
     return _sign(gap, 0) == 0
 
 
-def is_mirrored(system: Any, q: np.ndarray, normal: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
-    """Whether a gap that is zero at q is positive `short` behind it as well, along its gradient (n_q,)."""
+def is_mirrored(system: Any, x: np.ndarray, normal: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
+    """Whether a gap that is zero at x is positive `short` behind it as well, along its gradient (n_q,)."""
     with np.errstate(all="ignore"):
-        behind = q - short * normal / (normal @ normal)
+        behind = np.array(x)
+        behind[: system.n_q] -= short * normal / (normal @ normal)
     return bool(system.mechanics.gaps_at(behind, p)[contact] > 0.5 * short)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError, OptionError
-from nosnoc_py.mpcc.again import FALLBACK, NEIGHBOUR, PREPARED, Prepared, Program
+from nosnoc_py.mpcc.again import ABOVE, FALLBACK, NEIGHBOUR, PREPARED, Prepared, Program
 from nosnoc_py.mpcc.layout import At, Layout
 from nosnoc_py.mpcc.strategy import SolverState, Strategy
 from nosnoc_py.roles import Role
@@ -173,16 +173,22 @@ def resolve(
     _check("resolve", problem, last, shift)
     started = time.monotonic()
     program = Program(problem.solvers, values, solver, started + limit)
-    state, how, found = None, FALLBACK, start_again(problem, last, shift)
+    found, how = start_again(problem, last, shift), FALLBACK
+    state: SolverState | None = None
+    known = last.prepared if isinstance(last, Answer) and not shift else None
     if found is not None:
-        known = last.prepared if isinstance(last, Answer) and not shift else None
         state, how = program.nearest(*found, known)
         if state.status is None:
-            state, how = _by_simulation(problem, found[0], program) or state, NEIGHBOUR
-    if state is None or state.status is None:
-        guess, how = last.solution if isinstance(last, Answer) else last, FALLBACK
+            state, how = _by_simulation(problem, found[0], program), NEIGHBOUR
+    # Nobody has prepared what to expect: a neighbour that is far worse than the plan before is looked at twice.
+    most = last.objective + ABOVE * abs(last.objective)
+    if state is None or (how == NEIGHBOUR and known is None and state.values.objective > most):
+        guess = last.solution if isinstance(last, Answer) else last
         w = problem.initial_guess(guess.shift(stages=shift) if shift else guess, values)
-        state = problem.run(solver, w, values, program.deadline, None, guess=guess)
+        other = problem.run(solver, w, values, program.deadline, None, guess=guess)
+        better = state is None or other.values.objective < state.values.objective
+        if state is None or (better and other.status is Status.SOLVED):
+            state, how = other, FALLBACK
     seconds = time.monotonic() - started
     return Answer(problem=problem, state=state, how=how, solver=repr(solver), seconds=seconds)
 
@@ -228,7 +234,13 @@ def prepare(
     old = last.state.p if isinstance(last, Answer) else problem.parameters(last.x[0], p)
     first = sum(problem.grid.elements[:shift])
     x0 = problem.read(w, old).x_minus[first][: len(problem.ocp.system.state_names)]
-    values = problem.parameters(x0, p)
+    place = problem.mpcc.parameters
+    if isinstance(last, Answer):  # what was given to it holds on: p, and the horizon where it is fixed
+        p = old[place["p"]] if p is None and "p" in place.names else p
+        horizon = float(old[place["horizon"]][0]) if problem.ocp.free_time is None else None
+    else:
+        horizon = None
+    values = problem.parameters(x0, p, horizon)
     steps, found = _steps(problem, spread), start_again(problem, last, shift)
     state: SolverState | None = None
     if found is not None:
@@ -244,6 +256,8 @@ def _steps(problem: Transcription, spread: Any) -> list[Array]:
     """Steps of the parameters to either side of every component of x0."""
     system, place = problem.ocp.system, problem.mpcc.parameters["x0"]
     sizes = 0.01 * system.x_nominal if spread is None else numbers(spread, "spread", len(system.state_names))
+    if (sizes < 0.0).any():
+        raise OptionError(f"prepare: spread: expected nonnegative numbers, given {spread!r}.")
     steps = []
     for row, size in zip(range(place.start, place.stop), sizes, strict=True):
         for sign in (1.0, -1.0) if size > 0.0 else ():
@@ -257,7 +271,8 @@ def _check(who: str, problem: Transcription, last: Any, shift: Any) -> None:
         given = f"one of another transcription ({type(last).__name__})" if hasattr(last, "u") else repr(last)[:60]
         raise OptionError(f"{who}: expected an Answer or a Solution of this transcription, given {given}.")
     stages = problem.grid.control_stages
-    if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift < stages:
+    whole = isinstance(shift, int | np.integer) and not isinstance(shift, bool)
+    if not whole or not 0 <= shift < stages:
         raise OptionError(f"{who}: shift: expected a whole number from 0 to {stages - 1}, given {shift!r}.")
 
 

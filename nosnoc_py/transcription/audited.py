@@ -57,7 +57,7 @@ def measured(
 ) -> list[Measured]:
     """All laws at the stages and nodes of an iterate."""
     system, duration = problem.ocp.system, float(read.h.sum())
-    samples, jumps = _samples(problem, read, series, u, infeasibility), _jumps(problem, read, series)
+    samples, jumps = _samples(problem, read, series, p, u, infeasibility), _jumps(problem, read, series, p)
     scales = scales_of(system, samples, jumps, p=p, duration=duration, stage=duration / problem.grid.control_stages)
     exact = getattr(problem.method, "friction_cone", "auto") not in ROUGH
     found = laws_of_motion(system, samples, scales, p, exact_friction=exact)
@@ -69,18 +69,18 @@ def measured(
 
 
 def _samples(
-    problem: Transcription, read: Readout, series: Mapping[str, Series], u: Array, infeasibility: float
+    problem: Transcription, read: Readout, series: Mapping[str, Series], p: Array, u: Array, infeasibility: float
 ) -> MotionSamples:
     h, c = read.h, problem.tableau.c
     elements = ElementStages.of(np.cumsum(h) - h, h, c, read.x_left, read.x_right, read.x_stages)
     controls = u[[element.at.stage or 0 for element in problem.elements]]
-    forces = listed(problem.ocp.system.mechanics.frames, series, "lambda", elements.t.size)
+    forces = listed(problem.ocp.system.mechanics.frames_at(p), series, "lambda", elements.t.size)
     return elements.samples(np.repeat(controls[:, None], c.size, axis=1), forces, float(h.sum()), infeasibility)
 
 
-def _jumps(problem: Transcription, read: Readout, series: Mapping[str, Series]) -> Jumps:
+def _jumps(problem: Transcription, read: Readout, series: Mapping[str, Series], p: Array) -> Jumps:
     t = np.cumsum(read.h) - read.h
-    impulses = listed(problem.ocp.system.mechanics.frames, series, "Lambda", t.size)
+    impulses = listed(problem.ocp.system.mechanics.frames_at(p), series, "Lambda", t.size)
     return Jumps(t=t, x_before=read.x_minus, x_after=read.x_left, impulses=impulses)
 
 
@@ -90,5 +90,5 @@ def _seams(problem: Transcription, read: Readout) -> Jumps:
     nodes = np.append(0.0, problem.tableau.c)
     at_end = np.linalg.solve(np.vander(nodes, increasing=True).T, np.ones(nodes.size))
     ends = np.einsum("j,ejx->ex", at_end, np.concatenate([read.x_left[:, None], read.x_stages], axis=1))
-    nothing = np.zeros((len(read.h), frames.count + frames.weights.size))
+    nothing = np.zeros((len(read.h), frames.count + frames.n_t))
     return Jumps(t=np.cumsum(read.h), x_before=ends, x_after=read.x_right, impulses=nothing)

@@ -106,6 +106,7 @@ class _Piece:
     trajectory: Trajectory
     offset: float
     hits: Mapping[str, float]
+    at_v: slice
     bend: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -120,8 +121,7 @@ class _Piece:
 
     def acceleration(self, share: float) -> np.ndarray:
         """dv / dtau (n_q,)."""
-        rates = self.rate(share)
-        return rates[rates.size // 2 : -1]
+        return self.rate(share)[self.at_v]
 
     def time(self, share: float) -> float:
         """Physical time [s]."""
@@ -144,6 +144,10 @@ class _Motion:
     def __init__(self, frozen: Frozen, trajectory: Trajectory, p: np.ndarray) -> None:
         self.frozen, self.trajectory, self.p = frozen, trajectory, p
         self.names = [contact.name for contact in frozen.contacts]
+        given = [value for contact in frozen.contacts for value in (contact.strength, contact.half_period)]
+        values = np.array(ca.Function("strengths", [frozen.original.p], [ca.vertcat(ca.SX(0, 1), *given)])(p))
+        self.strengths, self.half_periods = values.reshape(-1, 2).T
+        self.frames = frozen.original.mechanics.frames_at(p)
         self.first, self.last = trajectory.t0, trajectory.t0 + trajectory.duration
 
     def clip(self, t: float) -> float:
@@ -183,25 +187,27 @@ class _Motion:
     def _jumps(self, time: float, hits: Mapping[str, float]) -> list[_Piece]:
         """The elements of a jump: one, or two where a contact bounces by a constant force each way."""
         x_start, x_end = (self.trajectory(self.clip(time), side) for side in SIDES)
+        struck = [c for c, name in enumerate(self.names) if name in hits]
         whole = _Piece(
             start=time,
             end=time,
-            numerical=max(c.duration(hits[c.name]) for c in self.frozen.contacts if c.name in hits),
+            numerical=max(hits[self.names[c]] / self.strengths[c] + self.half_periods[c] for c in struck),
             x_start=x_start,
             x_end=x_end,
             trajectory=self.trajectory,
             offset=self.first,
             hits=hits,
+            at_v=self.frozen.original.at_v,
         )
-        bounces = [c for c in self.frozen.original.contacts if c.name in hits and c.restitution > 0.0]
+        bounces = [c for c in struck if self.frames.restitution[c] > 0.0]
         if not bounces:
             return [whole]
-        e, n_q = bounces[0].restitution, self.frozen.original.n_q
-        two = np.isfinite(next(c.strength for c in self.frozen.contacts if c.name == bounces[0].name))
+        e, n_q = self.frames.restitution[bounces[0]], self.frozen.original.n_q
+        two = np.isfinite(self.strengths[bounces[0]])
         down = whole.numerical * (e / (1 + e) if two else 0.5)
         middle = x_start + (x_end - x_start) / (1 + e)  # n'v = 0
         # Half the way that the velocity lost makes on the way down.
-        depth = 0.5 * down * (middle - x_start)[n_q:]
+        depth = 0.5 * down * (middle - x_start)[self.frozen.original.at_v]
         if not two:
             return [replace(whole, bend=-4.0 * depth)]
         middle[:n_q] -= depth
@@ -219,6 +225,7 @@ class _Motion:
             trajectory=self.trajectory,
             offset=self.first,
             hits={},
+            at_v=self.frozen.original.at_v,
         )
 
     def force(self, label: str, t: float) -> float:
@@ -229,7 +236,7 @@ class _Motion:
     def weights(self, t: float) -> tuple[dict[str, float], float]:
         """Weights beta of the auxiliary motions, and dt/dtau = prod (1 - beta): lambda = a_n beta / (dt/dtau)."""
         contacts = self.frozen.contacts
-        shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) / c.strength for c in contacts])
+        shares = np.array([max(0.0, self.force(f"lambda_normal[{c.name}]", t)) for c in contacts]) / self.strengths
         if not shares.any():
             return dict.fromkeys((c.name for c in contacts), 0.0), 1.0
         rate = root(lambda r: float(r - np.prod(1.0 - shares * r)), 0.0, min(1.0, 1.0 / shares.max()))
@@ -257,7 +264,7 @@ class _Motion:
             # What presses is closed, and what does not is open, whatever its gap rounds to.
             closed = weight > max(values[at[Role.GAP]], ROUNDING)
             found[at[Role.GAP]] = float(not closed)
-            if closed and contact.restitution == 0.0:
+            if closed and not contact.bounces:
                 found[at[Role.NORMAL_VELOCITY]] = 1.0 - weight
                 if Role.TANGENTIAL_VELOCITY in at and not piece.jump:
                     row = at[Role.TANGENTIAL_VELOCITY]
@@ -269,7 +276,8 @@ class _Motion:
         normal = self.force(f"lambda_normal[{contact.name}]", t)
         if normal <= 0:
             return otherwise
-        share = self.force(f"lambda_tangent[{contact.name}]", t) / (contact.friction[0] * normal)
+        mu = self.frames.friction[self.names.index(contact.name)]
+        share = self.force(f"lambda_tangent[{contact.name}]", t) / (mu * normal)
         return float(np.clip(0.5 * (1 - share), 0.0, 1.0))
 
     @cached_property

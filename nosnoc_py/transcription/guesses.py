@@ -20,6 +20,7 @@ from nosnoc_py.ocp import OCP
 from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
+from nosnoc_py.systems.named_guesses import guess_by_name
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -31,6 +32,7 @@ def initial_guess(problem: Transcription, guess: Any, values: np.ndarray) -> np.
     """Return w for parameters of the MPCC; see `Transcription.initial_guess`."""
     if isinstance(guess, Solution) and guess.layout_key == problem.layout_key:
         return np.array(guess.w)
+    guess = guess_by_name(problem.ocp, guess)
     horizon, p = _horizon(problem, guess, values), values[problem.mpcc.parameters["p"]]
     places = Places.equal(problem.grid, problem.tableau.c, horizon)
     if isinstance(guess, Trajectory):
@@ -86,14 +88,26 @@ def _from_functions(problem: Transcription, guess: Any, places: Places, values: 
     state: Callable[[float], np.ndarray] = lambda t: start  # noqa: E731
     if isinstance(guess, Mapping):
         given = checked_guess(guess)
-        state = state_guess(given["x"], start.size, horizon) if given.get("x") is not None else state
+        state = _states(ocp.system, given["x"], start, horizon) if given.get("x") is not None else state
         guess = given.get("u")
     control = None if guess is None else control_guess(guess, ocp.system.n_u, horizon)
 
     def at(t: float, side: str) -> np.ndarray:
-        return np.append(state(t), t)[: len(problem.dcs.x_names)]  # the clock, if it is a state
+        x = np.array(state(t))
+        if not ocp.system.autonomous:
+            x[start.size - 1] = start[-1] + t
+        return np.append(x, t)[: len(problem.dcs.x_names)]  # the clock, if it is a state
 
     return fill(problem.mpcc, problem.dcs, places, values[layout["p"]], at, control)
+
+
+def _states(system: Any, given: Any, start: np.ndarray, horizon: float) -> Callable[[float], np.ndarray]:
+    """States as a function of time; where a system has the time among them it may be left out."""
+    rows = None if callable(given) else np.asarray(given, dtype=object)
+    if rows is not None and not system.autonomous and rows.ndim and rows.shape[-1] == start.size - 1:
+        known = state_guess(given, start.size - 1, horizon)
+        return lambda t: np.append(known(t), start[-1] + t)
+    return state_guess(given, start.size, horizon)
 
 
 def start_of(ocp: OCP) -> np.ndarray:

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 Array = np.ndarray
 # What a direction without curvature may not move: the share of these in a direction of length one.
 SEEN = 1e-6
+# Objectives of one iterate by one problem agree to this share.
+SAME = 1e-8
 
 
 def sensitivity(
     problem: Transcription, last: Answer | Solution, asked: dict[str, bool | str | Sequence[str] | None]
 ) -> SolutionSensitivity:
     """Derivatives of a solution of a problem by the data that are asked for: see `Transcription.differentiate`."""
-    solved = _checked(problem, last)
+    w, values, solved = solved_branch("differentiate", problem, last)
     data, columns = _columns(problem, asked)
-    w, values = (last.state.w, last.state.p) if isinstance(last, Answer) else (last.w, _values(problem, last))
-    found = problem.solvers.parametric(np.asarray(w), values, solved, columns)
+    found = problem.solvers.parametric(w, values, solved, columns)
     end = problem.elements[-1].x_right[: len(problem.ocp.system.state_names)]
     of_end = [end, ca.jacobian(end, problem.mpcc.w), ca.jacobian(end, problem.mpcc.p)]
     x_end, by_w, by_p = (
@@ -49,30 +50,48 @@ def sensitivity(
     )
 
 
-def _checked(problem: Transcription, last: Answer | Solution) -> SolvedBranch:
-    """The branch of a solution of this problem."""
+def solved_branch(who: str, problem: Transcription, last: Any) -> tuple[Array, Array, SolvedBranch]:
+    """The iterate, the parameters and the branch of a solution of this problem; `who` asks for it.
+
+    Raises
+    ------
+    OptionError
+        If it is of another problem, not solved or not on a branch.
+    """
     if not isinstance(last, Answer | Solution):
-        raise OptionError(f"differentiate: expected a Solution or an Answer of this transcription, given {last!r:.60}.")
+        raise OptionError(f"{who}: expected a Solution or an Answer of this transcription, given {last!r:.60}.")
     key = last.problem.layout_key if isinstance(last, Answer) else last.layout_key
     if key != problem.layout_key:
         raise OptionError(
-            "differentiate: the solution is of another transcription; expected one of problem.solve(...), or of "
+            f"{who}: the solution is of another transcription; expected one of problem.solve(...), or of "
             "ns.solve with the same OCP and method."
         )
     if problem.mpcc.objective.is_constant():
         raise OptionError(
-            "differentiate: the problem has no objective, which would determine a solution; give the OCP a cost, or "
-            "differentiate a motion by ns.simulate(..., sensitivities=True)."
+            f"{who}: the problem has no objective, which would determine a solution; give the OCP a cost "
+            "(derivatives of a motion are those of ns.simulate(..., sensitivities=True))."
         )
     if not last.status.success:
-        raise OptionError(f"differentiate: expected a solved problem, given one that ended with: {last.status}.")
+        raise OptionError(f"{who}: expected a solved problem, given one that ended with: {last.status}.")
     solved = last.state.solved_branch if isinstance(last, Answer) else last.branch
     if solved is None:
         raise OptionError(
-            "differentiate: the solver did not end on a branch of the complementarities (Homotopy(finish='none') never "
+            f"{who}: the solver did not end on a branch of the complementarities (Homotopy(finish='none') never "
             "does); solve with ns.Auto(), or go on from the solution by problem.solve(guess=solution)."
         )
-    return solved
+    w, values = (last.state.w, last.state.p) if isinstance(last, Answer) else (last.w, _values(problem, last))
+    _check_same(who, problem, last, np.asarray(w), values)
+    return np.asarray(w), values, solved
+
+
+def _check_same(who: str, problem: Transcription, last: Answer | Solution, w: Array, values: Array) -> None:
+    """A solution of another problem may have the same variables; it has not the same objective."""
+    here = float(ca.Function("f", [problem.mpcc.w, problem.mpcc.p], [problem.mpcc.objective])(w, values))
+    if not abs(here - last.objective) <= SAME * max(1.0, abs(last.objective)):
+        raise OptionError(
+            f"{who}: the objective of the solution is {last.objective:.8g}, and {here:.8g} in this problem: it "
+            "is of another one with the same variables; expected one of problem.solve(...)."
+        )
 
 
 def _columns(

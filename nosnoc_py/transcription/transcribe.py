@@ -25,6 +25,7 @@ from nosnoc_py.reformulation.filippov import filippov_dcs
 from nosnoc_py.reformulation.numerical_time import SPEED, frozen_dcs
 from nosnoc_py.reformulation.time_freezing import CLOCK, Frozen, freeze
 from nosnoc_py.roles import Role
+from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.tableaus import tableau
 from nosnoc_py.tolerances import REST_VELOCITY
@@ -34,6 +35,8 @@ from nosnoc_py.transcription.transcription import Transcription, block_name
 
 OCP_GAMMA = 0.9
 SIMULATION_GAMMA = 0.9999
+# How far, in control stages, a chosen time may be from the end of one.
+AWAY = 1e-6
 
 
 def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:
@@ -58,7 +61,9 @@ def transcribe_step(system: Any, method: FiniteElementMethod) -> Transcription:
         raise OptionError("finite_elements: a simulation step takes one number, given a tuple.")
     # Every step brings its own p; zeros hold the place where the system has no defaults.
     p = np.zeros(system.n_p) if system.p_default is None else None
-    return _transcribe(OCP(system, horizon=1.0, p=p), method.one_stage(), SIMULATION_GAMMA, simulation=True)
+    ocp = OCP(system, horizon=1.0, p=p)
+    assign(ocp, initial_constraints=())  # a step begins at any time
+    return _transcribe(ocp, method.one_stage(), SIMULATION_GAMMA, simulation=True)
 
 
 def _transcribe(ocp: OCP, method: FiniteElementMethod, gamma: float, *, simulation: bool) -> Transcription:
@@ -244,12 +249,35 @@ def _add_costs_and_constraints(
             z = ca.SX(dcs.z.numel(), 1) if at.rk is None else e.z_stages[at.rk]
             u = symbols.controls[e.at.stage or 0][:n_u]
             _constrain(builder, c, at, function(x[:n_x], z, u, p))
+    _add_points(builder, ocp, elements, symbols)
     for c in ocp.initial_constraints:
         function = ca.Function("initial", [s.x, s.p], [c.expression])
         _constrain(builder, c, At(0), function(start, p))
     for c in ocp.terminal_constraints:
         function = ca.Function("terminal", at_end[0], [c.expression])
         _constrain(builder, c, At(), function(*at_end[1]))
+
+
+def _add_points(builder: ProgramBuilder, ocp: OCP, elements: Sequence[Element], symbols: _Symbols) -> None:
+    """Costs and constraints at chosen times, which have to be ends of control stages: others move with the switches."""
+    s, stages = ocp.system, len(symbols.controls)
+    nodes = [symbols.x_initial, *{e.at.stage: e.x_right for e in elements}.values()]
+    for term in ocp.point_terms:
+        places = term.times * stages / ocp.horizon
+        away = np.abs(places - np.round(places))
+        if away.max() > AWAY:
+            raise OptionError(
+                f"control_stages: the cost or constraint at t = {term.times[away.argmax()]:g} s is not at the end of "
+                f"one of {stages} equal control stages; choose their number so that all times are, or solve without "
+                "a method, ns.solve(ocp)."
+            )
+        cost = ca.Function("cost", [s.x, s.p, term.numbers], [term.cost])
+        for place, values in zip(np.round(places).astype(int), term.values, strict=True):
+            x = nodes[place][: len(s.state_names)]
+            builder.objective += cost(x, symbols.p, values)
+            if term.constraint is not None:
+                rows = ca.Function("rows", [s.x, s.p], [term.constraint.expression])(x, symbols.p)
+                _constrain(builder, term.constraint, At(int(place) - 1) if place else At(0, 0), rows)
 
 
 def _constrain(builder: ProgramBuilder, c: Constraint, at: At, value: ca.SX) -> None:

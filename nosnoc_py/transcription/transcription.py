@@ -20,7 +20,7 @@ from nosnoc_py.discretization.guess import Places
 from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
-from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.errors import OptionError, TranscriptionError, check_run
 from nosnoc_py.mpcc.again import Program
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
@@ -33,9 +33,12 @@ from nosnoc_py.roles import Role
 from nosnoc_py.solution import Event, Series, Solution, SolutionSensitivity, Trajectory
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import Discretization, StepRecord
-from nosnoc_py.solution.solution import PROBLEM, costate_name
+from nosnoc_py.solution.solution import costate_name
+from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.solution.violation import Law
 from nosnoc_py.status import Stationarity, Status, asked_to_stop
+from nosnoc_py.systems.evaluated import EvaluatesProblem
+from nosnoc_py.systems.named_guesses import guess_by_name
 from nosnoc_py.systems.symbols import numbers, scalar
 from nosnoc_py.tableaus import Tableau
 from nosnoc_py.transcription.again import Answer, Moves, prepare, resolve, start_again
@@ -58,7 +61,7 @@ HELD = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Transcription:
+class Transcription(EvaluatesProblem):
     """A discretised optimal control problem.
 
     Attributes
@@ -130,10 +133,10 @@ class Transcription:
         ocp, layout = self.ocp, self.mpcc.parameters
         values = self.mpcc.p0.copy()
         if p is not None:
-            values[layout["p"]] = given = numbers(p, "p", ocp.system.n_p)
-            replace(
-                ocp.settled(ocp.horizon, given), free_parameters=ocp.free_parameters
-            )  # raises outside of the bounds
+            values[layout["p"]] = given = ocp.system.parameters(p)
+            ocp.check_parameters(given)
+            if x0 is None and ocp.x0 is not None:
+                ocp.system.check_state(ocp.x0, given)  # gaps may depend on p
         if x0 is not None:
             if ocp.x0 is None:
                 raise TranscriptionError("x0 was given, but the OCP leaves the initial state free; fix it in the OCP.")
@@ -196,7 +199,7 @@ class Transcription:
         """
         solver = Auto() if solver is None else solver
         started = time.monotonic()
-        values = self.parameters(x0, p, horizon)
+        values, guess = self.parameters(x0, p, horizon), guess_by_name(self.ocp, guess)
         w = self.initial_guess(guess, values)
         limit = np.inf if time_limit is None else time_limit
         if near:
@@ -240,7 +243,7 @@ class Transcription:
         Parameters
         ----------
         last : Answer or Solution
-            Of this transcription.
+            Of this transcription, or of one with the same variables.
         shift : int
             Control stages by which it is moved to the front; the last ones are repeated.
         x0, p, horizon, solver, time_limit
@@ -254,7 +257,8 @@ class Transcription:
         Raises
         ------
         OptionError
-            If `last` is of another transcription, or `shift` no whole number from 0 to the control stages.
+            If `last` has other variables than this transcription, `shift` is no whole number from 0 to the control
+            stages less one, or a solver or a time limit is none.
         ModelError, TranscriptionError
             As for `solve`.
 
@@ -269,7 +273,7 @@ class Transcription:
         >>> answer.how, answer.u.shape
         ('kept', (10, 1))
         """
-        limit = np.inf if time_limit is None else time_limit
+        limit = _limit(solver, time_limit)
         return resolve(self, last, shift, self.parameters(x0, p, horizon), Auto() if solver is None else solver, limit)
 
     def prepare(
@@ -294,9 +298,10 @@ class Transcription:
         Parameters
         ----------
         last : Answer or Solution
-            Of this transcription.
+            Of this transcription, solved; p and the horizon given to an answer hold on.
         shift : int
-            Control stages after which the state is measured.
+            Control stages after which the state is measured. Where the control grid is not equidistant a plan cannot be
+            moved, and is solved again from its motion.
         spread : (n_x,), optional
             How far the measured state may lie from the predicted one (standard deviations); default: a hundredth of
             `x_nominal`. So far to either side other branches are looked for, one component at a time; 0 looks for none.
@@ -311,7 +316,8 @@ class Transcription:
         Raises
         ------
         OptionError
-            If `last` is of another transcription, or `shift` no whole number from 0 to the control stages.
+            If `last` has other variables than this transcription, `shift` is no whole number from 0 to the control
+            stages less one, or a solver or a time limit is none.
 
         Examples
         --------
@@ -324,7 +330,7 @@ class Transcription:
         >>> problem.resolve(ready, x0=[0.01, 0.1]).success
         True
         """
-        limit = np.inf if time_limit is None else time_limit
+        limit = _limit(solver, time_limit)
         return prepare(self, last, shift, spread, p, Auto() if solver is None else solver, limit)
 
     def differentiate(
@@ -420,12 +426,19 @@ class Transcription:
         p: Any = None,
         horizon: float | None = None,
         guess: Any = None,
+        step: Answer | Solution | None = None,
     ) -> Path:
         """Write the functions of the MPCC as C into a folder, with a header, a README and its layout as JSON.
 
         Objective, constraints, G and H, their first derivatives and the Hessian of the Lagrangian, in the user's units;
         bounds, groups, parameter values (those of x0, p, horizon) and a guess are in `layout.json`. The folder is new,
         empty, or one that was generated before, and gets all of its files or none.
+
+        Parameters
+        ----------
+        step : Answer or Solution, optional
+            Of this transcription, solved. `step.c` then has `nlp_step`, which solves again for a measured x0 on the
+            branch of this solution, as `resolve` does, and returns the first control and a status.
 
         Returns
         -------
@@ -435,12 +448,12 @@ class Transcription:
         Raises
         ------
         OptionError
-            If the folder cannot be written or holds other files.
+            If the folder cannot be written or holds other files, or `step` is no solution of this transcription.
         """
         from nosnoc_py.transcription.generate import generate
 
         values = self.parameters(x0, p, horizon)
-        return generate(self, folder, values, self.initial_guess(guess, values))
+        return generate(self, folder, values, self.initial_guess(guess, values), step)
 
     def read(self, w: np.ndarray, values: np.ndarray) -> Readout:
         """Numbers of all finite elements at an iterate."""
@@ -628,3 +641,11 @@ def costates(problem: Transcription, multipliers: np.ndarray, h: np.ndarray) -> 
     values = (-mu[kept] / weights).reshape(-1, len(names))
     t = ((np.cumsum(h) - h)[:, None] + h[:, None] * c)[kept].ravel()
     return {costate_name(name): Series(t, values[:, i], Role.COSTATE_ESTIMATE) for i, name in enumerate(names)}
+
+
+def _limit(solver: Any, time_limit: Any) -> float:
+    """Seconds that a solution may take; raises `OptionError` for what is no solver and no time limit."""
+    check_run(None, time_limit)
+    if solver is not None and not isinstance(solver, Strategy):
+        raise OptionError(f"solver: expected ns.Auto(...), ns.Homotopy(...) or ns.ActiveSet(...), given {solver!r}.")
+    return np.inf if time_limit is None else float(time_limit)

@@ -100,6 +100,23 @@ def test_newton_meets_bounds_targets_and_redundant_rows(program):
     assert np.abs(w - [3, 5, 5]).max() <= 1e-13
 
 
+def test_what_is_fixed_follows_the_parameters():
+    """The row a - 2 k = 0 fixes a; b is fixed at its bound, whatever k is."""
+    builder = ProgramBuilder()
+    w = builder.variable("w", At(), tuple("ab"), lower=np.array([-np.inf, 0.0]), scale=np.array([4.0, 1.0]))
+    k = builder.parameter("k", ("k",), [3.0])
+    builder.group(builder.left.add(("a",), w[0] - 2 * k, At()), builder.right.add(("b",), w[1], At()))
+    program = BranchProgram(Blocks(builder.build(aggregation="stage_stage", enforce_switched=False)))
+    for zero_G, at_k in ((True, 10.0), (False, 0.0)):
+        branch = Branch(np.array([zero_G]), np.array([not zero_G]), np.zeros(0, bool))
+        fixed = ca.Function("fixed", [program.mpcc.p], [program.fixed(np.array([3.0]), branch)])
+        lbx, ubx, *_ = program.bounds(np.array([5.0]), branch)
+        assert (lbx == ubx).tolist() == [zero_G, not zero_G]
+        expected = np.where(lbx == ubx, lbx, 0.0)
+        assert np.array(fixed(5.0)).ravel() == pytest.approx(expected)
+        assert expected[0] == pytest.approx(at_k / 4.0)
+
+
 def test_newton_gives_up_without_an_exception(program):
     mpcc = program(["x"], rows=lambda w: [("root", ca.sqrt(w[0]), 1, 1)])
     none = np.zeros(0, bool)

@@ -77,7 +77,10 @@ def test_starts_are_controls_in_their_bounds(kind: str, name: str) -> None:
     task, low_high = StartTask.of(ocp), ocp.u_bounds
     starts = list(found(kind, ocp, count=1 if kind == "evolution" else 3))
     needless = not ocp.system.n_u and kind in ("line", "smoothed", "relaxed")
-    assert bool(starts) is not (needless or (kind == "line" and name == "relay"))
+    needless |= kind == "line" and name == "relay"
+    needless |= kind == "simplex" and ocp.system.n_u > 0  # of problems without controls
+    needless |= kind == "evolution" and name == "dropped"  # one number
+    assert bool(starts) is not needless
     for start in starts:
         values = np.asarray(start.control.values)
         assert (values >= low_high[0] - 1e-9).all()

@@ -171,7 +171,7 @@ def test_summary_says_what_to_try(solution: Solution) -> None:
 def test_to_xarray(trajectory: Trajectory) -> None:
     pytest.importorskip("xarray")
     dataset = trajectory.to_xarray()
-    assert dict(dataset.sizes) == {"node": 4, "control_stage": 2, "grid_0": 2, "grid_1": 1}
+    assert dict(dataset.sizes) == {"node": 4, "control_stage": 2, "sample": 2, "impact": 1}
     np.testing.assert_array_equal(dataset["v"], trajectory["v"])
     np.testing.assert_array_equal(dataset["control_stage_time"], [0, 1.5])
     assert dataset["v"].attrs["units"] == "m/s"

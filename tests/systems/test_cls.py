@@ -141,7 +141,7 @@ def test_touching_and_rounding_are_no_penetration():
         ([0, 1, 0, np.inf], "x0: every component has to be finite"),
         ("abcd", "x0: expected 4 numbers, given 'abcd'"),
         (ca.SX.sym("x", 4), "x0: expected 4 numbers"),
-        ({"q_0": 1.0}, "x0: expected 4 numbers"),
+        ({"knee": 1.0}, "unknown component of x0 'knee'"),
     ],
 )
 def test_ill_shaped_states(state, message):
@@ -295,7 +295,7 @@ def test_good_mass_matrices(matrix):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"names": {"w": ["a", "b"]}}, "unknown key of names 'w'.*Legal: q, v, u, p"),
+        ({"names": {"w": ["a", "b"]}}, "unknown key of names 'w'.*Legal: q, v, y, u, p"),
         ({"names": {"q": ["a"]}}, r"names of q: expected 2 names, given \['a'\]"),
         ({"names": {"q": "ab"}}, "names of q: expected 2 names, given 'ab'"),
         ({"names": {"q": ["a", "b"], "v": ["b", "c"]}}, "CLS: two components are named 'b'"),
@@ -305,7 +305,7 @@ def test_good_mass_matrices(matrix):
         ({"names": 3}, "CLS: names: expected a mapping, given 3"),
         ({"units": {"q_O": "m"}}, "unknown name in units 'q_O'. Did you mean 'q_"),
         ({"units": None}, "CLS: units: expected a mapping, given None"),
-        ({"nominal": {"velocity": 1.0}}, "unknown key of nominal 'velocity'.*Legal: q, v, u, force"),
+        ({"nominal": {"velocity": 1.0}}, "unknown key of nominal 'velocity'.*Legal: q, v, y, u, force"),
         ({"nominal": {"q": 0.0}}, "nominal values of q have to be positive and finite"),
         ({"nominal": {"v": [1.0, -1.0]}}, "nominal values of v have to be positive and finite"),
         ({"nominal": {"force": np.inf}}, "nominal values of force have to be positive and finite"),

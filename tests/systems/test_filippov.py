@@ -266,9 +266,9 @@ def test_the_smallest_indicator_tells_the_region() -> None:
         ({"flow": [1, 2, 3]}, "PSS: flow: expected 2 rows, given 3"),
         ({"flow": ca.vertcat(STRANGER, 1)}, "PSS: flow depends on stranger, which is not among x, z, u, p"),
         ({"modes": []}, r"PSS: modes: expected ns.Modes or a list of them, given \[\]"),
-        ({"modes": None}, "PSS: modes: expected a sequence of ns.Modes, given NoneType"),
-        ({"modes": "m"}, "PSS: modes: expected a sequence of ns.Modes, given str"),
-        ({"modes": FLOWS}, "PSS: modes have to be ns.Modes objects, given SX"),
+        ({"modes": None}, "PSS: modes: expected a sequence of ns.Modes or ns.Hysteresis, given NoneType"),
+        ({"modes": "m"}, "PSS: modes: expected a sequence of ns.Modes or ns.Hysteresis, given str"),
+        ({"modes": FLOWS}, "PSS: modes have to be ns.Modes or ns.Hysteresis objects, given SX"),
         ({"modes": [modes(), modes()]}, "two modes are named 'm'; give each a name of its own"),
         (
             {"modes": [modes("a", function_names=["c"]), modes("b", function_names=["c"])]},
@@ -318,7 +318,7 @@ def test_bad_step_functions_per_element(given: Any) -> None:
     refused("Heaviside: per_element: expected a sequence of indices below 2, given ", heaviside, per_element=given)
 
 
-METRIC = r"PDS: metric has to be a symmetric positive definite matrix \(2, 2\), given "
+METRIC = r"PDS: metric has to be a symmetric positive semidefinite matrix \(2, 2\) and not zero, given "
 
 
 @pytest.mark.parametrize(

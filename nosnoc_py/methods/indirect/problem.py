@@ -244,6 +244,7 @@ def _check_fits(ocp: OCP, method: str) -> None:
         "complementarities": bool(ocp.complementarities),
         "initial constraints": bool(ocp.initial_constraints),
         "terminal constraints": bool(ocp.terminal_constraints),
+        "costs or constraints at chosen times": bool(ocp.point_terms),
         "bounds on states": bool(np.isfinite(lower).any() or np.isfinite(upper).any()),
         "no control": ocp.system.n_u == 0,
     }

@@ -68,7 +68,21 @@ def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
         points = points_of(histories, GAUSS.c, GAUSS.b)
         z = points.algebraic(s.z.numel())
         total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
+        for term in ocp.point_terms:
+            total += float(term.costs(ocp, states_at(histories, term.times), p).sum())
     return total
+
+
+def states_at(histories: Sequence[History], times: np.ndarray) -> np.ndarray:
+    """States (m, n_x) at times, those before jumps; the last one behind the end."""
+    steps = [step for history in histories for phase in history.phases for step in phase.steps]
+    begins = np.array([step.t[0] for step in steps])
+    found = []
+    for t in times:
+        step = steps[max(int(np.searchsorted(begins, t, "left")) - 1, 0)]
+        place = np.clip((t - step.t[0]) / (step.t[-1] - step.t[0]), 0.0, 1.0)
+        found.append(lagrange_basis(NODES, np.array([place]))[0] @ step.x)
+    return np.array(found)
 
 
 def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> tuple[Violation, ...]:
@@ -85,8 +99,11 @@ def violations(ocp: OCP, histories: Sequence[History], *, ends: bool = True) -> 
     found = [
         constraints.bounds(s.state_names, ocp.x_bounds, at.t, at.x),
         constraints.bounds(s.control_names, ocp.u_bounds, at.t, at.u),
-        *[constraints.path(ocp, c, at.t, at.x, at.u, p, z) for c in ocp.path_constraints],
+        # A slack is asked to cover what is broken at the places of the constraint, not between them.
+        *[constraints.path(ocp, c, at.t, at.x, at.u, p, z) for c in ocp.path_constraints if not c.relaxed],
     ]
+    points = [c for c in ocp.point_constraints if any(history.steps for history in histories)]
+    found += [constraints.at_points(ocp, c, states_at(histories, c.times), p) for c in points]
     start, first, last = histories[0].nodes[0].before, histories[0].nodes[0].t, histories[-1]
     if ends:
         found += [constraints.at_end(ocp, c, Law.INITIAL, first, start, start, p) for c in ocp.initial_constraints]
@@ -101,8 +118,9 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     drift = _mass_drift(mechanics)
     points = points_of([history], GAUSS.c, GAUSS.b)
     here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
-    changing = drift(points.x, p)  # dM/dt v (m, n_q)
+    changing = drift(points.x, points.u, p)  # dM/dt v (m, n_q)
     work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))
+    work -= float(w @ np.einsum("ki,ki->k", here.drift, points.forces))  # by contacts that move by themselves
     friction = float(w @ np.einsum("ki,ki->k", here.rates[:, n_c:], points.forces[:, n_c:]))
     impulse = w @ (here.force + np.einsum("kji,kj->ki", here.jacobian, points.forces) + changing)
     impacts, shares = 0.0, w @ points.forces[:, :n_c]
@@ -131,9 +149,9 @@ def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[Im
             yield node.impact, mechanics.at(node.before, np.zeros(mechanics.system.n_u), history.p)
 
 
-def _mass_drift(mechanics: ContactMechanics) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """dM/dt v (m, n_q) as a function of states (m, n_x) and p."""
+def _mass_drift(mechanics: ContactMechanics) -> Callable[..., np.ndarray]:
+    """dM/dt v (m, n_q) as a function of states (m, n_x), controls (m, n_u) and p."""
     s = mechanics.system
-    changing = ca.jtimes(s.mass_matrix @ s.v, s.q, s.v)
-    function = ca.Function("mass_drift", [s.x, s.p], [ca.densify(changing)])
-    return lambda x, p: np.array(function(x.T, p)).T.reshape(len(x), s.n_q)
+    changing = ca.jtimes(s.mass_matrix @ s.v, ca.vertcat(s.q, s.y), ca.vertcat(s.position_rate, s.y_rate))
+    function = ca.Function("mass_drift", [s.x, s.u, s.p], [ca.densify(changing)])
+    return lambda x, u, p: np.array(function(x.T, u.T, p)).T.reshape(len(x), s.n_q)

@@ -18,6 +18,7 @@ from nosnoc_py.audit.elements import SHORT, ElementStages, columns_of, listed, n
 from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales, statement
 from nosnoc_py.audit.redundancy import null_space
+from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.violation import Law, Violation
@@ -116,7 +117,7 @@ class ContactReading:
     @cached_property
     def samples(self) -> MotionSamples:
         """Its stages; those of the dense output without rates where nothing is known of the scheme."""
-        elements, frames = self.elements, self.system.mechanics.frames
+        elements, frames = self.elements, self.system.mechanics.frames_at(self.solution.p)
         if elements is None:
             solution = self.solution
             return MotionSamples(t=solution.t, x=solution.x, u=np.zeros((len(solution.t), self.system.n_u)))
@@ -129,7 +130,8 @@ class ContactReading:
         own = self.solution.interpolant
         assert isinstance(own, RungeKuttaInterpolant)
         before = np.vstack([own.x_initial, own.x_right[:-1]])
-        impulses = listed(self.system.mechanics.frames, self.solution.series, "Lambda", own.h.size)
+        frames = self.system.mechanics.frames_at(self.solution.p)
+        impulses = listed(frames, self.solution.series, "Lambda", own.h.size)
         return Jumps(t=own.t_left, x_before=before, x_after=own.x_left, impulses=impulses)
 
     @cached_property
@@ -189,7 +191,8 @@ def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: E
     multipliers = columns_of(solution.series, names, elements.t.size)  # and algebraic variables, if they are listed
     if multipliers is not None:
         multipliers = multipliers[np.flatnonzero(elements.kept(solution.duration).reshape(-1))]
-    return Inclusions(system, samples, solution.p, _sizes(solution, elements, samples), multipliers).violations()
+    modes, sizes = modes_at(system, solution, samples.t, after=False), _sizes(solution, elements, samples)
+    return Inclusions(system, samples, solution.p, sizes, multipliers, modes > 0.0).violations()
 
 
 def _sizes(solution: Solution, elements: ElementStages, samples: MotionSamples) -> Array:

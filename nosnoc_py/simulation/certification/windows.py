@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from nosnoc_py.contacts.modes import FREE, STICK
+from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
@@ -91,7 +92,9 @@ def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tu
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(referee.model, Filippov):
-        return referee.model.modes(states, solution.p, TOUCHING_SOLVED)
+        modes = referee.model.modes(states, solution.p, TOUCHING_SOLVED)
+        remembered = modes_at(referee.system, solution, np.array([start]))[0]
+        return referee.model.remembering(modes, remembered)
     gaps = np.array([referee.mechanics.touching(x, solution.p)[0] for x in states])
     return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())
 

@@ -31,9 +31,11 @@ class ContactFlow:
         scales: ProblemScales,
     ) -> None:
         self.mechanics, self.options, self.control, self.p, self.scales = mechanics, options, control, p, scales
-        self.names, self.distances = mechanics.frames.names, mechanics.frames.count  # gaps are the first guards
+        self.frames = mechanics.frames_at(p)
+        self.names, self.distances = self.frames.names, self.frames.count  # gaps are the first guards
         self.rest_velocity = scales.rest_velocity(options.rest_velocity)
-        self.sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
+        sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
+        self.sizes = np.append(sizes, np.ones(mechanics.system.y.numel()))
         # Positions count by their way in a second: of shorter ways rounding leaves nothing.
         self.atol = options.atol * scales.speed
 
@@ -49,9 +51,9 @@ class ContactFlow:
         return None if steps is None else (steps, data_of(regime, self.control.u, self.p))
 
     def rhs(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
-        """dx/dt (2 n_q,); NaN where the contact forces have no value."""
+        """dx/dt (n_x,); NaN where the contact forces have no value."""
         look = self.look(t, x)
-        return np.concatenate([look.position_rate, regime.motion(look)[0]])
+        return np.concatenate([look.position_rate, regime.motion(look)[0], look.y_rate])
 
     def armed(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Guards (5 n_c,) that are positive at the beginning of a phase, or about to be."""
@@ -83,10 +85,10 @@ class ContactFlow:
 
     def increments(self, regime: ContactRegime, t: float, x: np.ndarray, *, starts: bool) -> np.ndarray:
         """Differences of states (n_x,) for a Jacobian."""
-        n_q = self.mechanics.system.n_q
+        at_v = self.mechanics.system.at_v
         made = INCREMENT * np.maximum(self.sizes, np.abs(x))
         if starts:
-            made[n_q:] = np.maximum(1e-3 * regime.slowest(self.look(t, x).rates), 4.0 * np.spacing(np.abs(x[n_q:])))
+            made[at_v] = np.maximum(1e-3 * regime.slowest(self.look(t, x).rates), 4.0 * np.spacing(np.abs(x[at_v])))
         return np.asarray(made)
 
     def sample(self, regime: ContactRegime, t: float, x: np.ndarray) -> Sample:
@@ -95,20 +97,21 @@ class ContactFlow:
 
     def distance_accelerations(self, regime: ContactRegime, t: float, x: np.ndarray) -> np.ndarray:
         """Accelerations of the gaps (n_c,)."""
-        look, n_c = self.look(t, x), self.mechanics.frames.count
+        look, n_c = self.look(t, x), self.frames.count
         return np.asarray(look.jacobian[:n_c] @ regime.motion(look)[0] + look.curvature[:n_c])
 
     def project(self, regime: ContactRegime, t: float, x: np.ndarray, also: np.ndarray | None = None) -> np.ndarray:
         """Put a state back on the constraints of a regime, in the metric of the masses; others (k,) by gap only."""
         if not regime.rows.size:
             return x
-        look, n_q = self.look(t, x), self.mechanics.system.n_q
+        look, system, x = self.look(t, x), self.mechanics.system, np.array(x)
         closed = regime.closed if also is None else np.union1d(regime.closed, also)
         moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
-        x = np.concatenate([x[:n_q] - moved, x[n_q:]])
+        x[: system.n_q] -= moved
         look, rows = self.look(t, x), regime.rows
         pushed = look.response[:, rows] @ _least(look.delassus[np.ix_(rows, rows)], look.rates[rows])
-        return np.concatenate([x[:n_q], x[n_q:] - pushed])
+        x[system.at_v] -= pushed
+        return x
 
 
 def _least(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:

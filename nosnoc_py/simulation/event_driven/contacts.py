@@ -32,10 +32,10 @@ class ContactModel:
         """Impacts and changes of modes under a control law."""
         return ContactNodes(ContactFlow(self.mechanics, options, law, p, self.scales), self.solver)
 
-    def regime(self, modes: tuple[int, ...]) -> ContactRegime:
+    def regime(self, modes: tuple[int, ...], p: np.ndarray) -> ContactRegime:
         """Closed contacts have no direction of slip yet."""
-        direction = np.zeros(self.mechanics.frames.weights.size)
-        return ContactRegime(frames=self.mechanics.frames, modes=modes, direction=direction, speed=self.scales.speed)
+        frames = self.mechanics.frames_at(p)
+        return ContactRegime(frames=frames, modes=modes, direction=np.zeros(frames.n_t), speed=self.scales.speed)
 
 
 def _solver_of(mechanics: ContactMechanics) -> ContactSolver:

@@ -135,7 +135,7 @@ class Referee:
             Whether Ctrl-C is a status of the history; otherwise it ends the work of whoever asked, a certificate, say.
         """
         loop = _EventLoop(self, control, p, deadline, callback)
-        regime = regime if modes is None else self.model.regime(modes)
+        regime = regime if modes is None else self.model.regime(modes, p)
         history = loop.run(x, start, float(control.breaks[-1]) if end is None else end, regime, drift)
         if history.status is Status.INTERRUPTED and not interruptible:
             raise KeyboardInterrupt

@@ -138,7 +138,7 @@ class ContactRegime:
     def spread(self, look: Kinematics) -> Array:
         """From independent forces (k,) to all (n_c + n_tt,)."""
         n_c = self.frames.count
-        matrix = np.zeros((n_c + self.frames.weights.size, self.rows.size))
+        matrix = np.zeros((n_c + self.frames.n_t, self.rows.size))
         matrix[self.rows, np.arange(self.rows.size)] = 1.0
         for k, c in enumerate(self.closed):
             if c in self.slipping:

@@ -47,7 +47,7 @@ class ContactNodes:
 
     def __init__(self, flow: ContactFlow, solver: ContactSolver) -> None:
         self.flow, self.solver = flow, solver
-        self.frames, self.n_q = flow.mechanics.frames, flow.mechanics.system.n_q
+        self.frames = flow.frames
         self.names = self.frames.names
 
     def cross(
@@ -118,7 +118,7 @@ class ContactNodes:
         """The node with all contacts of a cycle of impacts at rest; None where forces do not hold them."""
         look = self.flow.look(node.t, node.after)
         modes = at_rest(self.frames, look, closed, left)
-        still = regime_of(self.frames, modes, np.zeros(self.frames.weights.size), look)
+        still = regime_of(self.frames, modes, np.zeros(self.frames.n_t), look)
         made = replace(node, after=self.flow.project(still, node.t, node.after), accumulation=True)
         made = self._next(made, before, ended, closed, slow)
         return made if made.regime is not None and FREE not in np.array(made.regime.modes)[still.closed] else None
@@ -131,9 +131,7 @@ class ContactNodes:
     def _is_mirrored(self, x: np.ndarray, look: Kinematics, contact: int) -> bool:
         """Whether a gap is positive behind its contact, too: along its gradient, a little further than it touches."""
         short = float(look.short(BEHIND)[contact])
-        return is_mirrored(
-            self.flow.mechanics.system, x[: self.n_q], look.jacobian[contact], self.flow.p, contact, short
-        )
+        return is_mirrored(self.flow.mechanics.system, x, look.jacobian[contact], self.flow.p, contact, short)
 
     def _impact(self, node: Node, look: Kinematics, closed: np.ndarray) -> Node:
         frames, n_c = self.frames, self.frames.count
@@ -145,18 +143,19 @@ class ContactNodes:
         if found is None:
             return self._stopped(node, Status.NO_ADMISSIBLE_IMPACT, closed)
         jump = look.response @ found.forces
-        rates = look.jacobian @ (look.velocity + jump)
+        rates = look.rates_of(look.velocity + jump)
         if raises_energy(found.forces, look.rates, rates):
             struck = found.forces[closed] > STRUCK * np.abs(found.forces).max()
             return self._stopped(node, Status.ENERGY_GAIN, closed[struck])
-        after = np.concatenate([node.before[: self.n_q], look.velocity + jump])
+        after = np.array(node.before)
+        after[self.flow.mechanics.system.at_v] += jump
         # Without impacts of contacts that are thrown back a sequence of impacts ends.
         thrown, fast = problem.offset[:n_c] < look.rates[:n_c], look.slow(1.0)
         impact = ImpactRecord(
             modes=found.modes,
             impulses=found.forces,
-            restitution=np.where(thrown, frames.restitution, 0.0),
-            energy_gain=float(energy_gain(found.forces, look.rates, rates)),
+            thrown=look.rates[:n_c] < -np.broadcast_to(look.slowest(rest), n_c),
+            energy_gain=float(energy_gain(found.forces, look.rates - look.drift, rates - look.drift)),
             bounce=max((-float(look.rates[c] / fast[c]) for c in closed if thrown[c]), default=np.inf),
             unique=self.solver.is_unique(problem),
         )

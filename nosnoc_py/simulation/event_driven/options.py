@@ -58,6 +58,7 @@ class EventDriven(SimulationMethod):
     """
 
     takes = SYSTEMS
+    remembers: ClassVar[bool] = True
     refuses: ClassVar = {"solver": "EventDriven takes none; finite elements do, method=ns.FESDJ(...) or ns.FESD(...)"}
 
     rtol: float = Field(default=1e-12, ge=2.3e-14, le=1e-2)

@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ImpactRecord:
-    """An impact: its modes, impulses (n_c + n_tt,), and the restitution that was at work (n_c,).
+    """An impact: its modes, impulses (n_c + n_tt,), and which contacts (n_c,) are fast enough to be thrown back.
 
     `bounce` is the fastest approach of a contact that is thrown back, as a share of the speed at work, infinite if none
     is; `unique` says that no other velocity after it is admissible.
@@ -50,7 +50,7 @@ class ImpactRecord:
 
     modes: tuple[int, ...]
     impulses: np.ndarray
-    restitution: np.ndarray
+    thrown: np.ndarray
     energy_gain: float
     bounce: float = np.inf
     unique: bool = True

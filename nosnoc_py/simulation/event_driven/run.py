@@ -112,8 +112,8 @@ def record_of(system: Described, history: History) -> MotionRecord:
         x_stages=x[:, 1:],
         x_initial=history.nodes[0].before,
     )
-    mechanics = system.mechanics if isinstance(system, CLS) else None
-    series, units = (_multipliers(history), {}) if mechanics is None else _series(mechanics.frames, history)
+    frames = system.mechanics.frames_at(history.p) if isinstance(system, CLS) else None
+    series, units = (_multipliers(history), {}) if frames is None else _series(frames, history)
     return MotionRecord.of(
         pieces, x[:, -1], history.x if history.hits else None, events=history.events, series=series, units=units
     )

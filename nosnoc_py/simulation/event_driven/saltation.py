@@ -61,7 +61,7 @@ class _ContactWalk(VariationWalk):
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
         columns, n_q = regime.columns(flow.look(node.t, node.after)), self.variations.n_q
         moved = np.pad(columns[:, : regime.closed.size], ((0, self.n_w - n_q), (0, 0)))
-        pushed = np.pad(columns, ((n_q, self.n_w - 2 * n_q), (0, 0)))
+        pushed = np.pad(columns, ((n_q, self.n_w - 2 * n_q), (0, 0)))  # behind the velocities there are y and p
         on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
         return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
 
@@ -74,11 +74,11 @@ class _ContactWalk(VariationWalk):
         w, n_q = self._w(node.before), self.variations.n_q
         look = passage.flow.look(node.t, node.before)
         after = look.velocity + look.response @ impact.impulses
-        slip = (look.jacobian @ after)[self.variations.frames.count :]
+        slip = look.rates_of(after)[self.variations.frames.count :]
         impulses, undecided = impact.impulses, passage.undecided()
-        jump = self.variations.jump(impact.modes, impact.restitution, w, after, impulses)
+        jump = self.variations.jump(impact.modes, impact.thrown, w, after, impulses)
         for modes in self._others(impact.modes, undecided, slip):
-            other = self.variations.jump(modes, impact.restitution, w, after, impulses)
+            other = self.variations.jump(modes, impact.thrown, w, after, impulses)
             moved = ((other - jump) @ W[: self.n_w])[n_q : 2 * n_q]
             if not np.abs(moved).max(initial=0.0) <= SAME * max(1.0, np.abs(W).max()):
                 names = [self.variations.frames.names[c] for c in undecided]
@@ -107,7 +107,7 @@ class _ContactWalk(VariationWalk):
     def _guard(
         self, guard: int, regime: ContactRegime, flow: ContactFlow, t: float, w: Array, motion: ContactMotion
     ) -> Slope:
-        frames, look = self.variations.frames, flow.look(t, w[: self.n_x])
+        frames, look = flow.frames, flow.look(t, w[: self.n_x])
         kind, contact = divmod(guard, frames.count)
         part = slice(frames.count + frames.tangents[contact].start, frames.count + frames.tangents[contact].stop)
         gaps_w, rates_w = self.variations.geometry(w)
@@ -116,22 +116,24 @@ class _ContactWalk(VariationWalk):
             return Slope(w=gaps_w[contact], u=none)
         if kind == SLIP_SPEED:
             return Slope(w=regime.slip_direction(contact, look.rates) @ rates_w[part], u=none)
-        shares = np.zeros(motion.forces.size)
+        shares, cone = np.zeros(motion.forces.size), np.zeros(self.n_w)
         shares[contact] = 1.0
         if kind != FORCE:
             friction = motion.forces[part]
             shares[contact] = frames.friction[contact]
+            cone = motion.forces[contact] * self.variations.friction(w)[contact]
             shares[part] = -friction / max(float(np.linalg.norm(friction)), np.finfo(float).tiny)
         return Slope(
-            w=shares @ motion.forces_w,
+            w=shares @ motion.forces_w + cone,
             u=shares @ motion.forces_u,
             size=max(regime.inertia(look), float(np.abs(motion.forces).max())),
             loose=bool(motion.loose[shares != 0.0].any()),
         )
 
     def _arrival(self, node: Node, rate: Array) -> Array:
-        n_q = self.variations.n_q
-        return np.concatenate([node.before[n_q:], rate[n_q:]])
+        made, n_q = np.array(rate), self.variations.n_q
+        made[:n_q] = node.before[n_q : 2 * n_q]
+        return made
 
     def _until(self, phase: Phase) -> float:
         return phase.t if phase.crossing is None else _last(phase, phase.crossing.guard)

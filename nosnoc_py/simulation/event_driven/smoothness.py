@@ -36,7 +36,7 @@ class ContactPassage(Passage):
         impact, flow = self.node.impact, self.flow
         if impact is None or flow is None:
             return
-        frames = flow.mechanics.frames
+        frames = flow.frames
         before, after = (flow.look(self.node.t, x) for x in (self.node.before, self.node.after))
         left, right = before.rates, after.rates
         rest = np.broadcast_to(before.slowest(flow.rest_velocity), frames.count)
@@ -67,7 +67,7 @@ class ContactPassage(Passage):
             for c in range(self._count)
             if (look.gaps[c] <= look.short(TOUCHING)[c] or self._old(c) != FREE or impact.modes[c] != FREE)
             and abs(impact.impulses[c]) <= SMALL * size
-            and abs(rates[c] + impact.restitution[c] * look.rates[c]) <= SLOW
+            and abs(rates[c] + impact.thrown[c] * flow.frames.restitution[c] * look.rates[c]) <= SLOW
         ]
 
     def _beginnings(self, flow: ContactFlow) -> Iterator[str]:
@@ -77,9 +77,9 @@ class ContactPassage(Passage):
         look = flow.look(node.t, node.after)
         sample = flow.sample(regime, node.t, node.after)
         small = SMALL * max(regime.inertia(look), float(np.abs(sample.forces).max(initial=0.0)))
-        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.n_q :] + look.curvature
+        gains = look.jacobian @ flow.rhs(regime, node.t, node.after)[flow.mechanics.system.at_v] + look.curvature
         for c, name in enumerate(self._names):
-            mode, part = regime.modes[c], flow.mechanics.frames.tangents[c]
+            mode, part = regime.modes[c], flow.frames.tangents[c]
             rests = mode == FREE and look.gaps[c] <= look.short(TOUCHING)[c] and look.rates[c] <= SLOW
             if rests and not self._leaves(c, gains[c]):
                 yield f"{name} is touched without force"

@@ -51,8 +51,9 @@ class ContactVariations:
 
     def __init__(self, system: CLS) -> None:
         self.frames = system.mechanics.frames
-        self.n_q, self.n_x, self.n_w = system.n_q, 2 * system.n_q, 2 * system.n_q + system.n_p
-        self._geometry, self._rows, self._slopes, self._impact = _functions(system)
+        self.n_q, self.n_x = system.n_q, system.x.numel()
+        self.n_w = self.n_x + system.n_p
+        self._geometry, self._rows, self._slopes, self._impact, self._friction, self._first_order = _functions(system)
 
     def geometry(self, w: Array) -> tuple[Array, Array]:
         """Derivatives of the gaps (n_c, n_w), and of gap rates and slip velocities (n_f, n_w)."""
@@ -66,21 +67,32 @@ class ContactVariations:
         solve, loose = _solver(matrix, n_q, redundant)
         y = solve(offset)[:, 0]
         y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
-        rate_w = np.eye(self.n_w, k=n_q)
-        rate_w[n_q : 2 * n_q], rate_w[2 * n_q :] = y_w[:n_q], 0.0
+        rate_w, rate_u = np.zeros((self.n_w, self.n_w)), np.zeros((self.n_w, y_u.shape[1]))
+        rate_w[:n_q, n_q : 2 * n_q] = np.eye(n_q)
+        rate_w[n_q : 2 * n_q], rate_u[n_q : 2 * n_q] = y_w[:n_q], y_u[:n_q]
+        first, rate_w[2 * n_q : self.n_x], rate_u[2 * n_q : self.n_x] = self._first_order(w, u)
         return ContactMotion(
-            rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], np.zeros(self.n_w - self.n_x)]),
+            rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], first[:, 0], np.zeros(self.n_w - self.n_x)]),
             forces=y[n_q:],
             rate_w=rate_w,
             forces_w=y_w[n_q:],
-            rate_u=np.pad(y_u[:n_q], ((n_q, self.n_w - 2 * n_q), (0, 0))),
+            rate_u=rate_u,
             forces_u=y_u[n_q:],
             loose=loose[n_q:],
         )
 
-    def jump(self, modes: Sequence[int], restitution: Array, w: Array, after: Array, impulses: Array) -> Array:
-        """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_q,)."""
-        matrix, slopes = self._impact(np.concatenate([after, impulses]), w, masks_of(modes), restitution)
+    def friction(self, w: Array) -> Array:
+        """Derivatives of the coefficients of friction (n_c, n_w)."""
+        if self.frames.constant:
+            return np.zeros((self.frames.count, self.n_w))
+        return np.asarray(self._friction(w)[0])
+
+    def jump(self, modes: Sequence[int], thrown: Array, w: Array, after: Array, impulses: Array) -> Array:
+        """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_q,).
+
+        Of contacts that are not `thrown` (n_c,) back the restitution is 0.
+        """
+        matrix, slopes = self._impact(np.concatenate([after, impulses]), w, masks_of(modes), np.asarray(thrown, float))
         solve, _ = _solver(matrix, self.n_q, redundant=True)  # redundant impulses leave the velocity unique
         made = np.eye(self.n_w)
         made[self.n_q : 2 * self.n_q] = solve(slopes)[: self.n_q]
@@ -115,24 +127,27 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
     """
     mechanics, frames = system.mechanics, system.mechanics.frames
     jacobian, n_c = mechanics.jacobian, frames.count
-    w, masks, restitution = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("e", n_c)
+    w, masks, thrown = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("thrown", n_c)
     y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
     motion, forces = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
-    rates, after = jacobian @ system.v, jacobian @ motion
+    rates, after = mechanics.rates, jacobian @ motion
 
     def rows(momentum: ca.SX, offset: ca.SX, slip: ca.SX) -> ca.SX:
         balance = system.mass_matrix @ motion - momentum - jacobian.T @ forces
         return ca.vertcat(balance, _contact_rows(frames, masks, after + offset, forces, slip))
 
-    phase = rows(system.force, mechanics.curvature, rates[n_c:])
-    bounced = ca.vertcat(restitution * rates[:n_c], ca.SX.zeros(frames.weights.size))
-    impact = rows(system.mass_matrix @ system.v, bounced, after[n_c:])
-    offset = ca.substitute(phase, y, ca.DM.zeros(y.shape))
+    phase = rows(system.force, mechanics.curvature, rates[n_c:])  # accelerations
+    bounced = ca.vertcat(thrown * ca.SX(frames.restitution) * rates[:n_c], ca.SX.zeros(frames.n_t))
+    drift = mechanics.drift
+    impact = rows(system.mass_matrix @ system.v, bounced + drift, after[n_c:] + drift[n_c:])
+    offset, first, u = ca.substitute(phase, y, ca.DM.zeros(y.shape)), system.y_rate, system.u
     return (
         buffered(ca.Function("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)])),
         buffered(ca.Function("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)])),
         buffered(ca.Function("slopes", [y, w, system.u, masks], [ca.jacobian(phase, w), ca.jacobian(phase, system.u)])),
-        buffered(ca.Function("impact", [y, w, masks, restitution], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
+        buffered(ca.Function("impact", [y, w, masks, thrown], [ca.jacobian(impact, y), ca.jacobian(impact, w)])),
+        buffered(ca.Function("friction", [w], [ca.jacobian(ca.SX(frames.friction), w)])),
+        buffered(ca.Function("first_order", [w, u], [first, ca.jacobian(first, w), ca.jacobian(first, u)])),
     )
 
 

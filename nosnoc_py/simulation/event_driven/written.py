@@ -47,19 +47,21 @@ def data_of(regime: ContactRegime, u: np.ndarray, p: np.ndarray) -> np.ndarray:
 def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
     from nosnoc_py.simulation.event_driven.whole_step import WholeSteps  # which imports SciPy's integrators
 
-    system, frames, n_c = mechanics.system, regime.frames, regime.frames.count
-    x, direction = system.x, ca.SX.sym("direction", frames.weights.size)
-    gaps, jacobian, mass, force, curvature, position_rate = mechanics.function(x, system.u, system.p)
+    # With the coefficients as they are written: expressions of p among them stay so.
+    system, frames, n_c = mechanics.system, mechanics.frames, mechanics.frames.count
+    x, direction = system.x, ca.SX.sym("direction", frames.n_t)
+    found = mechanics.function(x, system.u, system.p)
+    gaps, jacobian, mass, force, curvature, drift, position_rate, y_rate = found
     inverse = ca.inv(mass) if mechanics.constant_inverse is None else ca.DM(mechanics.constant_inverse)
     response, free = inverse @ jacobian.T, inverse @ force
-    delassus, slip = jacobian @ response, jacobian @ system.v
+    delassus, slip = jacobian @ response, jacobian @ system.v + drift
     rows, closed = [int(row) for row in regime.rows], [int(c) for c in regime.closed]
     along = {c: direction[_own(frames, c)] for c in regime.slipping}
     columns = response[:, rows]
     for k, c in enumerate(closed):
         if c in along:
-            columns[:, k] -= float(frames.friction[c]) * (response[:, _tangents(frames, c)] @ along[c])
-    acceleration, forces = free, ca.SX(n_c + frames.weights.size, 1)
+            columns[:, k] -= frames.friction[c] * (response[:, _tangents(frames, c)] @ along[c])
+    acceleration, forces = free, ca.SX(n_c + frames.n_t, 1)
     if rows:
         normal = jacobian[rows, :]
         pulled = -(normal @ free + curvature[rows])
@@ -67,13 +69,13 @@ def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
         acceleration = free + columns @ own
         forces[rows] = own
         for c in along:
-            forces[_tangents(frames, c)] = -float(frames.friction[c]) * forces[c] * along[c]
+            forces[_tangents(frames, c)] = -frames.friction[c] * forces[c] * along[c]
     guards = [ca.SX.inf(n_c) for _ in range(5)]
     for c, mode in enumerate(regime.modes):
         if mode == FREE:
             guards[0][c] = gaps[c]
             continue
-        guards[1][c], mu = forces[c], float(frames.friction[c])
+        guards[1][c], mu = forces[c], frames.friction[c]
         if mode == STICK:
             guards[3][c] = mu * forces[c] - ca.norm_2(ca.densify(forces[_tangents(frames, c)]))
         elif c in along:
@@ -82,7 +84,7 @@ def _write(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps:
             guards[4][c] = delassus[c, c] - mu * ca.dot(delassus[c, part].T, along[c])
     d = ca.vertcat(system.u, system.p, direction)
     put = _put(system, d, gaps, response, delassus, slip, closed, rows) if rows else None
-    rate = ca.vertcat(position_rate, acceleration)
+    rate = ca.vertcat(position_rate, acceleration, y_rate)
     return WholeSteps(x, d, rate, ca.vertcat(*guards), forces, slip, put)
 
 
@@ -100,7 +102,7 @@ def _put(
     pushed = response[:, rows] @ _solved(delassus[rows, rows], slip[rows])
     moved = system.q - response[:, closed] @ _solved(delassus[closed, closed], gaps[closed])
     again = ca.Function("again", [system.x, d], [system.v - pushed])
-    return ca.vertcat(moved, again(ca.vertcat(moved, system.v), d))
+    return ca.vertcat(moved, again(ca.vertcat(moved, system.v, system.y), d), system.y)
 
 
 def _solved(matrix: ca.SX, right: ca.SX) -> ca.SX:

@@ -24,7 +24,7 @@ def has_constant_mass(system: CLS) -> bool:
 
 def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
     """Equations and guards (gaps, normal forces, slips, slacks of friction) of a stage in the modes of the masks."""
-    n_c, n_t, n_s, n_q = frames.count, frames.weights.size, frames.spatial, system.n_q
+    n_c, n_t, n_s, n_q = frames.count, frames.n_t, frames.spatial, system.n_q
     mechanics = system.mechanics
     gaps, normals, tangents = mechanics.gaps, mechanics.normals, mechanics.tangents
     normal, tangential, speed = ca.SX.sym("lambda_n", n_c), ca.SX.sym("y_t", n_t), ca.SX.sym("s", n_s)
@@ -33,17 +33,17 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
     acceleration = ca.SX.sym("a", 0 if constant else n_q)
     masks = ca.SX.sym("masks", 3 * n_c)
     closed, slip = masks[:n_c], masks[2 * n_c :]
-    approach, rates = normals.T @ system.v, tangents.T @ system.v
-    friction, rows = friction_rows(frames, masks, normal, tangential, speed, rates)
+    approach, rates = mechanics.gap_rates, mechanics.slips
+    friction, rows = friction_rows(frames, frames.friction, masks, normal, tangential, speed, rates)
     force = system.force + normals @ normal + tangents @ friction
     rows = ca.vertcat(closed * gaps + (1 - closed) * normal, rows)
     if gap_rate:
         rows = ca.vertcat(rows, closed * approach + (1 - closed) * tau)
     if not constant:
         rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
-    flow = ca.vertcat(
-        system.position_rate + (normals @ tau if gap_rate else 0),
+    flow = system.state_rate(
         ca.DM(np.linalg.inv(np.array(ca.DM(system.mass_matrix)))) @ force if constant else acceleration,
+        system.position_rate + (normals @ tau if gap_rate else 0),
     )
     slips, slacks = [], []
     for c, part in enumerate(frames.tangents):
@@ -64,10 +64,10 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
 
 def force_function(equations: StageEquations, frames: ContactFrames, gap_rate: bool) -> ca.Function:
     """Normal forces, friction forces in the user's directions, drift multipliers of a stage."""
-    n_c, n_t, n_s = frames.count, frames.weights.size, frames.spatial
+    n_c, n_t, n_s = frames.count, frames.n_t, frames.spatial
     y = equations.y
     normal, tangential, speed = y[:n_c], y[n_c : n_c + n_t], y[n_c + n_t : n_c + n_t + n_s]
-    force, _ = friction_rows(frames, equations.masks, normal, tangential, speed, ca.SX.zeros(n_t))
+    force, _ = friction_rows(frames, frames.friction, equations.masks, normal, tangential, speed, ca.SX.zeros(n_t))
     rest = y[n_c + n_t + n_s :]
     drift = rest[:n_c] if gap_rate else ca.SX.zeros(n_c)
-    return ca.Function("forces", [y, equations.masks], [normal, ca.DM(frames.weights) * force, drift])
+    return ca.Function("forces", [y, equations.masks, equations.p], [normal, ca.SX(frames.weights) * force, drift])

@@ -18,7 +18,7 @@ import numpy as np
 from nosnoc_py.contacts.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.layout import Block
-from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, cone_of, spread, weights
+from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, cone_of, spread
 from nosnoc_py.roles import Role
 from nosnoc_py.simulation.newton.contact_newton import ContactStep
 from nosnoc_py.systems.cls import CLS
@@ -112,7 +112,6 @@ class Filling:
         self._frictional = [c for c in system.contacts if c.frictional]
         ends = np.cumsum([0, *[c.tangent.shape[1] for c in self._frictional]])
         self._parts = [slice(a, b) for a, b in pairwise(ends)]
-        self._weights = [np.asarray(weights(c)[1]).reshape(-1) for c in self._frictional]
         mpcc, count, n_s = problem.mpcc, len(problem.elements), problem.tableau.stages
         self._blank, self._u, self._p = mpcc.w0, mpcc.parameters["u"], mpcc.parameters["p"]
         self._places = places_of(problem, lambda b: Place(b.role, b.of, b.at.rk is None))
@@ -126,7 +125,11 @@ class Filling:
     def _rows_of(self, kinds: Iterable[Place], count: int) -> tuple[np.ndarray, np.ndarray]:
         """Where in w the values of these kinds are, and in the columns of their function; some are not asked for."""
         n_q = self._system.n_q
-        sizes: dict[Enum | None, int] = {Role.STATE: 2 * n_q, Role.ACCELERATION: n_q, Role.VELOCITY_AFTER: n_q}
+        sizes: dict[Enum | None, int] = {
+            Role.STATE: self._system.x.numel(),
+            Role.ACCELERATION: n_q,
+            Role.VELOCITY_AFTER: n_q,
+        }
         targets, sources, first = [], [], 0
         for kind in kinds:
             size = sizes.get(kind.role, len(self._system.contacts))
@@ -139,13 +142,13 @@ class Filling:
     def _functions(self, rest_velocity: float) -> tuple[ca.Function, ca.Function]:
         """Values of STAGE from a stage, and of NODE from a node, below each other, and slip velocities."""
         s = self._system
-        normals, slips = s.mechanics.normals, s.mechanics.tangents.T @ s.v
+        normals, slips = s.mechanics.normals, s.mechanics.slips
         normal, drift = ca.SX.sym("normal", len(s.contacts)), ca.SX.sym("drift", len(s.contacts))
         tangent = [ca.SX.sym("tangent", c.tangent.shape[1]) for c in self._frictional]
         force = s.force + normals @ normal
         for contact, value in zip(self._frictional, tangent, strict=True):
             force += contact.tangent @ value
-        acceleration, rates = ca.solve(s.mass_matrix, force), normals.T @ s.v
+        acceleration, rates = ca.solve(s.mass_matrix, force), s.mechanics.gap_rates
         forces, size = [normal, ca.vertcat(ca.SX(0, 1), *tangent), drift], _size(s.v)
         moving = [_moving(velocity, size) for velocity in (rates, slips)]
         values = ca.vertcat(s.x, normal, acceleration, *_signed(drift), *_signed(moving[0]))
@@ -167,7 +170,7 @@ class Filling:
 
         Of a polyhedral cone in space it is a guess, whose forces are `mixed` of two directions, or of one.
         """
-        self._mixed = mixed
+        self._mixed, self._weights = mixed, self._system.mechanics.frames_at(values[self._p]).weights
         u, p, w = values[self._u], values[self._p], self._blank.copy()
         x, normal, tangent, drift = (
             part.reshape(part.shape[0] * part.shape[1], part.shape[2])
@@ -190,11 +193,11 @@ class Filling:
 
     def _friction(self, slips: np.ndarray, force: np.ndarray, *, node: bool) -> dict[Place, np.ndarray]:
         found: dict[Place, np.ndarray] = {}
-        for contact, part, weight in zip(self._frictional, self._parts, self._weights, strict=True):
+        for contact, part in zip(self._frictional, self._parts, strict=True):
             which, more = cone_of(contact, self._cone), list[int]()
             if which == "polyhedral":
                 more = [self._directions, self._mixed]
-            values = CONES[which](slips[:, part], force[:, part] / weight, *more)
+            values = CONES[which](slips[:, part], force[:, part] / self._weights[part], *more)
             found |= {Place(role, contact.name, node): value for role, value in values.items()}
         return found
 

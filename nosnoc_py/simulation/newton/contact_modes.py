@@ -46,13 +46,13 @@ class ContactModes:
         self.frames = system.mechanics.frames
         self.names = self.frames.names
         self.equations = stage_equations(system, self.frames, gap_rate)
-        self._slips = ca.Function("slips", [system.x, system.p], [system.mechanics.tangents.T @ system.v])
+        self._slips = ca.Function("slips", [system.x, system.p], [system.mechanics.slips])
         self._slips_at = buffered(self._slips)
-        self.jumps = self.frames.count + self.frames.weights.size
+        self.jumps = self.frames.count + self.frames.n_t
         self._solver = ContactSolver(self.frames)
         self.masks, self.watched = remembered(masks_of), remembered(self._watched)
         forces = force_function(self.equations, self.frames, gap_rate)
-        self._forces = cache(lambda count: buffered(forces.map(count)))
+        self._forces = cache(lambda count: buffered(forces.map("forces", "serial", count, [2], [])))
 
     # --- what the engine asks ---
 
@@ -63,7 +63,7 @@ class ContactModes:
     def tolerances(self, guards: np.ndarray, y: np.ndarray, h: float) -> np.ndarray:
         """Violations that are rounding, or there from the start, for guards (4 n_c, samples) on lengths h."""
         n_c = self.frames.count
-        force = 1.0 + np.abs(y[: n_c + self.frames.weights.size]).max(initial=0.0)
+        force = 1.0 + np.abs(y[: n_c + self.frames.n_t]).max(initial=0.0)
         gaps, slips = (1.0 + np.abs(part).max(initial=0.0) for part in (guards[:n_c], guards[2 * n_c : 3 * n_c]))
         noise = 1e-9 * force + 1e-14 * slips / h
         rounding = np.repeat([1e-11 * gaps, noise, 1e-11 * slips, noise * force], n_c)
@@ -99,12 +99,12 @@ class ContactModes:
         closed = tuple(int(c) for c in np.flatnonzero(at.gaps <= TOUCHING * at.steepness))
         after, jump = x, np.zeros(at.rates.size)
         if any(at.rates[c] < -RESTING * at.steepness[c] for c in closed):
-            impact = self._impact(x, at, closed)
+            impact = self._impact(x, at, closed, p)
             if isinstance(impact, Trouble):
                 return self._failed(x, impact, impact.value, closed)
             after, jump = impact
             at = self._at(after, u, p)
-        local = self._acceleration_problem(at, closed, hint)
+        local = self._acceleration_problem(at, closed, hint, p)
         found = self._solver.solve(local, [] if hint is None else [hint])
         if found is None:
             return self._failed(x, Trouble.MODES, "no admissible acceleration", closed)
@@ -152,7 +152,7 @@ class ContactModes:
         elif kind == 3:
             tangential = y[self.frames.count :][self.frames.tangents[c]]
             new = SLIP_BACK if self.frames.width(c) == 1 and tangential[0] > 0 else SLIP
-        elif self.frames.restitution[c] > 0:
+        elif self.system.mechanics.frames_at(p).restitution[c] > 0:
             new = FREE  # it bounces; however slowly, it is not the drift of what was closed before
         else:
             new = STICK if self.frames.width(c) else CLOSED
@@ -164,11 +164,11 @@ class ContactModes:
         stops[contact] = True
         return tuple(STICK if stop and mode >= SLIP else mode for mode, stop in zip(modes, stops, strict=True))
 
-    def forces(self, y: np.ndarray, masks: np.ndarray) -> list[np.ndarray]:
+    def forces(self, y: np.ndarray, masks: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
         """Normal forces, friction forces and drift multipliers of stage values y (m, n_y) in modes (m, n_masks)."""
         if not len(y):
-            return [np.zeros((0, n)) for n in (self.frames.count, self.frames.weights.size, self.frames.count)]
-        return [part.T for part in self._forces(len(y))(y, masks)]
+            return [np.zeros((0, n)) for n in (self.frames.count, self.frames.n_t, self.frames.count)]
+        return [part.T for part in self._forces(len(y))(y, masks, p)]
 
     # --- slip close to a stop, where its directions in space turn fast ---
 
@@ -181,7 +181,7 @@ class ContactModes:
         slips = self._spatial_slips(modes)
         if not slips:
             return y
-        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.n_t
         for c in slips:
             at = slice(n_c + self.frames.tangents[c].start, n_c + self.frames.tangents[c].stop)
             before = y_left[at]
@@ -200,7 +200,7 @@ class ContactModes:
         slips = self._spatial_slips(modes)
         if not slips:
             return None
-        y, n_c, n_t = y.copy(), self.frames.count, self.frames.weights.size
+        y, n_c, n_t = y.copy(), self.frames.count, self.frames.n_t
         rates = np.asarray(self._slips(x.T, p).full()).T
         for c in slips:
             part = self.frames.tangents[c]
@@ -221,7 +221,7 @@ class ContactModes:
 
     def goes_round(self, y: np.ndarray, modes: Sequence[int]) -> bool:
         """Whether the slip speeds of all stages (m, n_y) are positive."""
-        first = self.frames.count + self.frames.weights.size
+        first = self.frames.count + self.frames.n_t
         return all((y[:, first + self.frames.speeds[c]] > 0).all() for c in self._spatial_slips(modes))
 
     def _spatial_slips(self, modes: Sequence[int]) -> list[int]:
@@ -232,9 +232,11 @@ class ContactModes:
     def _at(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> Kinematics:
         return self.system.mechanics.at(x, u, p)
 
-    def _impact(self, x: np.ndarray, at: Kinematics, closed: Mode) -> tuple[np.ndarray, np.ndarray] | Trouble:
+    def _impact(
+        self, x: np.ndarray, at: Kinematics, closed: Mode, p: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | Trouble:
         """State and impulses after an impact, or why no impulses are admissible."""
-        frames, n_q = self.frames, self.system.n_q
+        frames = self.system.mechanics.frames_at(p)
         problem = impact_problem(frames, at, closed, self.rest_velocity)
         plain = [CLOSED if c in closed else FREE for c in range(frames.count)]
         # Without friction impulses are unique as far as they matter, and those of all closed contacts the likeliest.
@@ -242,19 +244,23 @@ class ContactModes:
         found = self._solver.solve(problem, [plain] if frictionless else [])
         if found is None:
             return Trouble.IMPACT
-        v = x[n_q:] + at.response @ found.forces
-        if raises_energy(found.forces, at.rates, at.jacobian @ v):
+        after = np.array(x)
+        after[self.system.at_v] += at.response @ found.forces
+        if raises_energy(found.forces, at.rates, at.rates_of(after[self.system.at_v])):
             return Trouble.ENERGY
         impulses = np.concatenate([found.forces[: frames.count], frames.weights * found.forces[frames.count :]])
-        return np.concatenate([x[:n_q], v]), impulses
+        return after, impulses
 
-    def _acceleration_problem(self, at: Kinematics, closed: Mode, hint: Sequence[int] | None) -> ContactProblem:
+    def _acceleration_problem(
+        self, at: Kinematics, closed: Mode, hint: Sequence[int] | None, p: np.ndarray
+    ) -> ContactProblem:
         slow = RESTING * at.steepness
         if not self.gap_rate and hint is not None:
             # Without the gap rate closed contacts drift apart a little at the ends of elements.
             drifting = np.asarray(hint) != FREE
             slow[drifting] = DRIFTING * at.steepness[drifting]
-        return acceleration_problem(self.frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
+        frames = self.system.mechanics.frames_at(p)
+        return acceleration_problem(frames, at, [c for c in closed if at.rates[c] <= slow[c]], RESTING)
 
     def _algebraic(self, at: Kinematics, found: ContactSolution) -> np.ndarray:
         """Stage unknowns y from the solution of a contact problem."""
@@ -264,9 +270,9 @@ class ContactModes:
         slips = at.rates[n_c:]
         for c, speed in enumerate(frames.speeds):
             if speed >= 0 and found.modes[c] == SLIP:
-                y[n_c + frames.weights.size + speed] = float(np.linalg.norm(slips[frames.tangents[c]]))
+                y[n_c + frames.n_t + speed] = float(np.linalg.norm(slips[frames.tangents[c]]))
             elif speed >= 0:
-                y[n_c + frames.weights.size + speed] = 0.0
+                y[n_c + frames.n_t + speed] = 0.0
         if not has_constant_mass(self.system):
             y[-self.system.n_q :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ found.forces)
         return y

@@ -111,18 +111,18 @@ class ContactNewton:
         `hint` is that of the step before, or modes (n_c,) that are tried first. A step that does not succeed says why
         in its message and has the elements so far.
         """
-        x = numbers(x, "x", 2 * self.system.n_q)
+        x = numbers(x, "x", self.system.x.numel())
         u = numbers(0.0 if u is None else u, "u", self.system.n_u)
         p = self.system.parameters(p)
         modes = hint if hint is None or isinstance(hint, Hint) else tuple(int(mode) for mode in hint)
         found = self.engine.step(x, u, p, scalar(length, "length"), modes)
-        return replace(self.read(found), hint=found.hint(u, p) if len(found.h) else None)
+        return replace(self.read(found, p), hint=found.hint(u, p) if len(found.h) else None)
 
-    def read(self, found: Elements) -> ContactStep:
+    def read(self, found: Elements, p: np.ndarray) -> ContactStep:
         """Forces and impulses of a step."""
         (count, n_s, _), n_c = found.y_stages.shape, self.model.frames.count
         stages = found.y_stages.reshape(count * n_s, found.y_stages.shape[2])
-        parts = self.model.forces(stages, self._masks(found.modes))
+        parts = self.model.forces(stages, self._masks(found.modes), p)
         normal, tangential, drift = (part.reshape(count, n_s, part.shape[1]) for part in parts)
         # What falls together touches without force: second differences of states leave rounding of either sign.
         if normal.min(initial=0.0) < 0.0:

@@ -103,10 +103,11 @@ class _Program:
             rest *= time / position
             system = rescaled(system, q=position, gap=length, time=time, mass=mass)
             problem = transcribe_step(system, method.replace(rest_velocity=rest))
-        n_q, force = system.n_q, mass * length / time**2
+        force = mass * length / time**2
+        units = np.append(np.repeat([position, position / time], system.n_q), np.ones(system.y.numel()))
         self.units: dict[str, Any] = {
             "h": time,
-            **dict.fromkeys(("x_minus", "x_left", "x_right", "x_stages"), np.repeat([position, position / time], n_q)),
+            **dict.fromkeys(("x_minus", "x_left", "x_right", "x_stages"), units),
             **dict.fromkeys(("lambda_normal", "lambda_tangent"), force),
             **dict.fromkeys(("Lambda_normal", "Lambda_tangent"), force * time),
             "drift": position**2 / (time * length),
@@ -157,7 +158,8 @@ class NewtonStepper:
             program, self._newton = _Program(problem), newton
             self._endless = rest == 0.0  # otherwise slow impacts end every sequence of them
             self.engine = newton.engine
-            self._step, self._fill = newton.engine.step, lambda step, values: program(newton.read(step), values)[0]
+            self._step = newton.engine.step
+            self._fill = lambda step, values: program(newton.read(step, values[self._slices[2]]), values)[0]
             self._program = lru_cache(lambda scales, mass: _Program(problem, scales, mass))
         else:
             model = FilippovModes(problem.dcs)
@@ -189,7 +191,7 @@ class NewtonStepper:
         system, (x, u, p, horizon) = self._newton.system, (values[rows] for rows in self._slices)
         scales = problem_scales(system, x0=x, control=lambda t, x: u, p=p, duration=float(horizon[0]))
         program = self._program(scales, self._newton.mass / scales.steepness**2)
-        residuals = _residuals(program.evaluator, program.evaluator(*program(self._newton.read(step), values)))
+        residuals = _residuals(program.evaluator, program.evaluator(*program(self._newton.read(step, p), values)))
         # A slow body far from the origin: its coordinates are large numbers of these units, and rounded.
         coarse = ROUNDED * float(np.max(np.abs(step.x_right) / program.units["x_right"]))
         return self._is_believed(residuals, x, p, scales.length, coarse)
@@ -203,7 +205,7 @@ class NewtonStepper:
             return True
         if self._newton is None:
             return False
-        gaps = self._newton.system.mechanics.gaps_at(x[: self._newton.system.n_q], p)
+        gaps = self._newton.system.mechanics.gaps_at(x, p)
         deep = max(0.0, -float(gaps.min(initial=0.0))) / length
         return all(residuals[name] <= limit + deep for name, limit in limits.items())
 

@@ -33,40 +33,45 @@ class Dynamics:
 
     def __init__(self, system: CLS, theta: float) -> None:
         self.theta, n = theta, system.n_q
-        arguments = [system.q, system.v, system.u, system.p]
+        arguments = [system.x, system.u, system.p]
+        self._n_q, self._size = n, system.x.numel()
         self._force = evaluation("force", arguments, system.force)
         matrix = system.mass_matrix
         self._slopes: Any = None
-        if ca.depends_on(system.force, system.x):
+        if ca.depends_on(system.force, ca.vertcat(system.q, system.v)):
             slopes = ca.vertcat(*[ca.vec(ca.jacobian(system.force, s)) for s in (system.q, system.v)])
             self._slopes = evaluation("slopes", arguments, ca.densify(slopes))
-        self._mass = evaluation("mass", [system.q, system.p], ca.densify(matrix))
+        self._mass = evaluation("mass", [system.x, system.p], ca.densify(matrix))
+        self._first_order = evaluation("first_order", arguments, system.y_rate)
         diagonal = ca.sparsify(matrix).sparsity().is_diag() and self._slopes is None
         self.diagonal = bool(diagonal)
         self._constant: Inertia | None = None
         if matrix.is_constant() and self._slopes is None:
             self._constant = self._inertia(np.array(ca.DM(matrix)).reshape(n, n))
 
-    def inertia(
-        self, h: float, looks_at: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray
-    ) -> Inertia:
-        """A of a step; M at the configuration `looks_at`, slopes of the force at (q, v)."""
+    def first_order(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """y' (n_y,)."""
+        return self._first_order(x, u, p) if self._size > 2 * self._n_q else np.zeros(0)
+
+    def inertia(self, h: float, looks_at: np.ndarray, ahead: np.ndarray, u: np.ndarray, p: np.ndarray) -> Inertia:
+        """A of a step; M at the state `looks_at`, slopes of the force at `ahead`."""
         if self._constant is not None:
             return self._constant
-        n = q.size
+        n = self._n_q
         matrix = self._mass(looks_at, p).reshape(n, n, order="F").copy()
         if self._slopes is not None:
-            stiffness, damping = self._slopes(q, v, u, p).reshape(2, n, n).transpose(0, 2, 1)
+            stiffness, damping = self._slopes(ahead, u, p).reshape(2, n, n).transpose(0, 2, 1)
             matrix -= self.theta * h * damping + (self.theta * h) ** 2 * stiffness
         return self._inertia(matrix)
 
     def free(
-        self, h: float, looks_at: np.ndarray, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray
+        self, h: float, looks_at: np.ndarray, x: np.ndarray, u: np.ndarray, p: np.ndarray
     ) -> tuple[np.ndarray, Inertia]:
         """Velocity (n_q,) after a step without contacts, and A."""
-        ahead = q + self.theta * h * v
-        inertia = self.inertia(h, looks_at, ahead, v, u, p)
-        return v + inertia.answer(h * self._force(ahead, v, u, p)), inertia
+        q, v, y = np.split(x, [self._n_q, 2 * self._n_q])
+        ahead = np.concatenate([q + self.theta * h * v, v, y + self.theta * h * self.first_order(x, u, p)])
+        inertia = self.inertia(h, looks_at, ahead, u, p)
+        return v + inertia.answer(h * self._force(ahead, u, p)), inertia
 
     def _inertia(self, matrix: np.ndarray) -> Inertia:
         if not np.isfinite(matrix).all():  # the inverse of something infinite is zero, and the body would hang still
@@ -84,7 +89,7 @@ def problem_of(
 ) -> RowProblem:
     """The problem of contacts with rows (m, w, K) over coordinates (m, K)."""
     n_q = free.size
-    padded = np.append(free, 0.0)
+    padded = np.append(free, 1.0)  # what the drift of contacts is multiplied by
     if inertia.diagonal is not None:
         inverse = np.append(1.0 / inertia.diagonal, 0.0)
         answers, reached = rows * inverse[dofs][:, None, :], dofs

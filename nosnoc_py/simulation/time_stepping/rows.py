@@ -27,11 +27,12 @@ class ContactRows:
     Attributes
     ----------
     dofs : (n_c, K) int
-        Coordinates of every contact; where it has fewer than K, n_q stands for none.
+        Coordinates of every contact; where it has fewer than K, n_q stands for none. Contacts that move by themselves
+        have their rates there: velocities are padded by a 1 that no impulse changes.
     width : int
         Rows of a contact: the normal, and as many tangents as the contact with most of them has.
     friction, restitution : (n_c,)
-    gaps : function (q, p) -> (n_c,)
+    gaps : function (x, p) -> (n_c,)
     """
 
     def __init__(self, system: CLS, frames: ContactFrames) -> None:
@@ -40,22 +41,19 @@ class ContactRows:
         self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
         self.gaps = system.mechanics.gaps_at
         index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
-        entries = [
-            _entries(system, contact, index, frames.weights[part])
-            for contact, part in zip(system.contacts, frames.tangents, strict=True)
-        ]
+        entries = [_entries(system, contact, index) for contact in system.contacts]
         self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_q)
         values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
-        self._values = evaluation("rows", [system.q, system.p], values)
+        self._values = evaluation("rows", [system.x, system.p], values)
 
-    def directions(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+    def directions(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Rows (n_c, width, K) of all contacts: normals first."""
         rows = np.zeros(self.count * self.width * self.dofs.shape[1])
-        rows[self._places] = self._values(q, p)
+        rows[self._places] = self._values(x, p)
         return rows.reshape(self.count, self.width, self.dofs.shape[1])
 
 
-def _entries(system: CLS, contact: Contact, index: dict[int, int], weights: np.ndarray) -> Entries:
+def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
     """Entries (row, coordinate, expression) of one contact that are not zero by structure."""
     if contact.normal is None:
         symbols = [s for s in ca.symvar(contact.gap) if s.element_hash() in index]
@@ -64,12 +62,16 @@ def _entries(system: CLS, contact: Contact, index: dict[int, int], weights: np.n
     else:
         found = _column(system.normal(contact), 0, 1.0)
     if contact.frictional:
-        for k, weight in enumerate(weights):
-            found += _column(contact.tangent[:, k], 1 + k, float(weight))
+        for k, weight in enumerate(ca.vertsplit(contact.cone[1])):
+            found += _column(contact.tangent[:, k], 1 + k, weight)
+            if not contact.surface_velocity[k].is_zero():
+                found.append((1 + k, system.n_q, -weight * contact.surface_velocity[k]))
+    if ca.depends_on(contact.gap, system.y):
+        found.append((0, system.n_q, ca.jtimes(contact.gap, system.y, system.y_rate)))
     return found
 
 
-def _column(vector: ca.SX, row: int, weight: float) -> Entries:
+def _column(vector: ca.SX, row: int, weight: Any) -> Entries:
     sparse = ca.sparsify(vector)
     return [(row, dof, weight * value) for dof, value in zip(sparse.sparsity().row(), sparse.nonzeros(), strict=True)]
 

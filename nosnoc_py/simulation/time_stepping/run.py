@@ -93,15 +93,15 @@ class _TimeSteppingLoop:
         """Step by step; what there is when it ends early."""
         self.h, self.grid = seconds / count, np.linspace(0.0, seconds, count + 1)
         self.x, self.applied = [start], list[np.ndarray]()
-        self.unsolved, self.refused = _Missed(self.method, self.limits), list[str]()
+        self.unsolved, self.refused = _Missed(self.method, self.limits, self.system.n_q), list[str]()
         self.struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
-        self.stepper = Stepper(self.system, self.method, self.limits)
-        self.record = ImpulseRecord(self.system.mechanics.frames, self.limits)
+        self.stepper = Stepper(self.system, self.method, self.limits, self.p)
+        self.record = ImpulseRecord(self.system.mechanics.frames_at(self.p), self.limits)
         first = TimeSteppingState(t=0.0, x=start, p=self.p)
         self.last = driven(first, self._step, lambda state: len(self.applied) == count, callback, deadline)
         status = self.last.status
         x, t = np.array(self.x), self.grid[: len(self.x)]
-        if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1, : self.system.n_q], self.p)).all():
+        if status is Status.SOLVED and not np.isfinite(self.stepper.rows.gaps(x[-1], self.p)).all():
             status = Status.NUMERICAL_ERROR
         if status is Status.SOLVED and self.unsolved.worst > GROSS * self.unsolved.speed(x):
             status = Status.INACCURATE
@@ -128,11 +128,11 @@ class _TimeSteppingLoop:
         return LOST.format(t) + (f": {found}" if found else "")
 
     def _step(self, state: TimeSteppingState) -> TimeSteppingState:
-        done, n, names = len(self.applied), self.system.n_q, self.system.mechanics.frames.names
+        done, names = len(self.applied), self.system.mechanics.frames.names
         t, x = float(self.grid[done]), self.x[-1]
         u = self.control(t + 0.5 * self.h, x)
         with np.errstate(all="ignore"):  # what is not finite is a status
-            step = self.stepper.step(self.h, x[:n], x[n:], u, self.p)
+            step = self.stepper.step(self.h, x, u, self.p)
         if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
             return replace(state, status=Status.NUMERICAL_ERROR)
         if step.gain > 0.0:
@@ -142,7 +142,7 @@ class _TimeSteppingLoop:
         if (step.approach < -self.limits.impact_velocity).any() and len(step.contacts) <= FEW:
             self.struck_at.append((t, x, step.contacts))
         self.applied.append(u)
-        self.x.append(np.concatenate([step.q, step.v]))
+        self.x.append(np.concatenate([step.q, step.v, step.y]))
         self.record.add(t, self.h, step)
         self.unsolved.add(t, step)
         return replace(
@@ -167,8 +167,8 @@ class _TimeSteppingLoop:
 class _Missed:
     """Counts the steps whose contact problem was not solved to the tolerance."""
 
-    def __init__(self, method: TimeStepping, limits: Limits) -> None:
-        self.method, self.limits = method, limits
+    def __init__(self, method: TimeStepping, limits: Limits, n_q: int) -> None:
+        self.method, self.limits, self.n_q = method, limits, n_q
         self.count, self.steps, self.worst, self.when = 0, 0, 0.0, 0.0
         self.fastest = self.push = 0.0
 
@@ -183,10 +183,9 @@ class _Missed:
                 self.worst, self.when = step.residual, float(t)
 
     def speed(self, x: np.ndarray) -> float:
-        """Speeds at work in states (k, 2 n_q) [m/s]: the fastest one, at least that of a fall over their length."""
-        n = x.shape[1] // 2
-        fall = float(np.sqrt(self.push * np.abs(x[:, :n]).max(initial=0.0)))
-        return max(self.fastest, fall, float(np.abs(x[:, n:]).max(initial=0.0)))
+        """Speeds at work in states (k, n_x) [m/s]: the fastest one, at least that of a fall over their length."""
+        fall = float(np.sqrt(self.push * np.abs(x[:, : self.n_q]).max(initial=0.0)))
+        return max(self.fastest, fall, float(np.abs(x[:, self.n_q : 2 * self.n_q]).max(initial=0.0)))
 
     @property
     def notes(self) -> list[str]:

@@ -58,6 +58,7 @@ class StepResult:
 
     q: np.ndarray
     v: np.ndarray
+    y: np.ndarray
     contacts: np.ndarray
     impulses: np.ndarray
     approach: np.ndarray
@@ -74,8 +75,8 @@ class StepResult:
 class Stepper:
     """Steps of one system; keeps the impulses of the last step as a guess for the next one."""
 
-    def __init__(self, system: CLS, options: TimeStepping, limits: Limits) -> None:
-        frames = system.mechanics.frames
+    def __init__(self, system: CLS, options: TimeStepping, limits: Limits, p: np.ndarray) -> None:
+        frames = system.mechanics.frames_at(p)
         self.options, self.limits, self.rows = options, limits, ContactRows(system, frames)
         self.dynamics = Dynamics(system, options.weight)
         self._colours = Colours(self.rows.dofs, system.n_q, coupled=not self.dynamics.diagonal)
@@ -87,11 +88,13 @@ class Stepper:
         self._last = np.zeros((self.rows.count, self.rows.width))
         self._begun = False
 
-    def step(self, h: float, q: np.ndarray, v: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
-        """From (q, v) over h seconds with a constant control; None from numbers that are not finite."""
+    def step(self, h: float, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
+        """From a state over h seconds with a constant control; None from numbers that are not finite."""
         theta, reach = self._weights(h)
-        looks_at = q + (1.0 - theta) * h * v
-        free, inertia = self.dynamics.free(h, looks_at, q, v, u, p)
+        q, v, y = np.split(x, [self.rows.n_q, 2 * self.rows.n_q])
+        slope = self.dynamics.first_order(x, u, p)
+        looks_at = np.concatenate([q + (1.0 - theta) * h * v, v, y + (1.0 - theta) * h * slope])
+        free, inertia = self.dynamics.free(h, looks_at, x, u, p)
         gaps = self.rows.gaps(looks_at, p)
         directions = self.rows.directions(looks_at, p)
         if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
@@ -102,9 +105,11 @@ class Stepper:
         contacts = near.contacts[taking]
         self._last = np.zeros_like(self._last)
         self._last[contacts] = blow.impulses[taking]
+        middle = np.concatenate([q + 0.25 * h * (v + after), 0.5 * (v + after), y + 0.5 * h * slope])
         return StepResult(
             q=q + h * ((1.0 - theta) * v + theta * after),
             v=after,
+            y=y + h * self.dynamics.first_order(middle, u, p),
             contacts=contacts,
             impulses=blow.impulses[taking],
             approach=blow.approach[taking],
@@ -130,7 +135,7 @@ class Stepper:
     def _near(self, gaps: np.ndarray, directions: np.ndarray, v: np.ndarray, free: np.ndarray, reach: float) -> _Near:
         """Contacts that might close within the step, and those of them that are expected to."""
         normals, dofs = directions[:, 0], self.rows.dofs
-        before, loose = (np.einsum("mk,mk->m", normals, np.append(rate, 0.0)[dofs]) for rate in (v, free))
+        before, loose = (np.einsum("mk,mk->m", normals, np.append(rate, 1.0)[dofs]) for rate in (v, free))
         fastest = max(np.abs(rates).max(initial=0.0) for rates in (before, loose))
         near = np.flatnonzero(gaps <= MARGIN * reach * fastest)
         g, coming = gaps[near], np.minimum(before, loose)[near]
@@ -146,7 +151,7 @@ class Stepper:
             expected=expected,
             guess=self._last[near],
             reach=reach,
-            slowest=self.limits.rest_velocity * np.sqrt(np.einsum("mk,mk->m", normals[near], normals[near])),
+            slowest=self.limits.rest_velocity * np.sqrt(((normals * (dofs < self.rows.n_q))[near] ** 2).sum(axis=1)),
         )
 
     def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray) -> _Blow:
@@ -234,7 +239,7 @@ class _Blow:
         """Nothing yet."""
         none = np.zeros(near.contacts.size, dtype=bool)
         impulses = np.zeros_like(near.guess)
-        return cls(impulses=impulses, velocity=np.append(free, 0.0), took_part=none, approach=near.before)
+        return cls(impulses=impulses, velocity=np.append(free, 1.0), took_part=none, approach=near.before)
 
     def meeting(self, hit: np.ndarray, rates: np.ndarray) -> _Blow:
         """With contacts that are hit at these rates next."""
@@ -252,7 +257,9 @@ class _Blow:
     ) -> _Blow:
         """With what a solution adds; `pushed` are changes of the normal rates that are not of the law of impacts."""
         after, free = problem.rates(solution.velocity), problem.rates(problem.free)
+        # Relative to what is touched; where that moves by itself the body gets another energy.
         work = float(np.sum(energy_gain(solution.impulses, free, after)))
+        surfaces = np.einsum("mwk,mk->mw", problem.rows, problem.dofs == problem.free.size - 1)
         # The rebound is that of the rates before the step, but the impulses meet the rates that forces have changed
         # within it; and what the contact law is missed by, times the impulses, is energy of the solver.
         missed = max(solution.residual, tolerance)
@@ -268,7 +275,7 @@ class _Blow:
             approach=self.approach,
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
-            work=self.work + work,
+            work=self.work + work - float(np.sum(solution.impulses * surfaces)),
             gain=max(self.gain, work - own - ENERGY * exchanged) if thrown else self.gain,
         )
 

@@ -56,7 +56,7 @@ def _moves(flows: Array, across: Array) -> bool:
     fixed = np.vstack([across @ flows, np.ones(flows.shape[1])])
     _, sizes, right = np.linalg.svd(fixed)
     loose = right[int((sizes > SMALL * sizes.max()).sum()) :].T
-    return bool(np.abs(flows @ loose).max(initial=0.0) > SMALL * (1.0 + np.abs(flows).max()))
+    return bool(np.abs(flows @ loose).max(initial=0.0) > SMALL * (1.0 + np.abs(flows).max(initial=0.0)))
 
 
 def _slides(flows: Array, rest: Array, across: Array) -> bool:

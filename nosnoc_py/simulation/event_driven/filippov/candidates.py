@@ -10,7 +10,7 @@ import numpy as np
 
 from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, Look, regime_of
-from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.tableaus import explicit
 from nosnoc_py.tolerances import PULL
 
@@ -49,21 +49,22 @@ class FilippovCandidate:
 class Candidates:
     """Tries modes at one state."""
 
-    def __init__(self, flow: FilippovFlow, t: float, touched: Array, guess: Array | None) -> None:
+    def __init__(self, flow: FilippovFlow, t: float, touched: Array, ends: Array, guess: Array | None) -> None:
         self.flow, self.laws, self.t, self.touched, self.guess = flow, flow.laws, t, touched, guess
+        self.ends = ends  # switches with hysteresis at the end of their mode: it lasts if the motion turns back there
 
     def count(self) -> int:
         """How many combinations there are."""
         kinds = self.laws.kinds[self.touched]
-        return int(3 ** (kinds == STEP).sum() * 2 ** (kinds != STEP).sum())
+        return int(3 ** (kinds == STEP).sum() * 2 ** np.isin(kinds, (REGION, FORCE)).sum())
 
     def find(self, x: Array, modes: tuple[int, ...], refused: tuple[int, ...] | None) -> list[FilippovCandidate]:
         """All different motions from x; `modes` away from the touched surfaces; not those that were `refused`."""
         found: list[FilippovCandidate] = []
         for choice in combinations(self.laws, modes, self.touched):
             for made in self._tried(x, choice) if choice != refused else ():
-                size = SAME * (1.0 + np.abs(made.later).max())
-                if not any(np.abs(made.later - other.later).max() <= size for other in found):
+                size = SAME * (1.0 + np.abs(made.later).max(initial=0.0))
+                if not any(np.abs(made.later - other.later).max(initial=0.0) <= size for other in found):
                     found.append(made)
         return found
 
@@ -84,7 +85,7 @@ class Candidates:
         look, n_y = self.flow.look(regime, self.t, x), self.laws.n_y
         if not np.isfinite(look.rate).all():
             return False
-        rates = regime.relative(look.rates)[self.touched & (regime.sign != 0.0)]
+        rates = regime.relative(look.rates)[self.touched & (regime.sign != 0.0) | self.ends]
         others = self.flow.guards(regime, x, look.s)[n_y:]
         fast, large = (
             FAR * max(1.0, np.abs(look.rates).max(initial=0.0)),
@@ -94,7 +95,7 @@ class Candidates:
 
     def _wrong(self, regime: FilippovRegime, x: Array) -> Array:
         """Touched surfaces that are left, on whose other side the state lies by rounding."""
-        away = regime.relative(self.flow.functions(x)[0])
+        away = regime.distances(self.flow.functions(x)[0])
         return np.asarray(self.touched & (regime.sign != 0.0) & (away < 0.0))
 
     def _roots(self, regime: FilippovRegime, x: Array) -> list[Array]:
@@ -104,7 +105,9 @@ class Candidates:
         found: list[Array] = []
         for guess in self._starts(regime):
             s = regime.solve(w, u, guess)
-            known = any(np.abs(s - other).max() <= SAME * (1.0 + np.abs(other).max()) for other in found)
+            known = any(
+                np.abs(s - other).max(initial=0.0) <= SAME * (1.0 + np.abs(other).max(initial=0.0)) for other in found
+            )
             if np.isfinite(s).all() and not known and self._determines(regime, s, w, u):
                 found.append(s)
         return found
@@ -126,7 +129,7 @@ class Candidates:
         """
         laws = self.laws
         slope, rate_s = laws.residual(s, w, u, regime.masks)[1], laws.slopes(s, w, u, regime.masks)[2]
-        sizes, rate = np.abs(slope).max(axis=1), np.abs(laws.motion(s, w, u, regime.masks)[0]).max()
+        sizes, rate = np.abs(slope).max(axis=1, initial=0.0), np.abs(laws.motion(s, w, u, regime.masks)[0]).max()
         # Flows that are the same on both sides differ by rounding: it would hold the state on the surface.
         if (sizes[: laws.n_y][regime.free & (laws.kinds == STEP)] <= ROUNDED * rate).any():
             return False
@@ -139,10 +142,11 @@ class Candidates:
     def _is_admissible(self, regime: FilippovRegime, x: Array, look: Look) -> bool:
         """Whether distances of touched surfaces rise and multipliers are in their range, at once and a little later."""
         n_y = self.laws.n_y
-        rates = np.where(self.touched & (regime.sign != 0.0), regime.relative(look.rates), np.inf)
+        watched = self.touched & (regime.sign != 0.0) | self.ends
+        rates = np.where(watched, regime.relative(look.rates), np.inf)
         others = self.flow.guards(regime, x, look.s)[n_y:]
-        slow = SLOW * max(1.0, float(np.abs(look.rates).max()))
-        small = PULL * max(1.0, float(np.abs(look.s).max()))
+        slow = SLOW * max(1.0, float(np.abs(look.rates).max(initial=0.0)))
+        small = PULL * max(1.0, float(np.abs(look.s).max(initial=0.0)))
         if (rates < -slow).any() or (others < -small).any():
             return False
         open_ = np.concatenate([np.abs(rates) <= slow, np.abs(others) <= small])
@@ -190,14 +194,17 @@ def combinations(laws: Laws, modes: tuple[int, ...], touched: Array) -> Iterator
 
 
 def _choices(kind: int, touched: bool, mode: int) -> tuple[int, ...]:
-    if not touched:
+    if not touched or kind == MEMORY:
         return (mode,)
     return (ABOVE, BELOW, ON) if kind == STEP else (ON, ABOVE)
 
 
 def touched_of(laws: Laws, values: Array, tolerance: float) -> Array:
-    """Functions (n_y,) bool that are zero; of indicators those that are close to the smallest one, if several are."""
-    made = np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance
+    """Functions (n_y,) bool that are zero; of indicators those that are close to the smallest one, if several are.
+
+    A threshold of a switch with hysteresis is reached in one of its modes only, see `FilippovNodes`.
+    """
+    made = (np.where(laws.kinds == FORCE, values, np.abs(values)) <= tolerance) & (laws.kinds != MEMORY)
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = laws.parts == part
         near = inside & (values - values[inside].min() <= tolerance)

@@ -17,7 +17,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.functions import buffered
-from nosnoc_py.systems.inclusion import REGION, STEP, MultiplierGroup, inclusion_of
+from nosnoc_py.systems.inclusion import MEMORY, REGION, STEP, MultiplierGroup, inclusion_of
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside, Modes
 
 Array = np.ndarray
@@ -48,6 +48,12 @@ class Laws:
         Symbols of the system.
     kinds, parts : (n_y,)
         Kind of every multiplier, and the part it belongs to.
+    steps_up : (n_y,) bool
+        Multipliers that are 1 on the upper side of their function.
+    reach : (n_y,)
+        How far beyond zero a function goes before its mode ends: 1 with hysteresis, which is between -1 and 1.
+    high : (n_y,) bool
+        Switches with hysteresis that begin with 1 where the state leaves it open.
     names : tuple of str
         What its events are named after.
     affine : bool
@@ -64,16 +70,21 @@ class Laws:
         self.n_x, self.n_p, self.n_z = int(system.x.shape[0]), system.n_p, int(system.z.shape[0])
         self.z_names = () if own is None else tuple(own.names or ())
         flow, made, masks = self._written(system)
-        self.kinds = np.array([part.kind for part in made for _ in range(part.count)])
+        self.kinds = np.array([part.kind for part in made for _ in range(part.count)], dtype=int)
+        self.steps_up = np.isin(self.kinds, (STEP, MEMORY))
+        self.reach = np.where(self.kinds == MEMORY, 1.0, 0.0)
+        self.high = np.array([high for part in made for high in part.high or (False,) * part.count], dtype=bool)
         self.modes = [part.modes for part in made]
-        self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)])
+        self.parts = np.array([i for i, part in enumerate(made) for _ in range(part.count)], dtype=int)
         self.names = tuple(name for part in made for name in part.names)
         self.n_y = self.kinds.size
         self.initial, self.lower, self.upper = (
             np.asarray([] if own is None else getattr(own, name), float) for name in ("initial", "lower", "upper")
         )
         # Inverse of the metric in which states are put back on surfaces.
-        self.metric = np.linalg.inv(system.metric) if isinstance(system, PDS) else np.eye(self.n_x)
+        self.metric = system.metric_inverse if isinstance(system, PDS) else np.eye(self.n_x)
+        if not system.autonomous:
+            self.metric[-1] = 0.0  # time stays what it is
         self.steps: dict[tuple[int, ...], Any] = {}
         self.regimes: dict[tuple[int, ...], Any] = {}
         self._compile(system, flow, made, masks)
@@ -99,18 +110,19 @@ class Laws:
             series += _series(part, theta)
             self._regions.append(regions if signed else None)
         self.series_names = (*(label for label, _ in series), *self.z_names)
-        self._series = ca.vertcat(*[value for _, value in series], system.z)
+        self._series = ca.vertcat(ca.SX(0, 1), *[value for _, value in series], system.z)
         return flow, made, masks
 
     def _compile(
         self, system: PSS | Heaviside | PDS, flow: ca.SX, made: list[MultiplierGroup], masks: list[Masks]
     ) -> None:
         own = system.algebraic
-        y, c = (ca.vertcat(*[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
+        none = ca.SX(0, 1)
+        y, c = (ca.vertcat(none, *[getattr(part, name) for part in made]) for name in ("symbols", "functions"))
         s, w, u = ca.vertcat(y, system.z), ca.vertcat(system.x, system.p), system.u
-        m = ca.vertcat(*[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
+        m = ca.vertcat(none, *[getattr(mask, field.name) for field in fields(Masks) for mask in masks])
         rates = ca.jacobian(c, system.x) @ flow
-        rows = ca.vertcat(self._rows(made, masks, rates), ca.SX(0, 1) if own is None else own.equations)
+        rows = ca.vertcat(self._rows(made, masks, rates), none if own is None else own.equations)
         slope = ca.jacobian(rows, s)
         self.affine = not ca.depends_on(slope, s)
         self.residual_function = ca.Function("residual", [s, w, u, m], [rows, slope])
@@ -131,10 +143,10 @@ class Laws:
 
     def _rows(self, made: list[MultiplierGroup], masks: list[Masks], rates: ca.SX) -> ca.SX:
         """What is zero for every multiplier."""
-        rows = []
-        for part, m, rate in zip(
-            made, masks, ca.vertsplit(rates, np.cumsum([0, *[p.count for p in made]])), strict=True
-        ):
+        rows = [ca.SX(0, 1)]
+        ends = np.cumsum([part.count for part in made], dtype=int)
+        for part, m, end in zip(made, masks, ends, strict=True):
+            rate = rates[int(end) - part.count : int(end)]
             own = part.symbols
             if part.kind == REGION:
                 equal = m.free * (rate - ca.dot(m.reference, rate)) + m.reference * (ca.sum1(own) - 1)

@@ -12,6 +12,7 @@ from nosnoc_py.simulation.event_driven.filippov.laws import ON, laws_of
 from nosnoc_py.simulation.event_driven.filippov.node import FilippovNodes
 from nosnoc_py.simulation.event_driven.filippov.regime import FilippovFlow, FilippovRegime, regime_of, sides
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.systems.inclusion import MEMORY
 from nosnoc_py.systems.pss import PDS, PSS, Heaviside
 
 
@@ -34,7 +35,13 @@ class Filippov:
         made = sides(self.laws, values[len(values) // 2])
         return tuple(ON if on else mode for on, mode in zip(stays, made, strict=True))
 
-    def regime(self, modes: tuple[int, ...]) -> FilippovRegime:
+    def remembering(self, modes: tuple[int, ...], remembered: np.ndarray) -> tuple[int, ...]:
+        """The modes (n_y,) with those of switches with hysteresis."""
+        found = np.array(modes, dtype=int)
+        found[self.laws.kinds == MEMORY] = remembered
+        return tuple(int(mode) for mode in found)
+
+    def regime(self, modes: tuple[int, ...], p: np.ndarray) -> FilippovRegime:
         """A regime with the modes of `laws`, one for every multiplier."""
         if len(modes) != self.laws.n_y:
             raise OptionError(f"modes: expected {self.laws.n_y}, one for every multiplier, given {modes}.")

@@ -16,7 +16,7 @@ from nosnoc_py.simulation.event_driven.phase import Phase
 from nosnoc_py.simulation.event_driven.records import Node
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status
-from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.tolerances import TOUCHING
 
 Array = np.ndarray
@@ -47,13 +47,17 @@ class FilippovNodes:
         if trigger is not None and trigger >= 3 * self.laws.n_y:
             name = self.laws.z_names[(trigger - 3 * self.laws.n_y) % self.laws.n_z]
             return replace(made, status=Status.STEP_FAILED, message=f"{name} reaches its bound")
-        touched = self._touched(values, before, trigger)
-        tries = Candidates(self.flow, t, touched, None if before is None else before.guess)
+        modes = sides(self.laws, values) if before is None else before.modes
+        touched, ends = self._touched(values, before, trigger), self._ends(modes, values, trigger)
+        guess = None if before is None else before.guess
+        tries = Candidates(self.flow, t, touched, ends, guess)
         if tries.count() > MOST:
             return replace(made, status=Status.STEP_FAILED, message=f"too many surfaces meet: {self._names(touched)}")
-        modes = sides(self.laws, values) if before is None else before.modes
         refused = before.modes if before is not None and _is_at_once(ended) else None
         found = tries.find(x, modes, refused)
+        if not found and ends.any():  # a mode with memory lasts as long as it can
+            modes = tuple(-mode if end else mode for mode, end in zip(modes, ends, strict=True))
+            found = Candidates(self.flow, t, touched, np.zeros_like(ends), guess).find(x, modes, refused)
         if not found:
             return replace(made, status=Status.STEP_FAILED, message=self._nothing(touched))
         return self._next(made, before, ended, touched, sorted(found, key=lambda one: _rank(before, one.regime)))
@@ -65,11 +69,18 @@ class FilippovNodes:
         if before is not None:
             touched |= before.on & ((laws.kinds != REGION) | before.shares)
         if trigger is not None:
-            touched[trigger % laws.n_y] = True
+            touched[trigger % laws.n_y] = laws.kinds[trigger % laws.n_y] != MEMORY
         for part in np.unique(laws.parts[touched & (laws.kinds == REGION)]):
             inside = laws.parts == part
             touched |= inside & (before.on if before is not None else touched)
         return np.asarray(touched)
+
+    def _ends(self, modes: tuple[int, ...], values: Array, trigger: int | None) -> Array:
+        """Switches with hysteresis (n_y,) bool that are at the end of their mode."""
+        at_end = np.array(modes, dtype=float) * values + 1.0 <= TOUCHING
+        if trigger is not None:
+            at_end[trigger % self.laws.n_y] = True
+        return np.asarray((self.laws.kinds == MEMORY) & at_end)
 
     def _next(
         self,
@@ -105,7 +116,7 @@ class FilippovNodes:
             modes = before.modes[k], after.modes[k]
             if laws.kinds[k] == FORCE:
                 changes.append((name, kinds.of_modes([mode == ON for mode in modes], (False, False))))
-            if laws.kinds[k] == STEP:
+            if laws.kinds[k] in (STEP, MEMORY):
                 changes.append((name, kinds.of_sides(*(np.nan if mode == ON else mode for mode in modes))))
         for part in np.unique(laws.parts[laws.kinds == REGION]):
             inside = laws.parts == part

@@ -10,11 +10,11 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, ON, Laws
+from nosnoc_py.simulation.event_driven.filippov.laws import ABOVE, BELOW, ON, Laws
 from nosnoc_py.simulation.event_driven.filippov.written import steps_of
 from nosnoc_py.simulation.event_driven.options import INCREMENT, EventDriven
 from nosnoc_py.simulation.event_driven.records import Held, Sample
-from nosnoc_py.systems.inclusion import FORCE, REGION, STEP
+from nosnoc_py.systems.inclusion import FORCE, MEMORY, REGION, STEP
 from nosnoc_py.systems.scales import UNIT
 from nosnoc_py.tolerances import CROSSED, PULL
 
@@ -86,7 +86,7 @@ class FilippovRegime:
     def masks(self) -> Array:
         """(3 n_y,)."""
         index = np.arange(self.laws.n_y)
-        value = (self.laws.kinds == STEP) & (self.sign > 0.0)
+        value = self.laws.steps_up & (self.sign > 0.0)
         return np.concatenate([self.free, self.reference == index, value]).astype(float)
 
     @cached_property
@@ -117,7 +117,7 @@ class FilippovRegime:
             except np.linalg.LinAlgError:
                 break
             s = s + step
-            if self.laws.affine or np.abs(step).max() <= NEWTON_STEP * (1.0 + np.abs(s).max()):
+            if self.laws.affine or np.abs(step).max(initial=0.0) <= NEWTON_STEP * (1.0 + np.abs(s).max(initial=0.0)):
                 return s
             if not np.isfinite(step).all():
                 break
@@ -127,6 +127,14 @@ class FilippovRegime:
         """`relative` of expressions (n_y,)."""
         compared = [values[int(k)] if k >= 0 else 0 for k in self.reference]
         return ca.vertcat(*[float(self.sign[i]) * (values[i] - compared[i]) for i in range(self.laws.n_y)])
+
+    def distances_of(self, values: ca.SX) -> ca.SX:
+        """`distances` of expressions (n_y,)."""
+        return self.relative_of(values) + ca.DM(self.laws.reach)
+
+    def distances(self, values: Array) -> Array:
+        """Functions (n_y,) as distances of the state from where a mode ends."""
+        return self.relative(values) + self.laws.reach
 
     def relative(self, values: Array) -> Array:
         """Functions (n_y, ...) of the multipliers as distances from surfaces, with their signs; also their rates."""
@@ -192,7 +200,7 @@ class FilippovFlow:
         """(3 n_y + 2 n_z,), see `DISTANCE`; those without a meaning are infinite."""
         laws = self.laws
         y, z = s[: laws.n_y], s[laws.n_y :]
-        away = np.where(regime.sign != 0.0, regime.relative(self.functions(x)[0]), np.inf)
+        away = np.where(regime.sign != 0.0, regime.distances(self.functions(x)[0]), np.inf)
         bounded = regime.shares | (regime.on & (laws.kinds != REGION))
         high = np.where(regime.on & (laws.kinds == STEP), 1.0 - y, np.inf)
         return np.concatenate([away, np.where(bounded, y, np.inf), high, z - laws.lower, laws.upper - z])
@@ -252,7 +260,7 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
         start = np.where(laws.kinds == FORCE, 0.0, 0.5)
         guess = np.concatenate([start, laws.initial])
     signs = np.array(modes, dtype=float)
-    fixed = np.where((laws.kinds == STEP) & (signs > 0.0), 1.0, 0.0)
+    fixed = np.where(laws.steps_up & (signs > 0.0), 1.0, 0.0)
     guess = np.concatenate([np.where(signs != 0.0, fixed, guess[: laws.n_y]), guess[laws.n_y :]])
     if modes not in laws.regimes:
         laws.regimes[modes] = FilippovRegime(laws=laws, modes=modes, guess=guess).complete()
@@ -262,7 +270,9 @@ def regime_of(laws: Laws, modes: tuple[int, ...], guess: Array | None = None) ->
 
 def sides(laws: Laws, values: Array) -> tuple[int, ...]:
     """Modes of the functions' signs (n_y,), as if no state were on a surface."""
-    made = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, -ABOVE)
+    made = np.where((values >= 0.0) | (laws.kinds == FORCE), ABOVE, BELOW)
+    remembered = (laws.kinds == MEMORY) & (np.abs(values) < 1.0)
+    made[remembered] = np.where(laws.high, ABOVE, BELOW)[remembered]
     for part in np.unique(laws.parts[laws.kinds == REGION]):
         inside = np.flatnonzero(laws.parts == part)
         made[inside] = ABOVE

@@ -40,7 +40,7 @@ def _write(regime: FilippovRegime) -> WholeSteps | None:
     rate, rates = laws.motion_function(*given)
     functions = laws.functions_function(given[1])[0]
     y, z = s[:n_y], s[n_y:]
-    sign, on, away = regime.sign, regime.on, regime.relative_of(functions)
+    sign, on, away = regime.sign, regime.on, regime.distances_of(functions)
     bounded = regime.shares | (on & (laws.kinds != REGION))
     guards = [away[i] if sign[i] else ca.SX.inf() for i in range(n_y)]
     guards += [y[i] if bounded[i] else ca.SX.inf() for i in range(n_y)]

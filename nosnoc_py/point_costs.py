@@ -1,0 +1,140 @@
+"""Costs and constraints of the state at chosen times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.relations import is_comparison
+from nosnoc_py.systems.symbols import column, finite
+
+if TYPE_CHECKING:
+    from nosnoc_py.ocp import OCP, Constraint
+
+
+@dataclass(frozen=True, eq=False)
+class PointCost:
+    """A cost of the state at chosen times: the sum of an expression, or of weighted squares of what values miss.
+
+    Parameters
+    ----------
+    times : (m,)
+        [s], between 0 and the horizon. At a jump the state is that before it. Finite elements need times at the ends of
+        control stages, other methods take any.
+    expression : SX scalar, or (k,) with values
+        In x (a symbol of time among it) and p.
+    values : (m,) or (m, k), optional
+        Measurements of the expression; NaN for what was not measured.
+    weights : float or (k,), optional
+        Of the squares: one over the variances.
+
+    Raises
+    ------
+    ModelError
+        For times that do not increase, and lengths that do not match.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> x, rate = ca.SX.sym("x"), ca.SX.sym("rate")
+    >>> decay = ns.ODE(x=x, p=rate, flow=-rate * x, names={"p": ["rate"]}, p_default=[1.0])
+    >>> cost = ns.PointCost([0.5, 1.0], x, [0.4, 0.1])
+    >>> ocp = ns.OCP(decay, horizon=1.0, x0=[1.0], point_costs=[cost], free_parameters={"rate": (0.1, 9.0)})
+    >>> float(ns.solve(ocp, ns.MultiPhase()).p[0].round(4))  # between log(2.5) / 0.5 and log(10)
+    1.9796
+    """
+
+    times: Any
+    expression: Any
+    values: Any = None
+    weights: Any = 1.0
+
+    def __post_init__(self) -> None:
+        times, expression = times_of(self.times, "PointCost"), column(self.expression, "PointCost: expression")
+        assign(self, times=times, expression=expression)
+        count = expression.numel()
+        if is_comparison(expression):
+            raise ModelError("PointCost: a comparison is no cost; give it as a constraint, point_constraints=[...].")
+        if self.values is None:
+            if self.weights != 1.0:
+                raise ModelError("PointCost: weights are those of values; multiply the expression.")
+            if count != 1:
+                raise ModelError(f"PointCost: without values the expression has to be one number, given {count}.")
+            return
+        try:
+            values = np.array(self.values, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"PointCost: values: expected numbers, given {self.values!r}.") from None
+        values = values[:, None] if values.ndim == 1 and count == 1 else values
+        if values.shape != (times.size, count) or np.isinf(values).any():
+            raise ModelError(
+                f"PointCost: values: expected a row of {count} finite numbers (NaN for what was not measured) for each "
+                f"of the {times.size} times, given an array of shape {values.shape}."
+            )
+        weights = finite(self.weights, "PointCost: weights", count)
+        if (weights < 0).any():
+            raise ModelError(f"PointCost: weights: expected nonnegative numbers, given {self.weights!r}.")
+        assign(self, values=values, weights=weights)
+
+
+def times_of(given: Any, what: str) -> np.ndarray:
+    """Times (m,) [s] that increase from 0 on; everything else raises `ModelError`."""
+    try:
+        times = np.array(given, dtype=float).reshape(-1)
+    except (TypeError, ValueError):
+        times = np.zeros(0)
+    if not times.size or not (np.diff(times) > 0).all() or not np.isfinite(times).all() or times[0] < 0:
+        raise ModelError(f"{what}: times: expected one or more that increase, from 0 on, given {given!r}.")
+    return times
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PointTerm:
+    """What a problem asks of the state at chosen times: a cost, or rows between limits.
+
+    Attributes
+    ----------
+    times : (m,)
+    cost, rows : SX scalar, SX (r,)
+        In x, p and the numbers of a time.
+    numbers : SX (n,)
+        Symbols of these numbers.
+    values : (m, n)
+        The numbers at every time.
+    constraint : Constraint, optional
+        Whose rows they are.
+    """
+
+    times: np.ndarray
+    cost: ca.SX = field(default_factory=lambda: ca.SX(0))
+    numbers: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    values: np.ndarray
+    constraint: Constraint | None = None
+
+    @classmethod
+    def of(cls, asked: PointCost | Constraint) -> PointTerm:
+        """What a cost or a constraint asks."""
+        m = asked.times.size
+        if not isinstance(asked, PointCost):
+            return cls(times=asked.times, values=np.zeros((m, 0)), constraint=asked)
+        if asked.values is None:
+            return cls(times=asked.times, cost=asked.expression, values=np.zeros((m, 0)))
+        k, known = asked.expression.numel(), np.isfinite(asked.values)
+        measured, weights = ca.SX.sym("measured", k), ca.SX.sym("weights", k)
+        return cls(
+            times=asked.times,
+            cost=ca.dot(weights, (asked.expression - measured) ** 2),
+            numbers=ca.vertcat(measured, weights),
+            values=np.hstack([np.where(known, asked.values, 0.0), known * asked.weights]),
+        )
+
+    def costs(self, ocp: OCP, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """The cost (m,) of states (m, n_x)."""
+        s = ocp.system
+        function = ca.Function("cost", [s.x, s.p, self.numbers], [ca.densify(self.cost)])
+        return np.asarray(function(x.T, p, self.values.T)).reshape(-1)

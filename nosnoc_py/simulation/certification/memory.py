@@ -1,0 +1,44 @@
+"""The modes of switches with hysteresis along a solution, from its states: what it says of them is not believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.solution import Solution
+from nosnoc_py.systems.inclusion import MEMORY, inclusion_of
+from nosnoc_py.tolerances import TOUCHING_SOLVED
+
+Array = np.ndarray
+# A node within this share of the duration is the one that an event is at.
+NEAR = 1e-6
+# Times that differ by this share of the duration are the same.
+ROUNDED = 1e-10
+
+
+def modes_at(system: Any, solution: Solution, times: Array, *, after: bool = True) -> Array:
+    """1 for "high" and -1 for "low" (m, n), one column for each switch with hysteresis, at times (m,) since the start.
+
+    A threshold is passed where a node of the solution lies beyond it, and where an event is claimed and the node lies
+    on it: what is claimed elsewhere counts for nothing. At a node itself the mode is that after it, or before it.
+    """
+    parts = [part for part in inclusion_of(system)[1] if part.kind == MEMORY] if system.remembers else []
+    nodes, found = solution.t - solution.t0, np.zeros((times.size, len(parts)))
+    moved = times + (ROUNDED if after else -ROUNDED) * solution.duration
+    rows = np.clip(np.searchsorted(nodes, moved, "right") - 1, 0, nodes.size - 1)
+    for column, part in enumerate(parts):
+        function = ca.Function("function", [system.x, system.p], [part.functions])
+        values = np.asarray(function(solution.x.T, solution.p)).reshape(-1)
+        events = [e.time - solution.t0 for e in solution.events if (e.name, e.kind) == (part.names[0], "switch")]
+        claimed = np.abs(nodes[:, None] - np.reshape(events, (1, -1))).min(axis=1, initial=np.inf)
+        mode = (1.0 if part.high[0] else -1.0) if abs(values[0]) < 1.0 else np.sign(values[0])
+        modes = []
+        for value, distance in zip(values, claimed, strict=True):
+            left = 1.0 + mode * value
+            if left < -TOUCHING_SOLVED or (left <= TOUCHING_SOLVED and distance <= NEAR * solution.duration):
+                mode = -mode
+            modes.append(mode)
+        found[:, column] = np.array(modes)[rows]
+    return found

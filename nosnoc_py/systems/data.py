@@ -1,0 +1,133 @@
+"""Tables over time as expressions: references, measurements, loads that vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.symbols import column
+
+Array = np.ndarray
+Interpolation = Literal["linear", "cubic"]
+INTERPOLATIONS = ("linear", "cubic")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Values at times, and between them straight lines or a natural cubic spline.
+
+    Lines have corners, which is nothing to costs and little to forces, and are held before the first time and after the
+    last; a gap that follows data needs a spline, which goes on with its slopes at the ends.
+
+    Called with the time of a system, it is an expression for costs, constraints, forces and gaps. With a name its
+    values are parameters of the systems that have it among their `data`: they may be changed when a problem is solved
+    again, by that name, without building it again.
+
+    Parameters
+    ----------
+    times : (n,)
+        Increasing [s], two at least.
+    values : (n,) or (n, m)
+        One number, or a row of m, for each time.
+    interpolation : {"linear", "cubic"}
+    name : str, optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    p : SX (n m,)
+        Symbols of the values, row by row; none without a name.
+    names : tuple of str
+        What they are called: "name[0]", "name[1]", ...
+
+    Raises
+    ------
+    ModelError
+        For times that do not increase, numbers that are not finite, shapes that do not match.
+
+    Examples
+    --------
+    A mass follows a table; then another one, by the same program:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> x, u, t = ca.SX.sym("x"), ca.SX.sym("u"), ca.SX.sym("t")
+    >>> way = ns.Data([0, 1, 2], [0.0, 1.0, 1.0], name="way")
+    >>> cart = ns.ODE(x=x, u=u, t=t, flow=u, data=[way])
+    >>> ocp = ns.OCP(cart, horizon=2.0, x0=[0.0], stage_cost=ns.least_squares(x, way(t)))
+    >>> problem = ns.transcribe(ocp, ns.FESD(control_stages=4, finite_elements=1))
+    >>> [round(float(problem.solve(p=p).u[0, 0]), 4) for p in (None, {"way": [0.0, -1.0, 0.0]})]
+    [1.0, -1.0]
+    """
+
+    times: Any
+    values: Any
+    interpolation: Interpolation = field(default="linear", kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+    p: Any = field(init=False, repr=False)
+    names: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        what = "Data" if self.name is None else f"Data {self.name!r}"
+        try:
+            times, values = (np.array(given, dtype=float) for given in (self.times, self.values))
+        except (TypeError, ValueError):
+            raise ModelError(f"{what}: times and values: expected numbers, given others.") from None
+        if times.ndim != 1 or times.size < 2 or not (np.diff(times) > 0).all():
+            raise ModelError(f"{what}: times: expected two or more that increase, given {self.times!r}.")
+        if values.ndim not in (1, 2) or len(values) != times.size:
+            raise ModelError(
+                f"{what}: values: expected one number or one row for each of the {times.size} times, given an array of "
+                f"shape {values.shape}."
+            )
+        if not (np.isfinite(times).all() and np.isfinite(values).all()):
+            raise ModelError(f"{what}: times and values have to be finite; leave out what was not measured.")
+        if self.interpolation not in INTERPOLATIONS:
+            raise ModelError(f"{what}: {unknown_name(str(self.interpolation), INTERPOLATIONS, 'interpolation')}")
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise ModelError(f"Data: the name has to be a non-empty string or None, given {self.name!r}.")
+        count = 0 if self.name is None else values.size
+        names = tuple(f"{self.name}[{k}]" for k in range(count))
+        symbols = ca.vertcat(ca.SX(0, 1), *[ca.SX.sym(name) for name in names])
+        assign(self, times=times, values=values, p=symbols, names=names)
+
+    def __call__(self, t: Any) -> ca.SX:
+        """Return the value (m,) at a time, as an expression.
+
+        It is the first value plus what every piece adds: pieces are polynomials of how far the time is into them.
+        """
+        time = column(t, "Data: t", 1)
+        rows = ca.SX(self.values.reshape(len(self.times), -1))
+        if self.name is not None:
+            rows = ca.reshape(self.p, rows.shape[1], rows.shape[0]).T
+        found, pieces = rows[0, :].T, self._pieces(rows)
+        for k, coefficients in enumerate(pieces):
+            into = ca.fmax(ca.fmin(time, self.times[k + 1]), self.times[k]) - self.times[k]
+            found += sum(c * into ** (power + 1) for power, c in enumerate(coefficients))
+        if self.interpolation == "cubic":
+            (first, *_), last, h = pieces[0], pieces[-1], self.times[-1] - self.times[-2]
+            end = sum((power + 1) * c * h**power for power, c in enumerate(last))
+            found += first * ca.fmin(time - self.times[0], 0) + end * ca.fmax(time - self.times[-1], 0)
+        return found
+
+    def _pieces(self, rows: ca.SX) -> list[list[ca.SX]]:
+        """Coefficients (m,) of the first, second and third power of the time into every piece."""
+        h = np.diff(self.times)
+        slopes = [(rows[k + 1, :] - rows[k, :]).T / h[k] for k in range(h.size)]
+        if self.interpolation == "linear" or h.size == 1:
+            return [[slope] for slope in slopes]
+        # Second derivatives of a natural spline: linear in the values (de Boor, A Practical Guide to Splines, Ch. IV).
+        inner = np.diag((h[:-1] + h[1:]) / 3) + np.diag(h[1:-1] / 6, 1) + np.diag(h[1:-1] / 6, -1)
+        bends = ca.DM(np.linalg.inv(inner)) @ ca.horzcat(*[b - a for a, b in pairwise(slopes)]).T
+        ends = ca.SX.zeros(slopes[0].numel())
+        second = [ends, *[row.T for row in ca.vertsplit(bends)], ends]
+        return [
+            [slope - h[k] / 6 * (2 * a + b), a / 2, (b - a) / (6 * h[k])]
+            for k, (slope, a, b) in enumerate(zip(slopes, second, second[1:], strict=False))
+        ]

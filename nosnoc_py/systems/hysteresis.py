@@ -1,0 +1,93 @@
+"""Switches with memory: between two thresholds the last one that was passed tells the flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import casadi as ca
+
+from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.symbols import column, titled
+
+WORDS = LOW, HIGH = "low", "high"
+
+
+@dataclass(frozen=True, eq=False)
+class Hysteresis:
+    """A switch with memory: "high" once the variable has risen through `upper`, "low" once it fell through `lower`.
+
+    It is an automaton with two modes (Visintin, Differential Models of Hysteresis, 1994, Sec. I.2: a delayed relay).
+    Its events are "switch", at the instant of the passage; the state is continuous. One of the `modes` of an `ns.PSS`.
+    Simulated by `ns.EventDriven()`, solved by `ns.solve(ocp)` and `ns.MultiPhase(...)`.
+
+    Parameters
+    ----------
+    name : str
+    variable : SX scalar
+        In x and p.
+    lower, upper : float or SX scalar
+        Thresholds, lower < upper; numbers, or expressions of p.
+    flows : two SX (n_x,)
+        x' in the modes "low" and "high", beside the flow of the system.
+    start : {"low", "high"}
+        The mode of a motion that begins between the thresholds; beyond them the variable tells it.
+
+    Raises
+    ------
+    ModelError
+        If the thresholds are not in order, there are not two flows, or start is no mode.
+
+    Examples
+    --------
+    A heater that goes on below 18 and off above 22 degrees:
+
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> T = ca.SX.sym("T")
+    >>> heater = ns.Hysteresis("heater", variable=T, lower=18.0, upper=22.0, flows=(10.0, 0.0), start="low")
+    >>> room = ns.PSS(x=T, flow=-0.2 * T, modes=[heater], names={"x": ["temperature"]})
+    >>> motion = ns.simulate(room, x0=[20.0], duration=2.0)
+    >>> [(event.name, event.kind, round(event.time, 4)) for event in motion.events]
+    [('heater', 'switch', 0.345), ('heater', 'switch', 1.3483)]
+    """
+
+    name: str
+    variable: Any = field(kw_only=True)
+    lower: Any = field(kw_only=True)
+    upper: Any = field(kw_only=True)
+    flows: Sequence[Any] = field(kw_only=True)
+    start: Literal["low", "high"] = field(default="low", kw_only=True)
+
+    def __post_init__(self) -> None:
+        what = titled(self, "hysteresis")
+        numbers = {key: column(getattr(self, key), f"{what}: {key}", 1) for key in ("variable", "lower", "upper")}
+        width = ca.simplify(numbers["upper"] - numbers["lower"])
+        if width.is_constant() and not float(width) > 0.0:
+            raise ModelError(f"{what}: expected lower < upper, given {self.lower!r} and {self.upper!r}.")
+        if not isinstance(self.flows, list | tuple) or len(self.flows) != len(WORDS):
+            raise ModelError(f"{what}: flows: expected two, of the modes 'low' and 'high'.")
+        if self.start not in WORDS:
+            raise ModelError(f"{what}: start: {unknown_name(str(self.start), WORDS, 'mode')}")
+        flows = tuple(column(flow, f"{what}: flow {word!r}") for word, flow in zip(WORDS, self.flows, strict=True))
+        assign(self, flows=flows, **numbers)
+
+    @cached_property
+    def function(self) -> ca.SX:
+        """-1 at the lower threshold, 1 at the upper one: both modes have the same distance from their end."""
+        return (2 * self.variable - self.lower - self.upper) / (self.upper - self.lower)
+
+    def check_values(self, lower: float, upper: float) -> None:
+        """Raise `ModelError` where the thresholds, with values of p, are not in order."""
+        if not lower < upper:
+            raise ModelError(f"hysteresis {self.name!r}: expected lower < upper, given {lower:g} and {upper:g}.")
+
+    def with_flows(self, flows: Sequence[ca.SX]) -> Hysteresis:
+        """The same switch with other flows."""
+        made = copy(self)
+        assign(made, flows=tuple(flows))
+        return made

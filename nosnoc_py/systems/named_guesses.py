@@ -1,0 +1,126 @@
+"""Guesses by the names of states and controls, and by keyframes, as the functions of time that solvers start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nosnoc_py.errors import TranscriptionError, unknown_name
+from nosnoc_py.functions import numbers
+
+if TYPE_CHECKING:
+    from nosnoc_py.ocp import OCP
+
+Array = np.ndarray
+Course = Callable[[float], float]
+GROUPS = ("x", "u")
+
+
+def guess_by_name(ocp: OCP, guess: Any) -> Any:
+    """A guess whose parts have names, as one with "x" and "u"; every other one as it is.
+
+    Parameters
+    ----------
+    ocp : OCP
+    guess : mapping, or anything else
+        Names of states and controls with what they do: a number, numbers at equal distances (of a state at times from 0
+        to the horizon, of a control on intervals), or a function of time. Or keyframes: times with such mappings of
+        numbers, `{0: {"height": 1.0}, 0.4: {"height": 0.0}}`, between which lines are drawn; the velocity of a
+        coordinate is the slope of its lines, unless keyframes have it. States that are not mentioned stay at x0,
+        controls are zero.
+
+    Raises
+    ------
+    TranscriptionError
+        For names of nothing, times outside of the horizon, and what is no number.
+    """
+    if not isinstance(guess, Mapping) or not guess or all(key in GROUPS for key in guess):
+        return guess
+    s = ocp.system
+    if all(isinstance(key, Real) and not isinstance(key, bool) for key in guess):
+        frames = _keyframes(guess, (*s.state_names, *s.control_names), float(ocp.horizon))
+        courses = _slopes(s, frames) | {name: course for name, (course, _) in frames.items()}
+    else:
+        legal = (*s.state_names, *s.control_names)
+        for name in guess:
+            if name not in legal:
+                raise TranscriptionError(f"guess: {unknown_name(str(name), (*legal, *GROUPS))}")
+        courses = {
+            name: _course(value, name, name in s.state_names, float(ocp.horizon)) for name, value in guess.items()
+        }
+    start = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
+    return {
+        "x": _together(courses, s.state_names, start),
+        "u": _together(courses, s.control_names, np.zeros(s.n_u)),
+    }
+
+
+def _together(courses: Mapping[str, Course], names: tuple[str, ...], start: Array) -> Callable[[float], Array]:
+    """All components as a function of time; those without a course stay where they start."""
+    known = [(k, courses[name]) for k, name in enumerate(names) if name in courses]
+
+    def at(t: float) -> Array:
+        values = np.array(start, dtype=float)
+        for k, course in known:
+            values[k] = course(t)
+        return values
+
+    return at
+
+
+def _keyframes(guess: Mapping[Any, Any], legal: tuple[str, ...], horizon: float) -> dict[str, tuple[Course, Course]]:
+    """Lines through the keyframes of every name, and their slopes."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for time in sorted(guess, key=float):
+        said = f"guess: the keyframe at {time:g} s"
+        if not 0.0 <= float(time) <= horizon * (1 + 1e-9):
+            raise TranscriptionError(
+                f"guess: the keyframe at {time:g} s lies outside of the horizon, 0 to {horizon:g} s."
+            )
+        frame = guess[time]
+        if not isinstance(frame, Mapping):
+            raise TranscriptionError(
+                f"guess: the keyframe at {time:g} s: expected names with numbers, given {frame!r}."
+            )
+        for name, value in frame.items():
+            if name not in legal:
+                raise TranscriptionError(f"{said}: {unknown_name(str(name), legal)}")
+            points.setdefault(name, []).append((float(time), _number(value, f"keyframe at {time:g} s: {name}")))
+    return {name: _lines(np.array(rows)) for name, rows in points.items()}
+
+
+def _lines(rows: Array) -> tuple[Course, Course]:
+    t, values = rows.T
+    slopes = np.append(np.diff(values) / np.diff(t), 0.0) if len(t) > 1 else np.zeros(1)
+
+    def slope(time: float) -> float:
+        k = int(np.searchsorted(t, time, "right")) - 1
+        return float(slopes[k]) if 0 <= k < len(t) else 0.0
+
+    return (lambda time: float(np.interp(time, t, values))), slope
+
+
+def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, Course]:
+    """Velocities of coordinates that have keyframes."""
+    if not hasattr(system, "v"):
+        return {}
+    pairs = zip(system.names["q"], system.names["v"], strict=True)
+    return {v: courses[q][1] for q, v in pairs if q in courses}
+
+
+def _course(value: Any, name: str, state: bool, horizon: float) -> Course:
+    """A number, numbers at equal distances, or a function of time."""
+    if callable(value):
+        return lambda t: _number(value(t), name)
+    rows = np.atleast_1d(numbers(value, f"guess: {name}", np.size(value), TranscriptionError, finite=True))
+    if state:
+        times = np.linspace(0.0, horizon, len(rows))
+        return lambda t: float(np.interp(t, times, rows))
+    return lambda t: float(rows[min(int(t / horizon * len(rows)), len(rows) - 1)])
+
+
+def _number(value: Any, what: str) -> float:
+    return float(numbers(value, f"guess: {what}", 1, TranscriptionError, finite=True)[0])

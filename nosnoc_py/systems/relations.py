@@ -1,0 +1,140 @@
+"""What users write instead of vectors and pairs: comparisons of expressions, values by name, least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.systems.symbols import check_keys, column, numbers, scalar
+
+Array = np.ndarray
+EQUAL, AT_MOST = (ca.OP_EQ,), (ca.OP_LE, ca.OP_LT)
+
+
+def is_comparison(expression: Any) -> bool:
+    """Whether an expression has a comparison such as `q[0] == 1` or `q <= 1` at its top."""
+    return isinstance(expression, ca.SX) and any(_operation(e) in (*EQUAL, *AT_MOST, ca.OP_NE) for e in expression.nz)
+
+
+def _operation(e: ca.SX) -> int | None:
+    return None if e.is_constant() or e.is_symbolic() else int(e.op())
+
+
+def interval_of(comparison: ca.SX, what: str) -> tuple[ca.SX, Array, Array]:
+    """Return a comparison, row by row, as an expression between a lower and an upper bound.
+
+    A side that is a number becomes a bound of the other side; of two expressions their difference is compared with 0.
+
+    Raises
+    ------
+    ModelError
+        For rows that compare nothing, or by `!=`.
+    """
+    rows = [_row(e, what) for e in ca.vertsplit(column(comparison, what))]
+    expressions, lower, upper = zip(*rows, strict=True)
+    return ca.vertcat(*expressions), np.array(lower), np.array(upper)
+
+
+def _row(e: ca.SX, what: str) -> tuple[ca.SX, float, float]:
+    operation = _operation(e)
+    if operation not in (*EQUAL, *AT_MOST):
+        raise ModelError(
+            f"{what}: expected comparisons by ==, <= or >=, given {e}; two bounds at once are "
+            "ns.Constraint(expression, lower, upper)."
+        )
+    a, b = e.dep(0), e.dep(1)
+    if b.is_constant():
+        bound = float(b)
+        return a, bound if operation in EQUAL else -np.inf, bound
+    if a.is_constant():
+        bound = float(a)
+        return b, bound, bound if operation in EQUAL else np.inf
+    return a - b, 0.0 if operation in EQUAL else -np.inf, 0.0
+
+
+def by_name(given: Mapping[str, Any], names: Sequence[str], start: Array, what: str) -> Array:
+    """Return a vector with some of its components given by name; the others are those of `start`.
+
+    Components "table[0]", "table[1]", ... may be given together as "table".
+    """
+    legal, made = list(names), np.array(start, dtype=float)
+    tables = dict.fromkeys(name.split("[")[0] for name in legal if name.endswith("]"))
+    check_keys(given, (*legal, *tables), f"component of {what}")
+    for name, value in given.items():
+        if name in legal:
+            made[legal.index(name)] = scalar(value, f"{what}: {name}")
+            continue
+        rows = [i for i, label in enumerate(legal) if label.startswith(f"{name}[")]
+        made[rows] = numbers(np.ravel(value), f"{what}: {name}", len(rows))
+    return made
+
+
+def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str) -> tuple[Array, Array]:
+    """Return bounds (n,) of named components, each a pair (lower, upper), None for no bound, or one number for both."""
+    check_keys(given, names, f"name in {what}")
+    lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    for name, bounds in given.items():
+        pair = bounds if isinstance(bounds, list | tuple) else (bounds, bounds)
+        if len(pair) != 2:
+            raise ModelError(f"{what}: {name}: expected a pair (lower, upper) or one number, given {bounds!r}.")
+        i = list(names).index(name)
+        lower[i] = -np.inf if pair[0] is None else scalar(pair[0], f"{what}: {name}: lower")
+        upper[i] = np.inf if pair[1] is None else scalar(pair[1], f"{what}: {name}: upper")
+    return lower, upper
+
+
+def least_squares(expression: Any, reference: Any = 0.0, weights: Any = 1.0) -> ca.SX:
+    """The weighted sum of squares of what is left between an expression and its reference: a cost.
+
+    Parameters
+    ----------
+    expression : SX (m,)
+    reference : SX or numbers (m,), optional
+        What it is compared with; an expression of time, say.
+    weights : float, (m,) or (m, m)
+        Nonnegative numbers, or a symmetric positive semidefinite matrix W: r'W r.
+
+    Returns
+    -------
+    SX scalar
+
+    Raises
+    ------
+    ModelError
+        For lengths that do not match, or weights that make a cost negative.
+
+    Examples
+    --------
+    >>> import casadi as ca
+    >>> import nosnoc_py as ns
+    >>> x = ca.SX.sym("x", 2)
+    >>> ns.least_squares(x, [1, 0], weights=[10, 1])
+    SX(((10*sq((x_0-1)))+sq(x_1)))
+    """
+    rows = column(expression, "least_squares: expression")
+    target = column(reference, "least_squares: reference")
+    if target.numel() not in (1, rows.numel()):
+        raise ModelError(
+            f"least_squares: reference: expected {rows.numel()} rows, or one number, given {target.numel()}."
+        )
+    try:
+        matrix = np.array(weights, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"least_squares: weights: expected numbers, given {weights!r}.") from None
+    n = rows.numel()
+    if matrix.shape not in ((), (1,), (n,), (n, n)) or not np.isfinite(matrix).all():
+        raise ModelError(
+            f"least_squares: weights: expected one finite number, {n}, or a matrix {(n, n)}, given {weights!r}."
+        )
+    left = rows - target
+    if matrix.ndim == 2:
+        if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix).min() < -1e-12 * np.abs(matrix).max():
+            raise ModelError("least_squares: weights: a matrix has to be symmetric and positive semidefinite.")
+        return ca.bilin(ca.DM(matrix), left, left)
+    if matrix.min(initial=0.0) < 0:
+        raise ModelError(f"least_squares: weights: expected nonnegative numbers, given {weights!r}.")
+    return ca.dot(ca.DM(np.broadcast_to(matrix, n)), left**2)
