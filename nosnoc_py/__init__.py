@@ -32,6 +32,7 @@ from nosnoc_py.point_costs import PointCost
 from nosnoc_py.reformulation.hybrid import hybrid
 from nosnoc_py.reformulation.time_freezing import freeze
 from nosnoc_py.robots.robot import Robot
+from nosnoc_py.rotations import attitude_error
 from nosnoc_py.search import MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish
@@ -144,6 +145,7 @@ __all__ = [
     "UnknownNameError",
     "Verdict",
     "animate",
+    "attitude_error",
     "certify",
     "explain",
     "freeze",

@@ -46,7 +46,12 @@ def exp(w: Any) -> Any:
 
 def log(rotation: Any) -> Any:
     """Return w with exp(w) = R and |w| <= pi; at half a turn, one of both."""
-    space, (q, *v) = _space(rotation), _quaternion(rotation)
+    return _logarithm(_space(rotation), _quaternion(rotation))
+
+
+def _logarithm(space: _Space, quaternion: Sequence[Any]) -> Any:
+    """Of the rotation of a unit quaternion with q_0 >= 0: 2 atan(|v| / q_0) v / |v|."""
+    q, *v = quaternion
     n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
     near = n < NEAR * q**2
     q_near, n_far = space.where(near, q, 1.0), space.where(near, 1.0, n)
@@ -105,6 +110,87 @@ def rotation_of(quaternion: Any) -> Any:
     n = v[0] ** 2 + v[1] ** 2 + v[2] ** 2
     total = q**2 + n
     return _combination(space.vector(v), (q**2 - n) / total, 2 * q / total, 2 / total)
+
+
+def product(first: Any, second: Any) -> Any:
+    """Return the product of two quaternions, the rotation by the second, then by the first."""
+    space = _space(first) if hasattr(first, "sparsity") else _space(second)
+    (a, *x), (b, *y) = space.components(first, 4), space.components(second, 4)
+    return space.vector(
+        [
+            a * b - x[0] * y[0] - x[1] * y[1] - x[2] * y[2],
+            a * y[0] + b * x[0] + x[1] * y[2] - x[2] * y[1],
+            a * y[1] + b * x[1] + x[2] * y[0] - x[0] * y[2],
+            a * y[2] + b * x[2] + x[0] * y[1] - x[1] * y[0],
+        ]
+    )
+
+
+def conjugate(quaternion: Any) -> Any:
+    """Return the quaternion of the rotation back."""
+    space = _space(quaternion)
+    q, *v = space.components(quaternion, 4)
+    return space.vector([q, *(-each for each in v)])
+
+
+def quaternion_rate(quaternion: Any, angular_velocity: Any) -> Any:
+    """Return q' = q (0, w) / 2 with the angular velocity w in the frame that turns [rad/s]."""
+    space = _space(quaternion)
+    w = space.components(angular_velocity, 3)
+    return product(quaternion, space.vector([0 * w[0], *(each / 2 for each in w)]))
+
+
+def attitude_error(actual: Any, desired: Any) -> Any:
+    """Return the rotation vector (3,) [rad] that is left between two attitudes: log(R_desired' R_actual).
+
+    Three numbers, in the frame of the desired attitude: a constraint that they are zero is no more than there is to
+    say (four equations for a unit quaternion have one too many), and a quaternion and its negative are the same
+    attitude. The length is the angle between them, at most pi; half a turn away it jumps.
+
+    Parameters
+    ----------
+    actual, desired : (4,) or (3, 3)
+        Unit quaternions, real part first, or rotation matrices: expressions or numbers.
+
+    Returns
+    -------
+    SX, DM or ndarray (3,)
+
+    Examples
+    --------
+    A quarter of a turn about z:
+
+    >>> import nosnoc_py as ns
+    >>> turned = [0.5**0.5, 0, 0, 0.5**0.5]
+    >>> [round(float(e), 6) for e in ns.attitude_error(turned, [1, 0, 0, 0])]
+    [0.0, 0.0, 1.570796]
+    """
+    first, second = (_as_quaternion(each, what) for each, what in ((actual, "actual"), (desired, "desired")))
+    between = product(conjugate(second), first)
+    space = _space(between)
+    parts = space.components(between, 4)
+    sign = space.where(parts[0] < 0, -1.0, 1.0)
+    length = space.sqrt(sum(part**2 for part in parts))
+    return _logarithm(space, [sign * part / length for part in parts])
+
+
+def turned_between(first: Any, second: Any, share: float) -> Any:
+    """Return the attitude at a share of the shortest way between two unit quaternions (Shoemake 1985)."""
+    half = share / 2 * attitude_error(second, first)
+    space, angle = _space(half), float(np.linalg.norm(half))
+    sinc = np.sinc(angle / np.pi)
+    return product(first, space.vector([np.cos(angle), *(sinc * each for each in space.components(half, 3))]))
+
+
+def _as_quaternion(value: Any, what: str) -> Any:
+    if not hasattr(value, "sparsity"):
+        value = np.asarray(value, dtype=float)
+    shape = tuple(value.shape)
+    if shape in ((4,), (4, 1)):
+        return value if hasattr(value, "sparsity") else value.reshape(4)
+    if shape == (3, 3):
+        return quaternion_of(value)
+    raise ModelError(f"attitude_error: {what}: expected a quaternion (4,) or a matrix (3, 3), given {shape}.")
 
 
 def motion(rotation: Any, position: Any) -> Any:

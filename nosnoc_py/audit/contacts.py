@@ -58,7 +58,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
         Of the motion, and of one control stage [s]: speeds count as what the forces at work give in one stage at
         least, with controls or without, because they may hold each other.
     """
-    n_q, at_v, frames = system.n_q, system.at_v, system.mechanics.frames_at(p)
+    at_v, frames = system.at_v, system.mechanics.frames_at(p)
     here = _look(system, samples.x, samples.u, p)
     free = times(here.inverse, here.force)
     alone = times(here.inverse, system.kinematics(samples.x, 0.0, p).force)
@@ -70,7 +70,7 @@ def scales_of(system: CLS, samples: MotionSamples, jumps: Jumps, *, p: Array, du
     accelerations = [largest(free), largest(pushed), largest(moved), speed / duration]
     response = largest(here.response[..., : frames.count])
     return Scales(
-        length=max(largest(samples.x[:, :n_q]), speed * duration),
+        length=max(largest(samples.x[:, system.at_q]), speed * duration),
         speed=speed,
         acceleration=max(accelerations),
         response=max(response, TINY),
@@ -120,7 +120,7 @@ def laws_of_motion(
         found.append(_measured(Law.CATCH, samples.t, frames.names, np.abs(normal), caught, "N"))
     found = [one for one in found if exact_friction or one.law not in CIRCULAR]
     if samples.rates is not None:
-        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= TOUCHING_SOLVED), scales)
+        found += _rates(system, samples, here, forces, closed | (pushes > 0.0) & (apart <= TOUCHING_SOLVED), scales, p)
     return found
 
 
@@ -246,17 +246,18 @@ def _coulomb(
 
 
 def _rates(
-    system: CLS, samples: MotionSamples, here: Kinematics, forces: Array, closed: Array, scales: Scales
+    system: CLS, samples: MotionSamples, here: Kinematics, forces: Array, closed: Array, scales: Scales, p: Array
 ) -> Iterator[Measured]:
-    """Balance of forces, and q' = v; a gap rate may be stabilised by a drift along normals of closed contacts."""
-    n_q, noise = system.n_q, 0.0 if samples.noise is None else samples.noise[:, None]
+    """Balance of forces, and q' = N v; a gap rate may be stabilised by a drift along normals of closed contacts."""
+    noise = 0.0 if samples.noise is None else samples.noise[:, None]
     assert samples.rates is not None
     given = times(here.inverse, here.force) + times(here.response, forces)
     left = np.maximum(np.abs(samples.rates[:, system.at_v] - given) - noise, 0.0)
     yield _measured(Law.BALANCE, samples.t, system.names["v"], left, left / scales.acceleration, "m/s^2")
-    drift = samples.rates[:, :n_q] - here.position_rate
+    drift = samples.rates[:, system.at_q] - here.position_rate
     for k in np.flatnonzero(closed.any(axis=1) & (np.abs(drift).max(axis=1) > 0.0)):
-        normals = here.jacobian[k, : closed.shape[1]][closed[k]].T
+        along = here.jacobian[k, : closed.shape[1]][closed[k]].T
+        normals = system.mechanics.moved(samples.x[k], p, along)
         drift[k] -= normals @ np.linalg.lstsq(normals, drift[k], rcond=1e-12)[0]
     away = np.maximum(np.abs(drift) - noise, 0.0)
     yield _measured(Law.POSITIONS, samples.t, system.names["q"], away, away / scales.speed, "m/s")
@@ -286,7 +287,7 @@ def _explaining(
     speed: float,
     opening: Array | None = None,
 ) -> Array:
-    """Forces (m, n_c + n_tt) of closed contacts that make up generalised forces `wanted` (m, n_q)."""
+    """Forces (m, n_c + n_tt) of closed contacts that make up generalised forces `wanted` (m, n_v)."""
     forces = np.zeros((len(wanted), frames.count + frames.n_t))
     for k in np.flatnonzero(closed.any(axis=1)):
         contacts = np.flatnonzero(closed[k])

@@ -27,9 +27,9 @@ class Colouring:
 class Colours:
     """Colours sets of contacts; the last set is remembered, because few steps change it."""
 
-    def __init__(self, dofs: np.ndarray, n_q: int, coupled: bool) -> None:
+    def __init__(self, dofs: np.ndarray, n_v: int, coupled: bool) -> None:
         """`dofs` (n_c, K) of all contacts; with `coupled` bodies every contact has a colour of its own."""
-        self._bodies = None if coupled else _bodies(dofs, n_q)
+        self._bodies = None if coupled else _bodies(dofs, n_v)
         self._key, self._last = b"", Colouring(order=np.zeros(0, dtype=int), parts=())
 
     def __call__(self, contacts: np.ndarray) -> Colouring:
@@ -63,16 +63,16 @@ def _colouring(colours: np.ndarray) -> Colouring:
     return Colouring(order=order, parts=tuple(slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=False)))
 
 
-def _bodies(dofs: np.ndarray, n_q: int) -> Sequence[tuple[int, ...]]:
+def _bodies(dofs: np.ndarray, n_v: int) -> Sequence[tuple[int, ...]]:
     """What every contact touches, where coordinates that are touched by the same contacts only count as one."""
     touched: dict[int, list[int]] = {}
     for contact, row in enumerate(dofs.tolist()):
-        for dof in _real(row, n_q):
+        for dof in _real(row, n_v):
             touched.setdefault(dof, []).append(contact)
     labels: dict[tuple[int, ...], int] = {}
     body = {dof: labels.setdefault(tuple(contacts), len(labels)) for dof, contacts in touched.items()}
-    return [tuple({body[dof] for dof in _real(row, n_q)}) for row in dofs.tolist()]
+    return [tuple({body[dof] for dof in _real(row, n_v)}) for row in dofs.tolist()]
 
 
-def _real(row: Iterable[int], n_q: int) -> Iterable[int]:
-    return (dof for dof in row if dof < n_q)
+def _real(row: Iterable[int], n_v: int) -> Iterable[int]:
+    return (dof for dof in row if dof < n_v)

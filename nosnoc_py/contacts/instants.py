@@ -33,7 +33,7 @@ def energy_rise(here: Kinematics, change: Array, speed: Array | float) -> tuple[
     ----------
     here : Kinematics
         At the left limits of m jumps.
-    change : (m, n_q)
+    change : (m, n_v)
         dv.
     speed : (m,) or float
         [m/s].

@@ -119,7 +119,7 @@ class Sweeps:
     Attributes
     ----------
     impulses : (m, w)
-    v : (n_q + 1,)
+    v : (n_v + 1,)
     stiffness : (m, w)
         Rates per impulse.
     """

@@ -25,7 +25,7 @@ class RowProblem:
     least : (m,)
         c [m/s].
     friction : (m,)
-    free : (n_q + 1,)
+    free : (n_v + 1,)
         v_free.
     """
 
@@ -43,7 +43,7 @@ class RowProblem:
         return np.einsum("mwk,mk->mw", self.rows, v[self.dofs])
 
     def velocity(self, impulses: np.ndarray) -> np.ndarray:
-        """Velocity (n_q + 1,) with impulses (m, w)."""
+        """Velocity (n_v + 1,) with impulses (m, w)."""
         v = self.free.copy()
         np.add.at(v, self.reached, np.einsum("mwk,mw->mk", self.answers, impulses))
         return v
@@ -51,7 +51,7 @@ class RowProblem:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSolution:
-    """Impulses (m, w), velocity (n_q + 1,), sweeps, and the residual of the contact law [m/s]."""
+    """Impulses (m, w), velocity (n_v + 1,), sweeps, and the residual of the contact law [m/s]."""
 
     impulses: np.ndarray
     velocity: np.ndarray

@@ -140,6 +140,7 @@ def trajectory_fields(
         events=find_events(dcs, r, t_left, p),
         series=_series(dcs, tableau, r, t_left, p),
         units=_units(dcs),
+        unit_parts=dcs.unit_parts,
     )
     return {**made.fields, "state_names": dcs.x_names, "u_grid": u_grid, "u": u, "control_names": dcs.u_names}
 

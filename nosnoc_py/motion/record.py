@@ -13,6 +13,7 @@ from nosnoc_py.solution.records import Event, Series
 from nosnoc_py.solution.trajectory import Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
+from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
 # Times (m,) and values (m,).
@@ -32,6 +33,8 @@ class MotionRecord:
     events : tuple of Event
     series, units
         By name.
+    unit_parts : tuple of slice
+        Where unit quaternions are in the state: nodes have them with length one.
     """
 
     t: Array
@@ -40,6 +43,7 @@ class MotionRecord:
     events: tuple[Event, ...] = ()
     series: Mapping[str, Series] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    unit_parts: tuple[slice, ...] = ()
 
     @classmethod
     def of(cls, pieces: RungeKuttaInterpolant, x_right: Array, x_end: Array | None = None, **more: Any) -> MotionRecord:
@@ -52,7 +56,9 @@ class MotionRecord:
     @property
     def fields(self) -> dict[str, Any]:
         """Those of a `Trajectory`."""
-        return dict(vars(self))
+        found = {**vars(self), "x": unit_states(self.x, self.unit_parts)}
+        del found["unit_parts"]
+        return found
 
     def trajectory(
         self, system: Described, p: Array, control: tuple[Array, Array], status: Status, notes: Iterable[str]

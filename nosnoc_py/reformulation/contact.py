@@ -88,9 +88,7 @@ def contact_dcs(system: CLS, options: ContactOptions | None = None, *, running_c
         outputs=(*friction_outputs("lambda_tangent", contacts, laws), *_slips(system, contacts)),
         units={**system.units, **_units(contacts)},
     )
-    return (
-        _with_gap_rate(dcs, contacts, force, system.mechanics.gap_rates) if options.gap_rate and contacts.names else dcs
-    )
+    return _with_gap_rate(dcs, system, contacts, force) if options.gap_rate and contacts.names else dcs
 
 
 def is_curved(system: CLS) -> bool:
@@ -189,8 +187,8 @@ def drift(names: Sequence[str], gaps: ca.SX) -> tuple[tuple[Variable, Variable],
     return (up, down), pairs
 
 
-def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, gap_rates: ca.SX) -> DCS:
-    """q' = v + n tau with tau against the gap, and n'v against tau and the normal force.
+def _with_gap_rate(dcs: DCS, system: CLS, contacts: StackedContacts, force: ca.SX) -> DCS:
+    """q' = N (v + n tau) with tau against the gap, and n'v against tau and the normal force.
 
     Without the last tau could hold a body on the surface that moves away from it.
     """
@@ -200,8 +198,8 @@ def _with_gap_rate(dcs: DCS, contacts: StackedContacts, force: ca.SX, gap_rates:
         for name, role in (("gap_rate_plus", Role.GAP_RATE_PLUS), ("gap_rate_minus", Role.GAP_RATE_MINUS))
     ]
     (up, down), (opening, closing) = ([part.symbol for part in parts] for parts in (drifts, rates))
-    along = contacts.normal @ (up - down)
-    rest = gap_rates - opening + closing
+    along = system.moved(contacts.normal @ (up - down))
+    rest = system.mechanics.gap_rates - opening + closing
     size = contacts.labels("gap_rate_size"), opening + closing
     holding = contacts.labels("holding"), force + up + down
     parts = [(rate.components, rate.symbol) for rate in rates]
@@ -234,8 +232,8 @@ class ContactOptions(Options):
     cone_directions : int
         Of the polyhedral cone in space: 4, 8 or 16, say.
     gap_rate : bool, optional
-        In persistent contact demand gap = 0 and n'v = 0, with q' = v + n tau (Gear-Gupta-Leimkuhler): keeps the order
-        where gaps are curved.
+        In persistent contact demand gap = 0 and n'v = 0, with q' = N (v + n tau) (Gear-Gupta-Leimkuhler): keeps the
+        order where gaps are curved.
     isolate_forces : bool
         A force that is continuous at a node fixes the time of stick to slip and of release: see
         `switching.isolations`.
@@ -260,7 +258,7 @@ class ContactOptions(Options):
 
 @dataclass(frozen=True, eq=False)
 class StackedContacts:
-    """All contacts of a system stacked: gaps (n_c,), normals (n_q, n_c), labels; and those with friction."""
+    """All contacts of a system stacked: gaps (n_c,), normals (n_v, n_c), labels; and those with friction."""
 
     gap: ca.SX
     normal: ca.SX
@@ -363,7 +361,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contacts.law`: the paper's n'(v+ + e v-), but
     for closed contacts that separate, which only the first node can have.
     """
-    n_q, n_c = system.n_q, len(contacts.names)
+    n_c = len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws
     v_minus = x_minus[system.at_v]
     at = system.kinematics(x_minus, system.u, system.p)
@@ -379,7 +377,7 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     likely = hit * _lone_impulses(contacts, mass, normal, approach)
     v_likely = v_minus + ca.solve(mass, normal @ likely)
     r_likely = ca.substitute(restitution, v_plus, v_likely)
-    tangential = ca.SX(n_q, 1)
+    tangential = ca.SX(system.n_v, 1)
     for (_, contact), law in zip(contacts.frictional, laws, strict=True):
         tangential += ca.substitute(contact.tangent, system.x, x_minus) @ law.force
     rebounds = [

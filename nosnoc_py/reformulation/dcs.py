@@ -403,6 +403,8 @@ class DCS:
         Named expressions of x, z and p that solutions show.
     units : mapping
         Units of named quantities, for labels.
+    unit_parts : tuple of slice
+        Where unit quaternions are in x.
     """
 
     x: ca.SX
@@ -427,6 +429,7 @@ class DCS:
     switches: tuple[Switch, ...] = ()
     outputs: tuple[Equation, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    unit_parts: tuple[slice, ...] = ()
 
     @classmethod
     def of(cls, system: Described, running_cost: Any, **fields: Any) -> DCS:
@@ -441,6 +444,7 @@ class DCS:
             x_scale=system.x_nominal,
             u_scale=system.u_nominal,
             running_cost=ca.SX(running_cost),
+            unit_parts=getattr(system, "unit_parts", ()),
             **{"units": dict(system.units), **fields},
         )
 

@@ -245,7 +245,7 @@ def _acceleration(system: CLS, force: ca.SX) -> tuple[ca.SX, Algebraic | None]:
     """v' by a constant mass matrix, or as algebraic variables, so that the equations of motion invert none of q."""
     if system.mass_matrix.is_constant():
         return ca.solve(system.mass_matrix, force), None
-    a = ca.SX.sym("acceleration", system.n_q)
+    a = ca.SX.sym("acceleration", system.n_v)
     return a, Algebraic(a, system.mass_matrix @ a - force, names=of_each("acceleration", system.names["v"]))
 
 

@@ -194,7 +194,7 @@ def _acceleration(system: CLS, push: ca.SX) -> tuple[ca.SX, list[_Lift]]:
     """v': by a constant mass matrix, or as variables w with M w = push, so that M(q) is never inverted."""
     if not ca.depends_on(ca.SX(system.mass_matrix), ca.vertcat(system.q, system.p)):
         return ca.solve(system.mass_matrix, push), []
-    w = ca.SX.sym("acceleration", system.n_q)
+    w = ca.SX.sym("acceleration", system.n_v)
     # In the form "variable = expression" of all lifts: w_i = w_i - (M w - push)_i.
     rest = w - (system.mass_matrix @ w - push)
     return w, [_Lift(Role.ACCELERATION, f"{name}'", w[i], rest[i]) for i, name in enumerate(system.names["v"])]

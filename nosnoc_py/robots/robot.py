@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.symbols import finite
 
 # Names of velocities and of drives, from those of joints.
-RATE, EFFORT = "_rate", "_effort"
+RATE, EFFORT, CLAMP = "_rate", "_effort", "_clamp"
 FREE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
 # A mass matrix whose smallest eigenvalue is below this share of the largest one leaves a velocity without inertia.
@@ -223,7 +223,9 @@ class Robot:
         end_stops : bool
             Whether ends of joints are contacts, `Robot.end_stops`.
         joint_friction : bool
-            False leaves dry friction of joints out, which is not built yet; True makes it an error.
+            Whether joints have the dry friction of the file: Coulomb's, with stick. A joint with some gets a clamp, a
+            coordinate "<joint>_clamp" that a constant force holds on its stop, 0, where it stays: it is pressed like a
+            brake, and its contact "<joint> (friction)" rubs.
         force : SX (n_v,), optional
             Further forces on the coordinates, in q, v and what is given as `p` or `t`.
         **more
@@ -232,40 +234,74 @@ class Robot:
         Raises
         ------
         ModelError
-            For unknown joints, dry friction of joints, a floating base (which is not built yet), and as `ns.CLS`.
+            For unknown joints, and as `ns.CLS`.
         """
-        if any(body.kind == FLOATING for body in self.tree.bodies):
-            raise ModelError(
-                "Robot: a floating base has q' = N(q) v, which contact systems do not know yet; take base='planar' or "
-                "'fixed', or write the base as joints of the file."
-            )
-        rough = [body.joint for body in self.tree.bodies if body.friction > 0]
-        if rough and joint_friction:
-            raise ModelError(
-                f"Robot: joint {', '.join(map(repr, rough))} has dry friction, which is not built yet; give "
-                "joint_friction=False to leave it out."
-            )
-        drives = self._driven(actuated)
-        u, rows = ca.SX.sym("u", len(drives)), [self.joint_names.index(body.joint) for body in drives]
-        drive = ca.SX(self.v.numel(), len(drives))
-        for k, row in enumerate(rows):
-            drive[row, k] = 1
-        damping = ca.DM([body.damping for body in self.tree.bodies])
-        turns = [body.kind == REVOLUTE for body in self.tree.bodies]
-        units = {name: "rad" if turn else "m" for name, turn in zip(self.names["q"], turns, strict=True)}
-        units |= {name: f"{units[joint]}/s" for name, joint in zip(self.names["v"], self.names["q"], strict=True)}
-        units |= {body.joint + EFFORT: "N m" if body.kind == REVOLUTE else "N" for body in drives}
+        drives, first = self._driven(actuated), self._first_velocities()
+        u, drive = ca.SX.sym("u", len(drives)), ca.SX(self.v.numel(), len(drives))
+        for k, body in enumerate(drives):
+            drive[first[body.joint], k] = 1
+        damping = ca.DM([body.damping for body in self.tree.bodies for _ in range(body.n_v)])
+        total = drive @ u - self.bias - damping * self.v + force
+        rough = [body for body in self.tree.bodies if body.friction > 0 and joint_friction]
+        clamps, rates = ca.SX.sym("clamp", len(rough)), ca.SX.sym("clamp_rate", len(rough))
+        rubs = [*contacts, *(self.end_stops() if end_stops else ())]
+        rubs = [self._with_clamps(contact, len(rough)) for contact in rubs]
+        rubs += [self._friction(body, clamps[k], first[body.joint], len(rough), k) for k, body in enumerate(rough)]
+        names = {
+            "q": (*self.names["q"], *(body.joint + CLAMP for body in rough)),
+            "v": (*self.names["v"], *(body.joint + CLAMP + RATE for body in rough)),
+            "u": tuple(body.joint + EFFORT for body in drives),
+        }
         return CLS(
-            q=self.q,
-            v=self.v,
+            q=ca.vertcat(self.q, clamps),
+            v=ca.vertcat(self.v, rates),
             u=u,
-            mass_matrix=self.mass_matrix,
-            force=drive @ u - self.bias - damping * self.v + force,
-            contacts=[*contacts, *(self.end_stops() if end_stops else ())],
-            names={**self.names, "u": tuple(body.joint + EFFORT for body in drives), **more.pop("names", {})},
-            units={**units, **more.pop("units", {})},
+            mass_matrix=ca.diagcat(self.mass_matrix, ca.SX.eye(len(rough))),
+            force=ca.vertcat(total, *(-body.friction for body in rough)),
+            quaternions=[self.q[part] for part in self._quaternions()],
+            contacts=rubs,
+            names={**names, **more.pop("names", {})},
+            units={**self._units(drives), **more.pop("units", {})},
             **more,
         )
+
+    def _friction(self, body: JointedBody, clamp: ca.SX, row: int, count: int, k: int) -> Contact:
+        """Dry friction of a joint: a clamp on its stop, pressed with as much as the friction may be, with mu = 1."""
+        direction = ca.SX(self.v.numel() + count, 1)
+        direction[row] = 1
+        return Contact(f"{body.joint} (friction)", gap=clamp, tangent=direction, friction=1.0)
+
+    def _with_clamps(self, contact: Contact, count: int) -> Contact:
+        """A contact written in the velocities of the robot for some velocities more."""
+        longer = {
+            name: ca.vertcat(given, ca.SX(count, given.shape[1]))
+            for name in ("normal", "tangent")
+            if count and (given := getattr(contact, name)) is not None
+        }
+        return replace(contact, **longer)
+
+    def _first_velocities(self) -> dict[str, int]:
+        """Where the velocities of every joint begin."""
+        ends = np.cumsum([0, *(body.n_v for body in self.tree.bodies)]).tolist()
+        return dict(zip(self.joint_names, ends[:-1], strict=True))
+
+    def _quaternions(self) -> list[slice]:
+        """Where quaternions are in q."""
+        ends = np.cumsum([0, *(body.n_q for body in self.tree.bodies)]).tolist()
+        return [
+            slice(at + 3, at + 7) for body, at in zip(self.tree.bodies, ends, strict=False) if body.kind == FLOATING
+        ]
+
+    def _units(self, drives: Iterable[JointedBody]) -> dict[str, str]:
+        units = dict[str, str]()
+        for body in self.tree.bodies:
+            if body.kind == FLOATING:
+                units |= {f"{body.joint}_{part}": "m" for part in FREE[:3]}
+                units |= {f"{body.joint}_{part}": "m/s" if part in TWIST[:3] else "rad/s" for part in TWIST}
+            else:
+                unit = "rad" if body.kind == REVOLUTE else "m"
+                units |= {body.joint: unit, body.joint + RATE: f"{unit}/s"}
+        return units | {body.joint + EFFORT: "N m" if body.kind == REVOLUTE else "N" for body in drives}
 
     def __repr__(self) -> str:
         joints = ", ".join(f"{body.joint} ({body.kind})" for body in self.tree.bodies)

@@ -145,7 +145,7 @@ class ContactLaws:
         closed = {c: word for c, word in enumerate(self._hard(mode)) if word != OPEN}
         forces = self._forces(closed, "force", self.force)
         rates = at.rates
-        z, drift = forces.unknowns, ca.SX.zeros(s.n_q)
+        z, drift = forces.unknowns, None
         equations, inequalities = forces.rows(rates, self.speed)
         # Redundant contacts (four corners of a box) leave their forces open: a little softness settles them.
         equations += Rows.of(
@@ -161,7 +161,7 @@ class ContactLaws:
             *((f"gap[{n}]", at.gaps[c]) for c, n in enumerate(self.frames.names) if c not in closed)
         )
         inequalities += self._sides(mode)
-        flow = s.state_rate(at.force + at.jacobian.T @ forces.total, s.position_rate + drift)
+        flow = s.state_rate(at.force + at.jacobian.T @ forces.total, drift)
         inertia = None if at.mass.is_eye() else ca.diagcat(ca.SX.eye(s.n_q), at.mass, ca.SX.eye(s.y.numel()))
         return ModeEquations(
             z=z,
@@ -333,12 +333,12 @@ class ContactLaws:
         free = [c for c in opening if c not in struck]
         inequalities += Rows.of(*((f"gap rate after[{self.names[c]}]", leaving[c]) for c in free))
         where = list(range(s.x.numel()))
-        positions, others = (tuple((False, i) for i in where[part]) for part in (slice(s.n_q), s.at_y))
+        positions, others = (tuple((False, i) for i in where[part]) for part in (s.at_q, s.at_y))
         return Boundary(
             y=velocity + impulses.unknowns,
             equations=equations,
             inequalities=inequalities,
-            after=(*positions, *((True, i) for i in range(s.n_q)), *others),
+            after=(*positions, *((True, i) for i in range(s.n_v)), *others),
             beginning=beginning,
             shown=impulses.total * self.weights,
         )

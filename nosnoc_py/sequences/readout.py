@@ -157,7 +157,12 @@ def solution_of(point: PhasePoint, status: Status, message: str, told: dict[str,
     )
     series, units = _series(point, e)
     record = MotionRecord.of(
-        pieces, e.x_stages[:, -1], events=_events(point), series=series, units={**s.units, **units}
+        pieces,
+        e.x_stages[:, -1],
+        events=_events(point),
+        series=series,
+        units={**s.units, **units},
+        unit_parts=getattr(s, "unit_parts", ()),
     )
     multipliers: dict[str, Series] = {}
     if point.result is not None:

@@ -47,6 +47,7 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import Control, control_of
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.not_finite import ahead, not_finite
+from nosnoc_py.systems.quaternions import tangent_directions
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.systems.symbols import numbers
 from nosnoc_py.systems.unsigned import refuse_unsigned
@@ -54,8 +55,10 @@ from nosnoc_py.tolerances import REST_VELOCITY
 from nosnoc_py.transcription import Transcription, rest_velocity_of, transcribe, transcribe_step
 from nosnoc_py.transcription.guesses import keeps_its_iterate
 
-# So often a step with more switches than elements is halved.
-MOST_SPLITS = 16
+# So often a step with more switches than elements is cut in two.
+MOST_SPLITS = 100
+# A failure counts like so many of them.
+FAILED = 12
 # Places ahead of a failed step where gaps are looked at.
 AHEAD = 5
 # So many steps that fell back are listed by their times.
@@ -290,8 +293,8 @@ class FiniteElementStepper:
             if found.crowded:
                 found = self._newton_step.counted(values, found)
                 if found.status is None and MOST_SPLITS:
-                    parts, halves = self._halved(values, state.hint, MOST_SPLITS)
-                    found = halves if parts else found
+                    parts, last = self._cut(values, state.hint, MOST_SPLITS, found.share)
+                    found = last if parts else found
             if parts:
                 return self._advanced(state, parts, found.x, values, hint=found.hint, **found.residuals)
             message = found.message
@@ -303,7 +306,7 @@ class FiniteElementStepper:
     def _by_newton(
         self, values: np.ndarray, hint: Hint | None, splits: int
     ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
-        """A step with its parts, none where it fails; one with more switches than elements may be halved so often."""
+        """A step with its parts, none where it fails; one with more switches than elements may be cut so often."""
         assert self._newton_step is not None
         found = self._newton_step(values, hint)
         if found.w is not None:
@@ -311,15 +314,20 @@ class FiniteElementStepper:
             u, p = values[self._slices["u"]], values[self._slices["p"]]
             solved = SolvedPart(elements=found.elements, u=u, p=p)
             return (StepSolution(w=found.w, values=values, solved=solved),), found
-        return self._halved(values, hint, splits) if found.crowded and splits else ((), found)
+        if found.crowded and splits:
+            return self._cut(values, hint, splits, found.share)
+        # A part in which Newton's method fails is halved: on shorter elements what turns sharply turns less.
+        if 0 < splits < MOST_SPLITS and found.status is None and splits > FAILED:
+            return self._cut(values, hint, splits - FAILED, 0.5)
+        return (), found
 
-    def _halved(
-        self, values: np.ndarray, hint: Hint | None, splits: int
+    def _cut(
+        self, values: np.ndarray, hint: Hint | None, splits: int, share: float
     ) -> tuple[tuple[StepSolution, ...], NewtonResult]:
-        """Both halves of a step; the result is that of the last part."""
+        """Both parts of a step, the first one with this share of its length; the result is that of the last part."""
         first, second = values.copy(), values.copy()
-        first[self._slices["horizon"]] *= 0.5
-        second[self._slices["horizon"]] *= 0.5
+        first[self._slices["horizon"]] *= share
+        second[self._slices["horizon"]] *= 1.0 - share
         before, found = self._by_newton(first, hint, splits - 1)
         if not before:
             return (), found
@@ -449,6 +457,8 @@ class FiniteElementStepper:
         if not sensitivities:
             return trajectory
         chain = self._sensitivity.chain([part for step in done for part in step.derivatives])
+        if units := self.problem.dcs.unit_parts:
+            chain = chain.of_directions(tangent_directions(self.init(x0, p).x, units))
         return replace(trajectory, sensitivity=chain)
 
     def _inaccuracy(self, done: list[SimulatorState], status: Status, rows: int) -> tuple[Status, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ class Sensitivity:
 
     Where contacts are closed at the start, x0 has to stay on their constraints: perturbations are put back onto them,
     by impulses of these contacts, before anything moves. So `x0 @ d` is the derivative in every direction d that keeps
-    the gaps, and `p` keeps the gaps closed. The same holds where a motion slides on a surface at the start.
+    the gaps, and `p` keeps the gaps closed. The same holds where a motion slides on a surface at the start. Quaternions
+    keep their length one: of a direction what is not tangent to that does not count.
 
     Parameters
     ----------
@@ -94,6 +95,11 @@ class Sensitivity:
     def smooth(self) -> bool:
         """True if the derivatives exist."""
         return not self.flags
+
+    def of_directions(self, admitted: Array) -> Sensitivity:
+        """The derivatives by x0 in what is left of directions by a projection (n_x, n_x)."""
+        fields = {name: getattr(self, name) for name in ("x0", "event_times_x0", "orbital")}
+        return replace(self, **{name: each @ admitted for name, each in fields.items() if each is not None})
 
     def directional(self, v: npt.ArrayLike) -> Array:
         """Return the one-sided derivative of x(T) in a direction v of x0, both (n_x,): lim (x(T; x0 + s v) - x(T)) / s.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from nosnoc_py.systems.compliance import friction_force, generalised_force, norm
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.jumping import jumping_rows
 from nosnoc_py.systems.kinematics import ContactMechanics, Kinematics
+from nosnoc_py.systems.quaternions import body_rates, check_unit, scaled_alike, unit_parts, unit_states, with_unit
 from nosnoc_py.systems.symbols import check_free, column, columns, finite, free_of_others, parts, scalar, square, titled
 from nosnoc_py.systems.text import counted
 
@@ -41,9 +42,10 @@ class Contact:
         friction any such smooth function will do, the normal force then has the unit that makes normal * force a
         generalised force. With friction it has to be a distance: a gap that is ten times as large makes normal forces,
         and so friction, a tenth.
-    normal : SX (n_q,), optional
-        Direction J_n(q) of the normal force in generalised coordinates; default: the gradient of the gap.
-    tangent : SX (n_q, n_t), optional
+    normal : SX (n_v,), optional
+        Direction J_n(q) of the normal force in generalised coordinates; default: N'(q) times the gradient of the gap,
+        the gradient itself where q' = v.
+    tangent : SX (n_v, n_t), optional
         Directions J_t(q) of the friction force in generalised coordinates, n_t = 1 (planar) or 2; J_t'v is the slip
         velocity, so in 3-D the columns belong to two perpendicular unit directions of the contact plane (they are not
         checked to be: in generalised coordinates they need not have length one).
@@ -201,24 +203,33 @@ def _told(friction: Sequence[float]) -> str:
 class CLS(Described):
     """Complementarity Lagrangian system (FESD-J, Eq. 1).
 
-    q' = v,  M(q) v' = f_v(q, v, u) + sum_l (n_l(q) lambda_n,l + t_l(q) lambda_t,l),  0 <= lambda_n,l, f_l(q) >= 0,
-    lambda_n,l f_l(q) = 0; friction dissipates most, lambda_t,l = argmin v't_l lambda over |lambda| <= mu_l lambda_n,l;
-    and at an impact of contact l Newton's law n_l'(v+ + e_l v-) = 0 holds, with the same friction law for impulses at
-    the velocity after it.
+    q' = N(q) v, by default q' = v,  M(q) v' = f_v(q, v, u) + sum_l (n_l(q) lambda_n,l + t_l(q) lambda_t,l),
+    0 <= lambda_n,l, f_l(q) >= 0, lambda_n,l f_l(q) = 0; friction dissipates most, lambda_t,l = argmin v't_l lambda over
+    |lambda| <= mu_l lambda_n,l; and at an impact of contact l Newton's law n_l'(v+ + e_l v-) = 0 holds, with the same
+    friction law for impulses at the velocity after it.
 
     Parameters
     ----------
-    q, v : SX (n_q,)
-        Generalised coordinates and velocities.
+    q : SX (n_q,)
+        Generalised coordinates.
+    v : SX (n_v,)
+        Generalised velocities, as many as coordinates unless `position_rate` or `quaternions` say how these follow.
     u : SX (n_u,), optional
         Controls.
     p : SX (n_p,), optional
         Parameters; values are given to the OCP and to `simulate`, defaults in `p_default`.
-    mass_matrix : SX or DM (n_q, n_q)
+    mass_matrix : SX or DM (n_v, n_v)
         M(q), symmetric positive definite.
-    force : SX (n_q,)
+    force : SX (n_v,)
         f_v(q, v, y, u, p): every force but the contact forces.
     contacts : sequence of Contact
+    position_rate : SX (n_q,), optional
+        q' = N(q) v where it is not v: body-fixed velocities, quasi-velocities. Linear in v.
+    quaternions : sequence of SX (4,), optional
+        Unit quaternions among the coordinates, each four components of q that follow each other, real part first.
+        Without a `position_rate` three velocities stand in the place of each, the body-fixed angular velocity w, with
+        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever the length that errors of
+        integration leave; nodes have length one. For costs and constraints see `ns.attitude_error`.
     y : SX (n_y,), optional
         First-order states besides the mechanics: currents of motors, filters, temperatures. The state is (q, v, y).
     y_rate : SX (n_y,)
@@ -280,11 +291,14 @@ class CLS(Described):
     force: Any
     contacts: Sequence[Contact] = ()
     compliant: tuple[Contact, ...] = field(default=(), init=False)
+    position_rate: Any = None
+    quaternions: Sequence[Any] = ()
     y: Any = None
     y_rate: Any = None
     algebraic: Algebraic | None = None
     eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
     x: Any = field(init=False)  # the state (q, v, y)
+    unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
 
     def __post_init__(self) -> None:
         joined = self._join_time("y")
@@ -292,13 +306,12 @@ class CLS(Described):
             self._eliminate(self.algebraic)
         self._check_symbols()
         allowed = self._symbols("q", "v", "y", "u", "p")
-        n_q = self.q.shape[0]
-        if n_q == 0 or self.v.shape != self.q.shape:
-            raise self._error(f"q and v need the same positive length, given {n_q} and {self.v.shape[0]}.")
+        self._set("unit_parts", unit_parts(self.q, self.quaternions))
+        self._set("position_rate", self._rates_of_q())
         self._set("x", ca.vertcat(self.q, self.v, self.y))
-        self._set("force", column(self.force, "CLS: force", n_q))
+        self._set("force", self.of_unit(column(self.force, "CLS: force", self.n_v)))
         self._set("y_rate", self._rates_of_y(joined))
-        every = parts(self.contacts, Contact, "CLS", "contacts")
+        every = tuple(self._of_unit(contact) for contact in parts(self.contacts, Contact, "CLS", "contacts"))
         self._check_mass_matrix()
         self._check_contacts(every)
         self._set("compliant", tuple(contact for contact in every if contact.stiffness is not None))
@@ -330,8 +343,45 @@ class CLS(Described):
                 self._set(name, self.solved(made))
 
     def solved(self, expression: ca.SX) -> ca.SX:
-        """An expression without the algebraic variables that the system has been solved for."""
-        return expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
+        """An expression without algebraic variables that the system is solved for, of quaternions of length one."""
+        found = expression if self.eliminated is None else ca.substitute(expression, *self.eliminated)
+        return self.of_unit(found)
+
+    def of_unit(self, expression: ca.SX) -> ca.SX:
+        """An expression that does not see the length of the quaternions.
+
+        Integration leaves them a length that is not one, by as much as it errs. Their direction turns as it should, for
+        q' = q (0, w) / 2 is linear in q: nothing depends on the length, and nodes are told with length one.
+        """
+        return with_unit(expression, self.q, self.unit_parts)
+
+    def _of_unit(self, contact: Contact) -> Contact:
+        if not self.unit_parts:
+            return contact
+        parts = {name: getattr(contact, name) for name in ("gap", "normal", "tangent", "surface_velocity")}
+        return replace(contact, **{n: self.of_unit(ca.SX(e)) for n, e in parts.items() if e is not None})
+
+    def _rates_of_q(self) -> ca.SX:
+        """q' (n_q,)."""
+        n_q, n_v = self.q.shape[0], self.v.shape[0]
+        if self.position_rate is None:
+            missing = len(self.unit_parts)
+            if n_q == 0 or n_v != n_q - missing:
+                less = f" (less one for each of {missing} quaternions)" if missing else ""
+                raise self._error(
+                    f"q and v need the same positive length{less}, given {n_q} and {n_v}; others need a position_rate."
+                )
+            return body_rates(self.q, self.v, self.unit_parts)
+        rate = column(self.position_rate, "CLS: position_rate", n_q)
+        check_free(rate, self._symbols("q", "v", "p"), "CLS: position_rate")
+        if n_v == 0 or not ca.is_linear(rate, self.v) or not ca.substitute(rate, self.v, ca.SX.zeros(n_v)).is_zero():
+            raise self._error("position_rate has to be linear in v, N(q) v; give no constant part, and v itself.")
+        if not self.unit_parts:
+            return rate
+        found = ca.SX(rate)
+        for part in self.unit_parts:
+            found[part] = scaled_alike(rate[part], self.q, part)
+        return found
 
     def _symbols(self, *groups: str) -> dict[str, ca.SX]:
         """Symbols by group; messages do not name first-order states to who has none."""
@@ -350,7 +400,7 @@ class CLS(Described):
         return rates
 
     def _check_mass_matrix(self) -> None:
-        matrix = square(self.mass_matrix, "CLS: mass_matrix", self.q.shape[0])
+        matrix = self.of_unit(square(self.mass_matrix, "CLS: mass_matrix", self.n_v))
         check_free(matrix, self._symbols("q", "y", "p"), "CLS: mass_matrix")
         if matrix.is_constant():
             values = np.array(ca.DM(matrix))
@@ -366,7 +416,7 @@ class CLS(Described):
             if not ca.depends_on(contact.gap, self.q):
                 raise ModelError(f"contact {contact.name!r}: the gap does not depend on q; write it in q.")
             if contact.normal is not None:
-                normal = column(contact.normal, f"contact {contact.name!r}: normal", self.q.shape[0])
+                normal = column(contact.normal, f"contact {contact.name!r}: normal", self.n_v)
                 check(normal, f"contact {contact.name!r}: normal")
             check(contact.surface_velocity, f"contact {contact.name!r}: surface_velocity")
             self._check_drift(contact)
@@ -400,9 +450,9 @@ class CLS(Described):
             )
 
     def _check_tangent(self, contact: Contact) -> None:
-        what, n_q, shape = f"contact {contact.name!r}: tangent", self.q.shape[0], contact.tangent.shape
-        if shape[0] != n_q or shape[1] not in (1, 2):
-            raise ModelError(f"{what}: expected shape ({n_q}, 1) or ({n_q}, 2), given {shape}.")
+        what, n_v, shape = f"contact {contact.name!r}: tangent", self.n_v, contact.tangent.shape
+        if shape[0] != n_v or shape[1] not in (1, 2):
+            raise ModelError(f"{what}: expected shape ({n_v}, 1) or ({n_v}, 2), given {shape}.")
         frame = ca.horzcat(self.normal(contact), contact.tangent)
         if frame.is_constant():
             _check_independent(np.array(ca.DM(frame)), contact.name)
@@ -413,23 +463,43 @@ class CLS(Described):
         return int(self.q.shape[0])
 
     @property
+    def n_v(self) -> int:
+        """Number of generalised velocities."""
+        return int(self.v.shape[0])
+
+    @property
+    def at_q(self) -> slice:
+        """Where the coordinates are in a state."""
+        return slice(self.n_q)
+
+    @property
     def at_v(self) -> slice:
         """Where the velocities are in a state."""
-        return slice(self.n_q, 2 * self.n_q)
+        return slice(self.n_q, self.n_q + self.n_v)
 
     @property
     def at_y(self) -> slice:
         """Where the first-order states are in a state."""
-        return slice(2 * self.n_q, self.x.numel())
+        return slice(self.n_q + self.n_v, self.x.numel())
 
-    def state_rate(self, acceleration: Any, position_rate: Any = None) -> ca.SX:
-        """x' (n_x,) with an acceleration (n_q,)."""
-        return ca.vertcat(self.position_rate if position_rate is None else position_rate, acceleration, self.y_rate)
+    def state_rate(self, acceleration: Any, drift: Any = None) -> ca.SX:
+        """x' (n_x,) with an acceleration (n_v,), and with positions that are moved by a velocity (n_v,) more."""
+        rate = self.position_rate if drift is None else self.position_rate + self.moved(drift)
+        return ca.vertcat(rate, acceleration, self.y_rate)
 
-    @property
-    def position_rate(self) -> ca.SX:
-        """q' as an expression of q and v (n_q,)."""
-        return self.v
+    @cached_property
+    def kinematic_matrix(self) -> ca.SX:
+        """N(q) (n_q, n_v) with q' = N(q) v."""
+        return ca.jacobian(self.position_rate, self.v)
+
+    @cached_property
+    def moves_by_v(self) -> bool:
+        """Whether q' = v."""
+        return bool(self.n_q == self.n_v and self.kinematic_matrix.is_eye())
+
+    def moved(self, change: Any) -> Any:
+        """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates: N(q) times it."""
+        return change if self.moves_by_v else self.kinematic_matrix @ change
 
     @cached_property
     def mechanics(self) -> ContactMechanics:
@@ -465,8 +535,9 @@ class CLS(Described):
     def normal(self, contact: Contact) -> ca.SX:
         """Normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
-            return column(contact.normal, "normal", self.n_q)
-        return ca.gradient(contact.gap, self.q)
+            return column(contact.normal, "normal", self.n_v)
+        gradient = ca.gradient(contact.gap, self.q)
+        return gradient if self.moves_by_v else self.kinematic_matrix.T @ gradient
 
     def gap_rate(self, contact: Contact) -> ca.SX:
         """How fast a gap opens: n'v, and what it moves by itself."""
@@ -501,7 +572,7 @@ class CLS(Described):
 
     def check_state(self, x: Any, p: Any = None, *, what: str = "x0", tolerance: float = 1e-8) -> np.ndarray:
         """Return a state as a vector (n_x,) or raise `ModelError` when it is ill-shaped or penetrates a contact."""
-        state = super().check_state(x, what=what)
+        state = unit_states(check_unit(super().check_state(x, what=what), self, what), self.unit_parts)
         parameters = self.parameters(p)
         values = self.mechanics.gaps_at(state, parameters)
         for contact, value in zip(self.contacts, values, strict=True):

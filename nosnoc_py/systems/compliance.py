@@ -24,6 +24,6 @@ def friction_force(system: CLS, contact: Contact) -> ca.SX:
 
 
 def generalised_force(system: CLS, contact: Contact) -> ca.SX:
-    """What a compliant contact does to the coordinates (n_q,)."""
+    """What a compliant contact does to the coordinates (n_v,)."""
     total = system.normal(contact) * normal_force(system, contact)
     return total + contact.tangent @ friction_force(system, contact) if contact.frictional else total

@@ -106,7 +106,7 @@ class SimulatedSystem:
                 f"q, v: an ns.{type(self.system).__name__} has states x, no coordinates and velocities; use the x of "
                 "the result."
             )
-        return {"q": slice(self.system.n_q), "v": self.system.at_v}
+        return {"q": self.system.at_q, "v": self.system.at_v}
 
 
 class EvaluatesProblem:

@@ -130,22 +130,22 @@ class Kinematics:
     Attributes
     ----------
     gaps : (n_c,)
-    jacobian : (n_c + n_tt, n_q)
+    jacobian : (n_c + n_tt, n_v)
         Directions of the normal forces, then of the friction forces, as rows. Tangents carry the weights of an
         anisotropic cone, so that every friction cone is circular in these coordinates.
-    mass : (n_q, n_q)
-    force : (n_q,)
+    mass : (n_v, n_v)
+    force : (n_v,)
         All forces but those of contacts.
     curvature : (n_c + n_tt,)
         The part of the contact accelerations that does not come from v', such as d/dt(jacobian) v.
     drift : (n_c + n_tt,)
         Gap rates and slip velocities of bodies at rest, where contacts move by themselves.
-    velocity : (n_q,)
+    velocity : (n_v,)
     position_rate : (n_q,)
         q', the rate of the positions.
     y_rate : (n_y,)
         Rates of the first-order states, of time among them.
-    constant_inverse : (n_q, n_q), optional
+    constant_inverse : (n_v, n_v), optional
         M^-1 where M is constant; it is then inverted once.
     scales : ProblemScales
         What tolerances are relative to.
@@ -165,7 +165,7 @@ class Kinematics:
 
     @cached_property
     def inverse(self) -> Any:
-        """M^-1 (n_q, n_q); NaN where M is singular."""
+        """M^-1 (n_v, n_v); NaN where M is singular."""
         return inverse_of(self.mass) if self.constant_inverse is None else self.constant_inverse
 
     @cached_property
@@ -174,12 +174,12 @@ class Kinematics:
         return self.rates_of(self.velocity)
 
     def rates_of(self, velocity: Any) -> Any:
-        """Gap rates and slip velocities (n_c + n_tt,) with another velocity (n_q,), that after an impact, say."""
+        """Gap rates and slip velocities (n_c + n_tt,) with another velocity (n_v,), that after an impact, say."""
         return times(self.jacobian, velocity) + self.drift
 
     @cached_property
     def carried(self) -> Any:
-        """A velocity (n_q,) that goes with the surfaces of closed contacts; 0 where none moves by itself."""
+        """A velocity (n_v,) that goes with the surfaces of closed contacts; 0 where none moves by itself."""
         found = np.zeros_like(self.velocity)
         shut = self.gaps <= self.short(TOUCHING_SOLVED)
         for k in np.ndindex(self.velocity.shape[:-1]):
@@ -191,7 +191,7 @@ class Kinematics:
 
     @cached_property
     def response(self) -> Any:
-        """Velocity changes by unit impulses (n_q, n_c + n_tt): M^-1 J'."""
+        """Velocity changes by unit impulses (n_v, n_c + n_tt): M^-1 J'."""
         if isinstance(self.mass, ca.SX):
             return ca.solve(self.mass, self.jacobian.T)
         return self.inverse @ np.swapaxes(self.jacobian, -1, -2)
@@ -276,20 +276,20 @@ class ContactMechanics:
 
     @cached_property
     def normals(self) -> ca.SX:
-        """Normals (n_q, n_c)."""
+        """Normals (n_v, n_c)."""
         s = self.system
-        return ca.densify(ca.horzcat(ca.SX(s.n_q, 0), *[s.normal(contact) for contact in s.contacts]))
+        return ca.densify(ca.horzcat(ca.SX(s.n_v, 0), *[s.normal(contact) for contact in s.contacts]))
 
     @cached_property
     def tangents(self) -> ca.SX:
-        """Tangents (n_q, n_tt) with weights."""
+        """Tangents (n_v, n_tt) with weights."""
         tangents = [contact.tangent for contact in self.system.contacts if contact.frictional]
-        columns = ca.horzcat(ca.SX(self.system.n_q, 0), *tangents)
+        columns = ca.horzcat(ca.SX(self.system.n_v, 0), *tangents)
         return ca.densify(columns @ ca.diag(ca.SX(self.frames.weights)))
 
     @cached_property
     def jacobian(self) -> ca.SX:
-        """Directions of all contact forces as rows (n_c + n_tt, n_q)."""
+        """Directions of all contact forces as rows (n_c + n_tt, n_v)."""
         return ca.horzcat(self.normals, self.tangents).T
 
     @cached_property
@@ -348,16 +348,27 @@ class ContactMechanics:
         """(x, p) -> normal and tangents of every contact with friction, side by side; sparse, for there may be many."""
         s = self.system
         frames = [ca.horzcat(s.normal(contact), contact.tangent) for contact in s.contacts if contact.frictional]
-        return ca.Function("tangent_frames", [s.x, s.p], [ca.horzcat(ca.SX(s.n_q, 0), *frames)])
+        return ca.Function("tangent_frames", [s.x, s.p], [ca.horzcat(ca.SX(s.n_v, 0), *frames)])
 
     @cached_property
     def sparse(self) -> ca.Function:
-        """(x, u, p) -> gaps, directions as rows (n_c + n_tt, n_q), mass matrix, force and drift, all sparse."""
+        """(x, u, p) -> gaps, directions as rows (n_c + n_tt, n_v), mass matrix, force and drift, all sparse."""
         s = self.system
         columns = [s.normal(contact) for contact in s.contacts]
         columns += [contact.tangent for contact in s.contacts if contact.frictional]
-        rows = ca.horzcat(ca.SX(s.n_q, 0), *columns).T
+        rows = ca.horzcat(ca.SX(s.n_v, 0), *columns).T
         return ca.Function("sparse", [s.x, s.u, s.p], [self.gaps, rows, s.mass_matrix, s.force, self.drift])
+
+    def moved(self, x: Array, p: Array, change: Array) -> Array:
+        """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates (n_q,), N(q) times it."""
+        if self.system.moves_by_v:
+            return change
+        return np.asarray(self._kinematic_matrix(x, p)[0] @ change)
+
+    @cached_property
+    def _kinematic_matrix(self) -> Any:
+        s = self.system
+        return buffered(ca.Function("kinematic_matrix", [s.x, s.p], [ca.densify(s.kinematic_matrix)]))
 
     @cached_property
     def touching(self) -> Any:

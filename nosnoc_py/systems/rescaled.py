@@ -15,16 +15,18 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
     """Return a contact system in other units; its controls, parameters and first-order states stay in theirs.
 
     With the units Q = diag(q) of the positions, L of gaps, tau of time and m of mass, the same motion is q = Q q^,
-    v = Q v^ / tau, t = tau t^, and a force lambda = m L / tau^2 lambda^.
+    v = Q v^ / tau, t = tau t^, and a force lambda = m L / tau^2 lambda^. Where q' = N(q) v only velocities have the
+    units Q / tau, and coordinates stay in theirs.
 
     Parameters
     ----------
-    q : float or (n_q,)
+    q : float or (n_v,)
         Units of the positions.
     gap, time, mass : float
     """
-    units = np.broadcast_to(np.asarray(q, dtype=float), system.n_q)
-    old, new = [system.q, system.v], [ca.DM(units) * system.q, ca.DM(units / time) * system.v]
+    units = np.broadcast_to(np.asarray(q, dtype=float), system.n_v)
+    positions = units if system.moves_by_v else np.ones(system.n_q)
+    old, new = [system.q, system.v], [ca.DM(positions) * system.q, ca.DM(units / time) * system.v]
     by, energy = ca.diag(ca.DM(units)), mass * gap**2 / time**2
 
     def written(expression: Any) -> ca.SX:
@@ -43,5 +45,13 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
     matrix, force = by @ written(system.mass_matrix) @ by / (mass * gap**2), by @ written(system.force) / energy
     rates = time * written(system.y_rate)
     return replace(
-        system, mass_matrix=matrix, force=force, y_rate=rates, contacts=contacts, units={}, nominal={}, scene=()
+        system,
+        mass_matrix=matrix,
+        force=force,
+        position_rate=time * written(system.position_rate) / ca.DM(positions),
+        y_rate=rates,
+        contacts=contacts,
+        units={},
+        nominal={},
+        scene=(),
     )

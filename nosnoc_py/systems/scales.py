@@ -134,7 +134,10 @@ class _Look:
         with np.errstate(all="ignore"):  # what is not finite here is told by the simulation
             free = _solved(np.asarray(mass), np.asarray(force)[:, 0])
             norms = np.sqrt(np.asarray(rows[:n_c].power(2).sum(axis=1)))
-            away = largest(np.asarray(abs(rows[:n_c]) @ np.abs(x[: system.n_q])))
+            sizes = np.abs(x[system.at_q])
+            if not system.moves_by_v:  # no coordinate belongs to one velocity
+                sizes = np.full(system.n_v, sizes.max())
+            away = largest(np.asarray(abs(rows[:n_c]) @ sizes))
             speeds, accelerations = rows @ x[system.at_v] + np.asarray(drift)[:, 0], rows @ free
             return _Look(np.asarray(gaps)[:, 0], speeds, accelerations, largest(norms), largest(free), away)
 

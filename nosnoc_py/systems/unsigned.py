@@ -35,10 +35,10 @@ def is_never_negative(gap: ca.SX) -> bool:
 
 
 def is_mirrored(system: Any, x: np.ndarray, normal: np.ndarray, p: np.ndarray, contact: int, short: float) -> bool:
-    """Whether a gap that is zero at x is positive `short` behind it as well, along its gradient (n_q,)."""
+    """Whether a gap that is zero at x is positive `short` behind it as well, along its gradient (n_v,)."""
     with np.errstate(all="ignore"):
         behind = np.array(x)
-        behind[: system.n_q] -= short * normal / (normal @ normal)
+        behind[system.at_q] -= system.mechanics.moved(x, p, short * normal / (normal @ normal))
     return bool(system.mechanics.gaps_at(behind, p)[contact] > 0.5 * short)
 
 

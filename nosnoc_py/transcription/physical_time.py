@@ -58,7 +58,12 @@ def physical_fields(
     )
     system = frozen.original
     made = MotionRecord.of(
-        dense, pieces.x_right, events=_events(frozen, pieces), series=_series(frozen, pieces), units=dict(system.units)
+        dense,
+        pieces.x_right,
+        events=_events(frozen, pieces),
+        series=_series(frozen, pieces),
+        units=dict(system.units),
+        unit_parts=system.unit_parts,
     )
     return {
         **made.fields,

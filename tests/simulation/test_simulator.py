@@ -184,7 +184,7 @@ def test_a_first_step_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("restitution", [0.2, 0.5, 0.8, 0.9])
 def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
-    """More and more impacts in a step, until they are slower than 1 mm/s: where they are too many it is halved."""
+    """More and more impacts in a step, until they are slower than 1 mm/s: where they are too many it is cut."""
     trajectory = ns.simulate(ball.build(restitution), method=ns.FESDJ(), x0=[1.0, 0.0], duration=10.0, steps=100)
     assert trajectory.success, trajectory.message
     assert trajectory.message == ""
@@ -193,11 +193,13 @@ def test_a_bouncing_ball_comes_to_rest_in_any_steps(restitution: float) -> None:
     np.testing.assert_allclose(first, ball.impact_times(restitution, count=4), rtol=0, atol=1e-11)
 
 
-def test_a_halved_step_has_its_parts_in_the_trajectory_and_in_the_derivatives() -> None:
+def test_a_step_that_is_cut_has_its_parts_in_the_trajectory_and_in_the_derivatives() -> None:
     options: dict[str, Any] = {"method": ns.FESDJ(), "x0": [1.0, 0.0], "duration": 2.0, "sensitivities": True}
     found = ns.simulate(ball.build(0.9), steps=2, **options)
     assert found.success, found.message
-    np.testing.assert_allclose(found.u_grid, [0.0, 1.0, 1.5, 2.0], rtol=0, atol=1e-12)
+    impacts = ball.impact_times(0.9, count=3)
+    cut = 0.5 * (impacts[1] + impacts[2])  # the elements of the second step hold one impact
+    np.testing.assert_allclose(found.u_grid, [0.0, 1.0, cut, 2.0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.final_state, ball.exact([2.0], 0.9)[0], rtol=0, atol=1e-12)
     fine = ns.simulate(ball.build(0.9), steps=20, **options)
     assert found.sensitivity is not None

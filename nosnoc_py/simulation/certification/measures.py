@@ -118,7 +118,7 @@ def balance(mechanics: ContactMechanics, history: History) -> Balance:
     drift = _mass_drift(mechanics)
     points = points_of([history], GAUSS.c, GAUSS.b)
     here, w = mechanics.system.kinematics(points.x, points.u, p), points.weights
-    changing = drift(points.x, points.u, p)  # dM/dt v (m, n_q)
+    changing = drift(points.x, points.u, p)  # dM/dt v (m, n_v)
     work = float(w @ np.einsum("ki,ki->k", here.velocity, here.force + 0.5 * changing))
     work -= float(w @ np.einsum("ki,ki->k", here.drift, points.forces))  # by contacts that move by themselves
     friction = float(w @ np.einsum("ki,ki->k", here.rates[:, n_c:], points.forces[:, n_c:]))
@@ -150,8 +150,8 @@ def _impacts(mechanics: ContactMechanics, history: History) -> Iterator[tuple[Im
 
 
 def _mass_drift(mechanics: ContactMechanics) -> Callable[..., np.ndarray]:
-    """dM/dt v (m, n_q) as a function of states (m, n_x), controls (m, n_u) and p."""
+    """dM/dt v (m, n_v) as a function of states (m, n_x), controls (m, n_u) and p."""
     s = mechanics.system
     changing = ca.jtimes(s.mass_matrix @ s.v, ca.vertcat(s.q, s.y), ca.vertcat(s.position_rate, s.y_rate))
     function = ca.Function("mass_drift", [s.x, s.u, s.p], [ca.densify(changing)])
-    return lambda x, u, p: np.array(function(x.T, u.T, p)).T.reshape(len(x), s.n_q)
+    return lambda x, u, p: np.array(function(x.T, u.T, p)).T.reshape(len(x), s.n_v)

@@ -34,8 +34,9 @@ class ContactFlow:
         self.frames = mechanics.frames_at(p)
         self.names, self.distances = self.frames.names, self.frames.count  # gaps are the first guards
         self.rest_velocity = scales.rest_velocity(options.rest_velocity)
-        sizes = np.repeat([scales.length, scales.speed], mechanics.system.n_q) / scales.steepness
-        self.sizes = np.append(sizes, np.ones(mechanics.system.y.numel()))
+        system = mechanics.system
+        sizes = np.repeat([scales.length, scales.speed], [system.n_q, system.n_v]) / scales.steepness
+        self.sizes = np.append(sizes, np.ones(system.y.numel()))
         # Positions count by their way in a second: of shorter ways rounding leaves nothing.
         self.atol = options.atol * scales.speed
 
@@ -107,7 +108,7 @@ class ContactFlow:
         look, system, x = self.look(t, x), self.mechanics.system, np.array(x)
         closed = regime.closed if also is None else np.union1d(regime.closed, also)
         moved = look.response[:, closed] @ _least(look.delassus[np.ix_(closed, closed)], look.gaps[closed])
-        x[: system.n_q] -= moved
+        x[system.at_q] -= self.mechanics.moved(x, self.p, moved)
         look, rows = self.look(t, x), regime.rows
         pushed = look.response[:, rows] @ _least(look.delassus[np.ix_(rows, rows)], look.rates[rows])
         x[system.at_v] -= pushed

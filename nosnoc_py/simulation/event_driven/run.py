@@ -20,6 +20,7 @@ from nosnoc_py.systems.controls import Control, merged
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.systems.not_finite import ahead, not_finite
+from nosnoc_py.systems.quaternions import tangent_directions
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
@@ -50,7 +51,10 @@ def run(system: Described, method: EventDriven, task: SimulationTask) -> Traject
 def differentiated(system: Described, history: History, control: Control, grid: np.ndarray) -> Sensitivity:
     """Derivatives along a history; a control that is constant on the intervals of a grid (N + 1,) among the data."""
     if isinstance(system, CLS):
-        return sensitivity_of(system, history, control, grid)
+        found = sensitivity_of(system, history, control, grid)
+        if not system.unit_parts:
+            return found
+        return found.of_directions(tangent_directions(history.nodes[0].before, system.unit_parts))
     return filippov_sensitivity(system, history, control, grid)
 
 
@@ -115,7 +119,13 @@ def record_of(system: Described, history: History) -> MotionRecord:
     frames = system.mechanics.frames_at(history.p) if isinstance(system, CLS) else None
     series, units = (_multipliers(history), {}) if frames is None else _series(frames, history)
     return MotionRecord.of(
-        pieces, x[:, -1], history.x if history.hits else None, events=history.events, series=series, units=units
+        pieces,
+        x[:, -1],
+        history.x if history.hits else None,
+        events=history.events,
+        series=series,
+        units=units,
+        unit_parts=getattr(system, "unit_parts", ()),
     )
 
 

@@ -59,9 +59,10 @@ class _ContactWalk(VariationWalk):
         if not regime.rows.size:
             return np.eye(self.n_w)
         gaps_w, rates_w = self.variations.geometry(self._w(node.after))
-        columns, n_q = regime.columns(flow.look(node.t, node.after)), self.variations.n_q
-        moved = np.pad(columns[:, : regime.closed.size], ((0, self.n_w - n_q), (0, 0)))
-        pushed = np.pad(columns, ((n_q, self.n_w - 2 * n_q), (0, 0)))  # behind the velocities there are y and p
+        columns, system = regime.columns(flow.look(node.t, node.after)), self.variations.system
+        moved, pushed = (np.zeros((self.n_w, count)) for count in (regime.closed.size, columns.shape[1]))
+        moved[system.at_q] = system.mechanics.moved(node.after, flow.p, columns[:, : regime.closed.size])
+        pushed[system.at_v] = columns
         on_gaps = projection(gaps_w[regime.closed], moved, REDUNDANT)
         return projection(rates_w[regime.rows], pushed, REDUNDANT) @ on_gaps
 
@@ -71,7 +72,7 @@ class _ContactWalk(VariationWalk):
         if impact is None:
             return super()._jump(passage, W)
         assert isinstance(passage, ContactPassage)
-        w, n_q = self._w(node.before), self.variations.n_q
+        w, at_v = self._w(node.before), self.variations.system.at_v
         look = passage.flow.look(node.t, node.before)
         after = look.velocity + look.response @ impact.impulses
         slip = look.rates_of(after)[self.variations.frames.count :]
@@ -79,7 +80,7 @@ class _ContactWalk(VariationWalk):
         jump = self.variations.jump(impact.modes, impact.thrown, w, after, impulses)
         for modes in self._others(impact.modes, undecided, slip):
             other = self.variations.jump(modes, impact.thrown, w, after, impulses)
-            moved = ((other - jump) @ W[: self.n_w])[n_q : 2 * n_q]
+            moved = ((other - jump) @ W[: self.n_w])[at_v]
             if not np.abs(moved).max(initial=0.0) <= SAME * max(1.0, np.abs(W).max()):
                 names = [self.variations.frames.names[c] for c in undecided]
                 self._flag(node.t, f"{', '.join(names)}: neither an impulse nor a velocity in an impact")
@@ -131,8 +132,8 @@ class _ContactWalk(VariationWalk):
         )
 
     def _arrival(self, node: Node, rate: Array) -> Array:
-        made, n_q = np.array(rate), self.variations.n_q
-        made[:n_q] = node.before[n_q : 2 * n_q]
+        made, system = np.array(rate), self.variations.system
+        made[system.at_q] = system.mechanics.moved(node.before, self.history.p, node.before[system.at_v])
         return made
 
     def _until(self, phase: Phase) -> float:

@@ -28,7 +28,7 @@ class ContactMotion:
     Attributes
     ----------
     rate : (n_w,)
-        dw/dt = (v, a, 0).
+        dw/dt = (N v, a, y', 0).
     forces : (n_f,)
         Contact forces, normals first; of redundant ones the smallest.
     rate_w, forces_w : (n_w, n_w), (n_f, n_w)
@@ -51,8 +51,9 @@ class ContactVariations:
 
     def __init__(self, system: CLS) -> None:
         self.frames = system.mechanics.frames
-        self.n_q, self.n_x = system.n_q, system.x.numel()
+        self.system, self.n_x = system, system.x.numel()
         self.n_w = self.n_x + system.n_p
+        self._others = np.delete(np.arange(self.n_x), system.at_v)  # components that forces do not move at once
         self._geometry, self._rows, self._slopes, self._impact, self._friction, self._first_order = _functions(system)
 
     def geometry(self, w: Array) -> tuple[Array, Array]:
@@ -62,23 +63,24 @@ class ContactVariations:
 
     def motion(self, modes: Sequence[int], w: Array, u: Array, *, redundant: bool = False) -> ContactMotion:
         """The motion in the given modes of the contacts, from M a = f + J'f_c and one row per contact force."""
-        masks, n_q = masks_of(modes), self.n_q
+        masks, n_v, at_v = masks_of(modes), self.system.n_v, self.system.at_v
         offset, matrix = self._rows(w, u, masks)
-        solve, loose = _solver(matrix, n_q, redundant)
+        solve, loose = _solver(matrix, n_v, redundant)
         y = solve(offset)[:, 0]
         y_w, y_u = np.split(solve(np.hstack(self._slopes(y, w, u, masks))), [self.n_w], axis=1)
         rate_w, rate_u = np.zeros((self.n_w, self.n_w)), np.zeros((self.n_w, y_u.shape[1]))
-        rate_w[:n_q, n_q : 2 * n_q] = np.eye(n_q)
-        rate_w[n_q : 2 * n_q], rate_u[n_q : 2 * n_q] = y_w[:n_q], y_u[:n_q]
-        first, rate_w[2 * n_q : self.n_x], rate_u[2 * n_q : self.n_x] = self._first_order(w, u)
+        rate, others = np.zeros(self.n_w), self._others
+        rate[at_v], rate_w[at_v], rate_u[at_v] = y[:n_v], y_w[:n_v], y_u[:n_v]
+        first, rate_w[others], rate_u[others] = self._first_order(w, u)
+        rate[others] = first[:, 0]
         return ContactMotion(
-            rate=np.concatenate([w[n_q : 2 * n_q], y[:n_q], first[:, 0], np.zeros(self.n_w - self.n_x)]),
-            forces=y[n_q:],
+            rate=rate,
+            forces=y[n_v:],
             rate_w=rate_w,
-            forces_w=y_w[n_q:],
+            forces_w=y_w[n_v:],
             rate_u=rate_u,
-            forces_u=y_u[n_q:],
-            loose=loose[n_q:],
+            forces_u=y_u[n_v:],
+            loose=loose[n_v:],
         )
 
     def friction(self, w: Array) -> Array:
@@ -88,18 +90,18 @@ class ContactVariations:
         return np.asarray(self._friction(w)[0])
 
     def jump(self, modes: Sequence[int], thrown: Array, w: Array, after: Array, impulses: Array) -> Array:
-        """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_q,).
+        """Derivative (n_w, n_w) of (x+, p) with respect to (x-, p) at an impact with the velocity `after` (n_v,).
 
         Of contacts that are not `thrown` (n_c,) back the restitution is 0.
         """
         matrix, slopes = self._impact(np.concatenate([after, impulses]), w, masks_of(modes), np.asarray(thrown, float))
-        solve, _ = _solver(matrix, self.n_q, redundant=True)  # redundant impulses leave the velocity unique
+        solve, _ = _solver(matrix, self.system.n_v, redundant=True)  # redundant impulses leave the velocity unique
         made = np.eye(self.n_w)
-        made[self.n_q : 2 * self.n_q] = solve(slopes)[: self.n_q]
+        made[self.system.at_v] = solve(slopes)[: self.system.n_v]
         return made
 
 
-def _solver(matrix: Array, n_q: int, redundant: bool) -> tuple[Callable[[Array], Array], Array]:
+def _solver(matrix: Array, n_v: int, redundant: bool) -> tuple[Callable[[Array], Array], Array]:
     """The implicit function theorem for rows with this Jacobian by y, and a mask of what they leave open of y (n_y,).
 
     Where forces are redundant the smallest change is taken, of forces in the unit of the masses and of rows of size
@@ -108,7 +110,7 @@ def _solver(matrix: Array, n_q: int, redundant: bool) -> tuple[Callable[[Array],
     if not redundant:
         return partial(derivative, matrix), np.zeros(len(matrix), dtype=bool)
     columns = np.ones(len(matrix))
-    columns[n_q:] = np.abs(matrix[:n_q, :n_q]).max()
+    columns[n_v:] = np.abs(matrix[:n_v, :n_v]).max()
     scaled = matrix * columns
     rows = np.maximum(np.abs(scaled).max(axis=1), np.finfo(float).tiny)[:, None]
     known = Determined(scaled / rows, REDUNDANT)
@@ -128,8 +130,8 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
     mechanics, frames = system.mechanics, system.mechanics.frames
     jacobian, n_c = mechanics.jacobian, frames.count
     w, masks, thrown = ca.vertcat(system.x, system.p), ca.SX.sym("masks", 3 * n_c), ca.SX.sym("thrown", n_c)
-    y = ca.SX.sym("y", system.n_q + jacobian.shape[0])
-    motion, forces = ca.vertsplit(y, [0, system.n_q, y.shape[0]])
+    y = ca.SX.sym("y", system.n_v + jacobian.shape[0])
+    motion, forces = ca.vertsplit(y, [0, system.n_v, y.shape[0]])
     rates, after = mechanics.rates, jacobian @ motion
 
     def rows(momentum: ca.SX, offset: ca.SX, slip: ca.SX) -> ca.SX:
@@ -140,7 +142,8 @@ def _functions(system: CLS) -> tuple[Evaluation, ...]:
     bounced = ca.vertcat(thrown * ca.SX(frames.restitution) * rates[:n_c], ca.SX.zeros(frames.n_t))
     drift = mechanics.drift
     impact = rows(system.mass_matrix @ system.v, bounced + drift, after[n_c:] + drift[n_c:])
-    offset, first, u = ca.substitute(phase, y, ca.DM.zeros(y.shape)), system.y_rate, system.u
+    offset, u = ca.substitute(phase, y, ca.DM.zeros(y.shape)), system.u
+    first = ca.vertcat(system.position_rate, system.y_rate)
     return (
         buffered(ca.Function("geometry", [w], [ca.jacobian(mechanics.gaps, w), ca.jacobian(rates, w)])),
         buffered(ca.Function("rows", [w, system.u, masks], [offset, ca.jacobian(phase, y)])),

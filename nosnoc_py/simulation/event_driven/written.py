@@ -27,7 +27,7 @@ def steps_of(mechanics: ContactMechanics, regime: ContactRegime) -> WholeSteps |
     Where a slip in space ends its direction hangs on rounding, and derivatives of the end with it.
     """
     frames, system = mechanics.frames, mechanics.system
-    large = frames.count > MOST_CONTACTS or system.n_q > MOST_COORDINATES or regime.rows.size > MOST_ROWS
+    large = frames.count > MOST_CONTACTS or system.n_v > MOST_COORDINATES or regime.rows.size > MOST_ROWS
     if large or regime.redundant or regime.spatial:
         return None
     known = _STEPS.setdefault(mechanics, {})
@@ -100,7 +100,7 @@ def _put(
 ) -> ca.SX:
     """The state on its constraints, see `ContactFlow.project`."""
     pushed = response[:, rows] @ _solved(delassus[rows, rows], slip[rows])
-    moved = system.q - response[:, closed] @ _solved(delassus[closed, closed], gaps[closed])
+    moved = system.q - system.moved(response[:, closed] @ _solved(delassus[closed, closed], gaps[closed]))
     again = ca.Function("again", [system.x, d], [system.v - pushed])
     return ca.vertcat(moved, again(ca.vertcat(moved, system.v, system.y), d), system.y)
 

@@ -1,9 +1,9 @@
 """The equations of one stage of a contact system as functions of CasADi.
 
-A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the friction force
-(stick) or the direction of slip (slip in space), slip speeds, drift multipliers of the gap rate (q' = v + sum n tau, so
-that gap and gap rate both vanish in a closed contact) and, where M depends on q or p, accelerations. Masks choose the
-rows of the modes, so that one function serves all of them.
+A stage has the algebraic unknowns y = (lambda_n, y_t, s, tau, a): normal forces, per tangent the friction force (stick)
+or the direction of slip in space, slip speeds, drift multipliers of the gap rate (q' = N (v + sum n tau), so that gap
+and gap rate both vanish in a closed contact) and, where M depends on q or p, accelerations. Masks choose the rows of
+the modes, so that one function serves all of them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def has_constant_mass(system: CLS) -> bool:
 
 def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> StageEquations:
     """Equations and guards (gaps, normal forces, slips, slacks of friction) of a stage in the modes of the masks."""
-    n_c, n_t, n_s, n_q = frames.count, frames.n_t, frames.spatial, system.n_q
+    n_c, n_t, n_s, n_v = frames.count, frames.n_t, frames.spatial, system.n_v
     mechanics = system.mechanics
     gaps, normals, tangents = mechanics.gaps, mechanics.normals, mechanics.tangents
     normal, tangential, speed = ca.SX.sym("lambda_n", n_c), ca.SX.sym("y_t", n_t), ca.SX.sym("s", n_s)
     tau = ca.SX.sym("tau", n_c if gap_rate else 0)
     constant = has_constant_mass(system)
-    acceleration = ca.SX.sym("a", 0 if constant else n_q)
+    acceleration = ca.SX.sym("a", 0 if constant else n_v)
     masks = ca.SX.sym("masks", 3 * n_c)
     closed, slip = masks[:n_c], masks[2 * n_c :]
     approach, rates = mechanics.gap_rates, mechanics.slips
@@ -43,7 +43,7 @@ def stage_equations(system: CLS, frames: ContactFrames, gap_rate: bool) -> Stage
         rows = ca.vertcat(rows, system.mass_matrix @ acceleration - force)
     flow = system.state_rate(
         ca.DM(np.linalg.inv(np.array(ca.DM(system.mass_matrix)))) @ force if constant else acceleration,
-        system.position_rate + (normals @ tau if gap_rate else 0),
+        normals @ tau if gap_rate else None,
     )
     slips, slacks = [], []
     for c, part in enumerate(frames.tangents):

@@ -124,11 +124,11 @@ class Filling:
 
     def _rows_of(self, kinds: Iterable[Place], count: int) -> tuple[np.ndarray, np.ndarray]:
         """Where in w the values of these kinds are, and in the columns of their function; some are not asked for."""
-        n_q = self._system.n_q
+        n_v = self._system.n_v
         sizes: dict[Enum | None, int] = {
             Role.STATE: self._system.x.numel(),
-            Role.ACCELERATION: n_q,
-            Role.VELOCITY_AFTER: n_q,
+            Role.ACCELERATION: n_v,
+            Role.VELOCITY_AFTER: n_v,
         }
         targets, sources, first = [], [], 0
         for kind in kinds:

@@ -274,7 +274,7 @@ class ContactModes:
             elif speed >= 0:
                 y[n_c + frames.n_t + speed] = 0.0
         if not has_constant_mass(self.system):
-            y[-self.system.n_q :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ found.forces)
+            y[-self.system.n_v :] = np.linalg.solve(at.mass, at.force + at.jacobian.T @ found.forces)
         return y
 
     def _failed(self, x: np.ndarray, trouble: Trouble, message: str, closed: Mode) -> ElementNode:

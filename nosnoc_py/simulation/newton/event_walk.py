@@ -28,6 +28,8 @@ AT_THE_END = 1e-9
 ROUNDED = 1e-4
 # An event may lie so far outside of its bracket, relative to the step.
 OUTSIDE = 1e-10
+# Nor so much earlier than its bracket, as a share of the time until then.
+BEGUN = 0.1
 # Length of a first short element, relative to the step.
 BEGINNING = 1e-6
 # Elements of a prediction where Newton's method needs to be led.
@@ -218,22 +220,29 @@ class EventWalk:
         guess = self.collocation.shortened(run, crossing.time, count)
         found = self._solve(guess, crossing.guard)
         margin = crossing.high - crossing.low + OUTSIDE * self.length
-        if found is not None and crossing.low - margin <= found.length <= crossing.high + margin and found.h > 0:
+        # A gap that has just opened is zero at the node, too: that root is no event.
+        least = max(crossing.low - margin, BEGUN * crossing.low)
+        if found is not None and least <= found.length <= crossing.high + margin and found.h > 0:
             return found
         return self._search(run, crossing, count)
 
     def _search(self, run: ElementRun, crossing: Crossing, count: int) -> ElementRun | None:
         """Bisection for the length at whose end the guard vanishes, if it changes its sign by vanishing."""
         low, high, best = crossing.low, crossing.high, run
-        largest, end = 0.0, np.inf
+        largest, end, wide = 0.0, np.inf, True
         for _ in range(60):
-            middle = 0.5 * (low + high)
+            # The bracket is that of a long element: on a short one the guard may still be positive at its end.
+            middle = high if wide else 0.5 * (low + high)
             found = self._solve(self.collocation.shortened(best, middle, count), None)
             if found is None:
                 return None
             best, end = found, float(self._guards_at(found, np.array([found.length]))[crossing.guard, 0])
             largest = max(largest, abs(end))
-            low, high = (middle, high) if end > 0 else (low, middle)
+            if end > 0:
+                low, high = middle, min(2.0 * high, run.length) if wide else high
+                wide = wide and low < run.length
+            else:
+                high, wide = middle, False
             if end == 0.0 or high - low <= 1e-15 * high:
                 break
         return best if abs(end) <= 1e-8 * largest else None

@@ -22,7 +22,7 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.rescaled import rescaled
 from nosnoc_py.systems.scales import UNIT, ProblemScales, problem_scales
-from nosnoc_py.tolerances import STEP_COMPLEMENTARITY, STEP_INFEASIBILITY
+from nosnoc_py.tolerances import STEP_COMPLEMENTARITY, STEP_INFEASIBILITY, TOUCHING
 from nosnoc_py.transcription import Transcription, gap_rate_of, rest_velocity_of, transcribe_step
 
 SCHEMES: tuple[Literal["radau_iia"], Literal["gauss_legendre"]] = ("radau_iia", "gauss_legendre")
@@ -52,6 +52,8 @@ class NewtonResult:
         Where nothing else will help either.
     crowded : bool
         Whether the step has more switches than elements: shorter ones may do.
+    share : float
+        Of a crowded step, the part that has as many switches as its elements hold.
     elements : Elements or None
         The step in numbers, for the estimate of its error.
     """
@@ -63,6 +65,7 @@ class NewtonResult:
     message: str = ""
     status: Status | None = None
     crowded: bool = False
+    share: float = 0.5
     elements: Elements | None = None
 
 
@@ -104,7 +107,9 @@ class _Program:
             system = rescaled(system, q=position, gap=length, time=time, mass=mass)
             problem = transcribe_step(system, method.replace(rest_velocity=rest))
         force = mass * length / time**2
-        units = np.append(np.repeat([position, position / time], system.n_q), np.ones(system.y.numel()))
+        kept = position if system.moves_by_v else 1.0  # coordinates that are not v integrated stay in their units
+        sizes = [system.n_q, system.n_v, system.y.numel()]
+        units = np.repeat([kept, position / time, 1.0], sizes)
         self.units: dict[str, Any] = {
             "h": time,
             **dict.fromkeys(("x_minus", "x_left", "x_right", "x_stages"), units),
@@ -174,15 +179,30 @@ class NewtonStepper:
         step = self._step(x, u, p, float(horizon[0]), hint)
         if step.trouble is not None:
             status, crowded = STATUSES.get(step.trouble), step.trouble is Trouble.SWITCHES
-            return NewtonResult(x=x, residuals={}, message=step.message, status=status, crowded=crowded)
+            found = NewtonResult(x=x, residuals={}, message=step.message, status=status, crowded=crowded)
+            return replace(found, share=self._held(step, values)) if crowded else found
         w = self._fill(step, values)
         at = self._evaluator(w, values)
         residuals = _residuals(self._evaluator, at)
-        if not self._is_believed(residuals, x, p) and not self._is_believed_in_units(step, values):
+        force = 1.0 if self._newton is None else _largest(self._newton.read(step, p))
+        if not self._is_believed(residuals, x, p, force=force) and not self._is_believed_in_units(step, values):
             worst = self._evaluator.worst(at, 1)
             said = f"not certified: {worst[0] if worst else residuals}"
             return NewtonResult(x=x, residuals=residuals, message=said)
         return NewtonResult(w=w, x=step.x_right[-1], residuals=residuals, hint=step.hint(u, p), elements=step)
+
+    def _held(self, step: Elements, values: np.ndarray) -> float:
+        """Where to cut a crowded step, as a share of it: between the last switch that it has elements for and the next.
+
+        Not at a switch, where it would hang on rounding whether it belongs to what comes before.
+        """
+        if not len(step.h):
+            return 0.5
+        _, u, p, horizon = (values[rows] for rows in self._slices)
+        length, done = float(horizon[0]), float(np.sum(step.h))
+        following = self._step(step.x_right[-1], u, p, length - done, step.modes[-1])
+        held = (done + 0.5 * float(following.h[0] if len(following.h) else 0.0)) / length
+        return held if 0.0 < held < 1.0 else 0.5
 
     def _is_believed_in_units(self, step: Elements, values: np.ndarray) -> bool:
         """The same in units of the motion's own size: in those of the user rounding may be of any size."""
@@ -191,15 +211,27 @@ class NewtonStepper:
         system, (x, u, p, horizon) = self._newton.system, (values[rows] for rows in self._slices)
         scales = problem_scales(system, x0=x, control=lambda t, x: u, p=p, duration=float(horizon[0]))
         program = self._program(scales, self._newton.mass / scales.steepness**2)
-        residuals = _residuals(program.evaluator, program.evaluator(*program(self._newton.read(step, p), values)))
+        read = self._newton.read(step, p)
+        residuals = _residuals(program.evaluator, program.evaluator(*program(read, values)))
+        force = _largest(read) / program.units["lambda_normal"]
         # A slow body far from the origin: its coordinates are large numbers of these units, and rounded.
         coarse = ROUNDED * float(np.max(np.abs(step.x_right) / program.units["x_right"]))
-        return self._is_believed(residuals, x, p, scales.length, coarse)
+        return self._is_believed(residuals, x, p, scales.length, coarse, force)
 
     def _is_believed(
-        self, residuals: dict[str, float], x: np.ndarray, p: np.ndarray, length: float = 1.0, coarse: float = 0.0
+        self,
+        residuals: dict[str, float],
+        x: np.ndarray,
+        p: np.ndarray,
+        length: float = 1.0,
+        coarse: float = 0.0,
+        force: float = 1.0,
     ) -> bool:
-        """Whether the residuals are rounding; an initial state may penetrate by a little, which no step mends."""
+        """Whether the residuals are rounding.
+
+        An initial state may penetrate by a little, which no step mends, and what touches there may be a little open:
+        times the largest force that is the product of both.
+        """
         limits = {"complementarity": STEP_COMPLEMENTARITY, "infeasibility": STEP_INFEASIBILITY + coarse}
         if all(residuals[name] <= limit for name, limit in limits.items()):
             return True
@@ -207,7 +239,9 @@ class NewtonStepper:
             return False
         gaps = self._newton.system.mechanics.gaps_at(x, p)
         deep = max(0.0, -float(gaps.min(initial=0.0))) / length
-        return all(residuals[name] <= limit + deep for name, limit in limits.items())
+        open_ = float(gaps[gaps <= TOUCHING * length].max(initial=0.0)) / length
+        more = {"complementarity": max(deep, open_ * force), "infeasibility": deep}
+        return all(residuals[name] <= limit + more[name] for name, limit in limits.items())
 
     def counted(self, values: np.ndarray, found: NewtonResult) -> NewtonResult:
         """Follow a crowded step event by event: how many switches it has, and whether they end (else: Zeno)."""
@@ -233,6 +267,10 @@ class NewtonStepper:
             return replace(found, message=f"{message}; take more steps")
         more = "more than " if events >= MOST_EVENTS else ""
         return replace(found, message=f"{message}; it has {more}{events} switches")
+
+
+def _largest(step: ContactStep) -> float:
+    return float(np.abs(step.lambda_normal).max(initial=0.0))
 
 
 def _residuals(evaluator: Evaluator, at: Values) -> dict[str, float]:

@@ -15,13 +15,13 @@ from nosnoc_py.systems.cls import CLS
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Inertia:
-    """The matrix A of a step: its diagonal (n_q,) where it has nothing else, or its inverse (n_q, n_q)."""
+    """The matrix A of a step: its diagonal (n_v,) where it has nothing else, or its inverse (n_v, n_v)."""
 
     diagonal: np.ndarray | None = None
     inverse: np.ndarray | None = None
 
     def answer(self, impulse: np.ndarray) -> np.ndarray:
-        """A^-1 times a generalised impulse (n_q,)."""
+        """A^-1 times a generalised impulse (n_v,)."""
         if self.diagonal is not None:
             return np.asarray(impulse / self.diagonal)
         assert self.inverse is not None
@@ -32,14 +32,16 @@ class Dynamics:
     """Force and inertia of a system by the linearised theta-method."""
 
     def __init__(self, system: CLS, theta: float) -> None:
-        self.theta, n = theta, system.n_q
+        self.theta, self.system, n = theta, system, system.n_v
         arguments = [system.x, system.u, system.p]
-        self._n_q, self._size = n, system.x.numel()
+        self._n_v = n
         self._force = evaluation("force", arguments, system.force)
         matrix = system.mass_matrix
         self._slopes: Any = None
         if ca.depends_on(system.force, ca.vertcat(system.q, system.v)):
-            slopes = ca.vertcat(*[ca.vec(ca.jacobian(system.force, s)) for s in (system.q, system.v)])
+            by_q = ca.jacobian(system.force, system.q)
+            by_q = by_q if system.moves_by_v else by_q @ system.kinematic_matrix
+            slopes = ca.vertcat(ca.vec(by_q), ca.vec(ca.jacobian(system.force, system.v)))
             self._slopes = evaluation("slopes", arguments, ca.densify(slopes))
         self._mass = evaluation("mass", [system.x, system.p], ca.densify(matrix))
         self._first_order = evaluation("first_order", arguments, system.y_rate)
@@ -51,13 +53,18 @@ class Dynamics:
 
     def first_order(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """y' (n_y,)."""
-        return self._first_order(x, u, p) if self._size > 2 * self._n_q else np.zeros(0)
+        return self._first_order(x, u, p) if self.system.y.numel() else np.zeros(0)
+
+    def split(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coordinates, velocities and first-order states."""
+        s = self.system
+        return x[s.at_q], x[s.at_v], x[s.at_y]
 
     def inertia(self, h: float, looks_at: np.ndarray, ahead: np.ndarray, u: np.ndarray, p: np.ndarray) -> Inertia:
         """A of a step; M at the state `looks_at`, slopes of the force at `ahead`."""
         if self._constant is not None:
             return self._constant
-        n = self._n_q
+        n = self._n_v
         matrix = self._mass(looks_at, p).reshape(n, n, order="F").copy()
         if self._slopes is not None:
             stiffness, damping = self._slopes(ahead, u, p).reshape(2, n, n).transpose(0, 2, 1)
@@ -67,9 +74,10 @@ class Dynamics:
     def free(
         self, h: float, looks_at: np.ndarray, x: np.ndarray, u: np.ndarray, p: np.ndarray
     ) -> tuple[np.ndarray, Inertia]:
-        """Velocity (n_q,) after a step without contacts, and A."""
-        q, v, y = np.split(x, [self._n_q, 2 * self._n_q])
-        ahead = np.concatenate([q + self.theta * h * v, v, y + self.theta * h * self.first_order(x, u, p)])
+        """Velocity (n_v,) after a step without contacts, and A."""
+        q, v, y = self.split(x)
+        along = self.theta * h * self.system.mechanics.moved(x, p, v)
+        ahead = np.concatenate([q + along, v, y + self.theta * h * self.first_order(x, u, p)])
         inertia = self.inertia(h, looks_at, ahead, u, p)
         return v + inertia.answer(h * self._force(ahead, u, p)), inertia
 
@@ -88,7 +96,7 @@ def problem_of(
     rows: np.ndarray, dofs: np.ndarray, inertia: Inertia, free: np.ndarray, least: np.ndarray, friction: np.ndarray
 ) -> RowProblem:
     """The problem of contacts with rows (m, w, K) over coordinates (m, K)."""
-    n_q = free.size
+    n_v = free.size
     padded = np.append(free, 1.0)  # what the drift of contacts is multiplied by
     if inertia.diagonal is not None:
         inverse = np.append(1.0 / inertia.diagonal, 0.0)
@@ -96,11 +104,11 @@ def problem_of(
         blocks = np.einsum("mwk,mxk->mwx", rows, answers)
     else:
         assert inertia.inverse is not None
-        dense = np.zeros((*rows.shape[:2], n_q + 1))
+        dense = np.zeros((*rows.shape[:2], n_v + 1))
         np.put_along_axis(dense, np.broadcast_to(dofs[:, None, :], rows.shape), rows, axis=2)
         answers = np.zeros_like(dense)
-        answers[..., :n_q] = dense[..., :n_q] @ inertia.inverse.T
-        reached = np.broadcast_to(np.arange(n_q + 1), (len(rows), n_q + 1))
+        answers[..., :n_v] = dense[..., :n_v] @ inertia.inverse.T
+        reached = np.broadcast_to(np.arange(n_v + 1), (len(rows), n_v + 1))
         blocks = np.einsum("mwk,mxk->mwx", dense, answers)
     return RowProblem(
         rows=rows,

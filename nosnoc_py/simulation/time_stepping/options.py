@@ -42,8 +42,9 @@ class TimeStepping(SimulationMethod):
     gap close further than to zero in a step, however fast the bodies are, as long as gaps are convex functions of q
     (balls, flat walls). Where they are not, the first lets gaps drift by their curvature, and the second takes
     penetrations back in the next step, at the price of a speed |g| / h. Bodies with e > 0 turn round up to one step too
-    early; without restitution they land exactly, in two steps. Contacts that
-    are hit through others within a step bounce after these, one generation of impacts after the other, up to twenty.
+    early. Those without restitution lose their whole approach at once, and only for their positions c is -g / h, so
+    that they come to lie where they touch: in two parts friction would turn between them. Contacts that are hit through
+    others within a step bounce after these, one generation of impacts after the other, up to twenty.
 
     Restitution of both is Newton's, by that larger one of two velocities, within the one contact problem of the step.
     The control is held on a step: its value at the middle, of a feedback with the state at the start. The trajectory

@@ -27,7 +27,7 @@ class ContactRows:
     Attributes
     ----------
     dofs : (n_c, K) int
-        Coordinates of every contact; where it has fewer than K, n_q stands for none. Contacts that move by themselves
+        Coordinates of every contact; where it has fewer than K, n_v stands for none. Contacts that move by themselves
         have their rates there: velocities are padded by a 1 that no impulse changes.
     width : int
         Rows of a contact: the normal, and as many tangents as the contact with most of them has.
@@ -36,13 +36,13 @@ class ContactRows:
     """
 
     def __init__(self, system: CLS, frames: ContactFrames) -> None:
-        self.count, self.n_q = frames.count, system.n_q
+        self.count, self.n_v = frames.count, system.n_v
         self.friction, self.restitution = frames.friction, frames.restitution
         self.width = 1 + max((frames.width(c) for c in range(frames.count)), default=0)
         self.gaps = system.mechanics.gaps_at
         index = {symbol.element_hash(): k for k, symbol in enumerate(system.q.nonzeros())}
         entries = [_entries(system, contact, index) for contact in system.contacts]
-        self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_q)
+        self.dofs, self._places = _places([[entry[:2] for entry in each] for each in entries], self.width, self.n_v)
         values = ca.vertcat(ca.SX(0, 1), *[entry[2] for each in entries for entry in each])
         self._values = evaluation("rows", [system.x, system.p], values)
 
@@ -55,7 +55,7 @@ class ContactRows:
 
 def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
     """Entries (row, coordinate, expression) of one contact that are not zero by structure."""
-    if contact.normal is None:
+    if contact.normal is None and system.moves_by_v:  # gradients by a few coordinates: there may be many contacts
         symbols = [s for s in ca.symvar(contact.gap) if s.element_hash() in index]
         slopes = ca.gradient(contact.gap, ca.vertcat(*symbols)).elements()
         found = [(0, index[s.element_hash()], slope) for s, slope in zip(symbols, slopes, strict=True)]
@@ -65,9 +65,9 @@ def _entries(system: CLS, contact: Contact, index: dict[int, int]) -> Entries:
         for k, weight in enumerate(ca.vertsplit(contact.cone[1])):
             found += _column(contact.tangent[:, k], 1 + k, weight)
             if not contact.surface_velocity[k].is_zero():
-                found.append((1 + k, system.n_q, -weight * contact.surface_velocity[k]))
+                found.append((1 + k, system.n_v, -weight * contact.surface_velocity[k]))
     if ca.depends_on(contact.gap, system.y):
-        found.append((0, system.n_q, ca.jtimes(contact.gap, system.y, system.y_rate)))
+        found.append((0, system.n_v, ca.jtimes(contact.gap, system.y, system.y_rate)))
     return found
 
 
@@ -76,11 +76,11 @@ def _column(vector: ca.SX, row: int, weight: Any) -> Entries:
     return [(row, dof, weight * value) for dof, value in zip(sparse.sparsity().row(), sparse.nonzeros(), strict=True)]
 
 
-def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_q: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(entries: Sequence[Sequence[tuple[int, int]]], width: int, n_v: int) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates of every contact, and where its entries stand in the flat array of rows."""
     owned = [sorted({dof for _, dof in each}) for each in entries]
     most = max((len(dofs) for dofs in owned), default=0)
-    table = np.full((len(owned), most), n_q)
+    table = np.full((len(owned), most), n_v)
     places = []
     for c, (dofs, each) in enumerate(zip(owned, entries, strict=True)):
         table[c, : len(dofs)] = dofs

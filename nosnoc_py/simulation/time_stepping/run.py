@@ -93,7 +93,7 @@ class _TimeSteppingLoop:
         """Step by step; what there is when it ends early."""
         self.h, self.grid = seconds / count, np.linspace(0.0, seconds, count + 1)
         self.x, self.applied = [start], list[np.ndarray]()
-        self.unsolved, self.refused = _Missed(self.method, self.limits, self.system.n_q), list[str]()
+        self.unsolved, self.refused = _Missed(self.method, self.limits, self.system), list[str]()
         self.struck_at: list[tuple[float, np.ndarray, np.ndarray]] = []
         self.stepper = Stepper(self.system, self.method, self.limits, self.p)
         self.record = ImpulseRecord(self.system.mechanics.frames_at(self.p), self.limits)
@@ -167,8 +167,8 @@ class _TimeSteppingLoop:
 class _Missed:
     """Counts the steps whose contact problem was not solved to the tolerance."""
 
-    def __init__(self, method: TimeStepping, limits: Limits, n_q: int) -> None:
-        self.method, self.limits, self.n_q = method, limits, n_q
+    def __init__(self, method: TimeStepping, limits: Limits, system: CLS) -> None:
+        self.method, self.limits, self.system = method, limits, system
         self.count, self.steps, self.worst, self.when = 0, 0, 0.0, 0.0
         self.fastest = self.push = 0.0
 
@@ -184,8 +184,8 @@ class _Missed:
 
     def speed(self, x: np.ndarray) -> float:
         """Speeds at work in states (k, n_x) [m/s]: the fastest one, at least that of a fall over their length."""
-        fall = float(np.sqrt(self.push * np.abs(x[:, : self.n_q]).max(initial=0.0)))
-        return max(self.fastest, fall, float(np.abs(x[:, self.n_q : 2 * self.n_q]).max(initial=0.0)))
+        fall = float(np.sqrt(self.push * np.abs(x[:, self.system.at_q]).max(initial=0.0)))
+        return max(self.fastest, fall, float(np.abs(x[:, self.system.at_v]).max(initial=0.0)))
 
     @property
     def notes(self) -> list[str]:

@@ -15,6 +15,7 @@ from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, probl
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.rows import ContactRows
 from nosnoc_py.systems.cls import CLS
+from nosnoc_py.systems.quaternions import unit_states
 from nosnoc_py.tolerances import ENERGY
 
 # Contacts that other contacts push together within a step are found by solving again, so many times at most.
@@ -31,7 +32,7 @@ class StepResult:
 
     Attributes
     ----------
-    q, v : (n_q,)
+    q, v : (n_q,), (n_v,)
         At its end.
     contacts : (m,) int
         Those that took part.
@@ -79,7 +80,7 @@ class Stepper:
         frames = system.mechanics.frames_at(p)
         self.options, self.limits, self.rows = options, limits, ContactRows(system, frames)
         self.dynamics = Dynamics(system, options.weight)
-        self._colours = Colours(self.rows.dofs, system.n_q, coupled=not self.dynamics.diagonal)
+        self._colours = Colours(self.rows.dofs, system.n_v, coupled=not self.dynamics.diagonal)
         directions = options.directions if options.friction == "polyhedral" else None
         projection = projection_of(self.rows.width - 1, directions)
         coulomb = directions is None or self.rows.width < 3
@@ -91,9 +92,10 @@ class Stepper:
     def step(self, h: float, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> StepResult | None:
         """From a state over h seconds with a constant control; None from numbers that are not finite."""
         theta, reach = self._weights(h)
-        q, v, y = np.split(x, [self.rows.n_q, 2 * self.rows.n_q])
+        q, v, y = self.dynamics.split(x)
+        moved = self.dynamics.system.mechanics.moved
         slope = self.dynamics.first_order(x, u, p)
-        looks_at = np.concatenate([q + (1.0 - theta) * h * v, v, y + (1.0 - theta) * h * slope])
+        looks_at = np.concatenate([q + (1.0 - theta) * h * moved(x, p, v), v, y + (1.0 - theta) * h * slope])
         free, inertia = self.dynamics.free(h, looks_at, x, u, p)
         gaps = self.rows.gaps(looks_at, p)
         directions = self.rows.directions(looks_at, p)
@@ -102,12 +104,16 @@ class Stepper:
         near = self._near(gaps, directions, v, free, reach)
         blow = self._blows(near, inertia, free)
         after, taking = blow.velocity[:-1], np.flatnonzero(blow.took_part)
+        # An impact without rebound takes all of an approach at once, for in two parts friction would turn between them
+        # and its impulse be another one. Positions still go on to where the bodies touch.
+        carried = self._blows(near, inertia, free, stops=False).velocity[:-1] if blow.stopped else after
         contacts = near.contacts[taking]
         self._last = np.zeros_like(self._last)
         self._last[contacts] = blow.impulses[taking]
-        middle = np.concatenate([q + 0.25 * h * (v + after), 0.5 * (v + after), y + 0.5 * h * slope])
+        middle = np.concatenate([q + 0.25 * h * moved(x, p, v + after), 0.5 * (v + after), y + 0.5 * h * slope])
+        ahead = q + h * moved(middle, p, (1.0 - theta) * (v - after) + carried)
         return StepResult(
-            q=q + h * ((1.0 - theta) * v + theta * after),
+            q=unit_states(ahead, self.dynamics.system.unit_parts),
             v=after,
             y=y + h * self.dynamics.first_order(middle, u, p),
             contacts=contacts,
@@ -151,11 +157,11 @@ class Stepper:
             expected=expected,
             guess=self._last[near],
             reach=reach,
-            slowest=self.limits.rest_velocity * np.sqrt(((normals * (dofs < self.rows.n_q))[near] ** 2).sum(axis=1)),
+            slowest=self.limits.rest_velocity * np.sqrt(((normals * (dofs < self.rows.n_v))[near] ** 2).sum(axis=1)),
         )
 
-    def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray) -> _Blow:
-        """Impulses of a step, impact after impact.
+    def _blows(self, near: _Near, inertia: Inertia, free: np.ndarray, stops: bool = True) -> _Blow:
+        """Impulses of a step, impact after impact; without `stops` what does not bounce only slows down to a touch.
 
         A contact that the impulses of others close within the step bounces in a problem of its own, from the velocity
         after them, so that restitution is not lost. The last problem of too many of them knows no such contacts.
@@ -164,11 +170,15 @@ class Stepper:
         before = near.before
         may_bounce = (near.restitution > 0.0) & (near.gaps > self.limits.impact_velocity * near.reach)
         for number in range(ROUNDS):
-            least, hit = least_velocity(self.options, near.restitution, near.gaps, before, near.reach, near.slowest)
+            least, hit = least_velocity(
+                self.options, near.restitution, near.gaps, before, near.reach, near.slowest, stops
+            )
             waiting = may_bounce & ~hit if number < ROUNDS - 1 else np.zeros_like(hit)
             blow = self._solve(
                 near, (near.expected | hit) & ~waiting, waiting, least, inertia, blow.meeting(hit, before), before
             )
+            stopped = blow.stopped or bool((hit & (near.restitution == 0.0) & (near.gaps > 0.0)).any())
+            blow = replace(blow, stopped=stopped)
             before = _normal_rates(near, blow.velocity)
             if not (waiting & (before < -near.gaps / near.reach - self.limits.tolerance)).any():
                 break
@@ -223,7 +233,7 @@ class _Near:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Blow:
-    """What contacts have done so far in a step: impulses (m, w), velocity (n_q + 1,) and so on."""
+    """What contacts have done so far in a step: impulses (m, w), velocity (n_v + 1,) and so on."""
 
     impulses: np.ndarray
     velocity: np.ndarray
@@ -233,6 +243,7 @@ class _Blow:
     residual: float = 0.0
     work: float = 0.0
     gain: float = 0.0
+    stopped: bool = False
 
     @classmethod
     def none(cls, near: _Near, free: np.ndarray) -> _Blow:
@@ -273,6 +284,7 @@ class _Blow:
             velocity=solution.velocity,
             took_part=self.took_part | chosen,
             approach=self.approach,
+            stopped=self.stopped,
             sweeps=self.sweeps + sweeps,
             residual=float(np.maximum(self.residual, solution.residual)),
             work=self.work + work - float(np.sum(solution.impulses * surfaces)),
@@ -291,14 +303,16 @@ def least_velocity(
     before: np.ndarray,
     reach: float,
     slowest: np.ndarray | float,
+    stops: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The normal velocity c (m,) that contacts may not fall below, see `TimeStepping`, and which of them are hit.
 
-    `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit.
+    `reach` stands for h; contacts that approach no faster than `slowest` (m,) are not hit. Those without a restitution
+    stop when they are hit, or else come as far as they may within the step.
     """
     until_closed = -gaps / reach
     if options.scheme == "moreau_jean":
         until_closed = np.minimum(until_closed, 0.0)
     hit = (before < -slowest) & (gaps + reach * before <= 0.0)
-    bounce = np.where(hit & (restitution > 0.0), rebound(before, restitution, slowest), -np.inf)
+    bounce = np.where(hit & (stops | (restitution > 0.0)), rebound(before, restitution, slowest), -np.inf)
     return np.maximum(until_closed, bounce), hit

@@ -1,0 +1,121 @@
+"""Unit quaternions among the coordinates of a system: where they are, how they turn, what has length one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import quaternion_rate
+from nosnoc_py.systems.symbols import symbols
+
+if TYPE_CHECKING:
+    from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+UNIT_GIVEN = 1e-6  # how far from one the length of a quaternion may be that somebody writes with some digits
+ALIKE = 1e-9  # relative: values of one expression for quaternions of several lengths
+
+
+def unit_parts(q: ca.SX, given: Any) -> tuple[slice, ...]:
+    """Where quaternions are among the coordinates, in their order."""
+    if not isinstance(given, list | tuple):
+        given = [given]
+    known = [one.element_hash() for one in ca.vertsplit(q)]
+    found = []
+    for quaternion in given:
+        parts = ca.vertsplit(symbols(quaternion, "CLS: quaternions"))
+        first = known.index(parts[0].element_hash()) if parts and parts[0].element_hash() in known else -1
+        if len(parts) != 4 or first < 0 or known[first : first + 4] != [one.element_hash() for one in parts]:
+            raise ModelError(
+                "CLS: quaternions: expected parts of q with four components that follow each other, such as [q[3:7]], "
+                f"given {quaternion}."
+            )
+        found.append(slice(first, first + 4))
+    found.sort(key=lambda part: part.start)
+    if any(later.start < part.stop for part, later in pairwise(found)):
+        raise ModelError("CLS: quaternions: two of them share a coordinate; each needs four of its own.")
+    return tuple(found)
+
+
+def body_rates(q: ca.SX, v: ca.SX, units: Sequence[slice]) -> ca.SX:
+    """q' where three components of v are the angular velocity of each quaternion, and the others rates of theirs."""
+    if not units:
+        return v
+    rates, i, j = [], 0, 0
+    for part in units:
+        rates += [v[j : j + part.start - i], quaternion_rate(q[part], v[j + part.start - i : j + part.start - i + 3])]
+        i, j = part.stop, j + part.start - i + 3
+    return ca.vertcat(*rates, v[j:])
+
+
+def with_unit(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> ca.SX:
+    """The expression for quaternions of length one; as it is where their length makes no difference."""
+    if not units or not ca.depends_on(expression, q) or _is_alike(expression, q, units):
+        return expression
+    ends = sorted({0, q.numel(), *(end for part in units for end in (part.start, part.stop))})
+    starts = [part.start for part in units]
+    scaled = [
+        part / ca.norm_2(part) if a in starts else part for a, part in zip(ends, ca.vertsplit(q, ends), strict=False)
+    ]
+    return ca.substitute(expression, q, ca.vertcat(*scaled))
+
+
+def scaled_alike(rate: ca.SX, q: ca.SX, part: slice) -> ca.SX:
+    """The rate of a quaternion for one of any length: as many times the rate of that of length one."""
+    if ca.is_linear(rate, q[part]):
+        return rate
+    return ca.norm_2(q[part]) * with_unit(rate, q, [part])
+
+
+def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
+    """Whether quaternions of several lengths give the same values, at places that are nowhere in particular."""
+    values = ca.symvar(expression)
+    others = ca.vertcat(ca.SX(0, 1), *[s for s in values if not ca.depends_on(q, s)])
+    function = ca.Function("of_q", [q, others], [expression], {"allow_free": False})
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        place, rest = rng.uniform(0.3, 0.9, q.numel()), rng.uniform(0.3, 0.9, others.numel())
+        found = []
+        for length in (1.0, 1.7):
+            for part in units:
+                place[part] *= length / np.linalg.norm(place[part])
+            found.append(np.asarray(ca.densify(function(place, rest))))
+        if not np.abs(found[0] - found[1]).max(initial=0.0) <= ALIKE * np.abs(found[0]).max(initial=0.0):
+            return False
+    return True
+
+
+def check_unit(x: Array, system: CLS, what: str) -> Array:
+    """Return a state or raise `ModelError` where a quaternion has not length one."""
+    for part in system.unit_parts:
+        length = float(np.linalg.norm(x[part]))
+        if not abs(length - 1.0) <= UNIT_GIVEN:
+            names = ", ".join(system.state_names[part])
+            raise ModelError(
+                f"{what}: ({names}) is a unit quaternion, given one of length {length:.6g}; divide it by that, or give "
+                "(1, 0, 0, 0) for no rotation."
+            )
+    return x
+
+
+def tangent_directions(x: Array, units: Sequence[slice]) -> Array:
+    """The projection (n_x, n_x) of changes of a state on those that keep its quaternions at length one."""
+    made = np.eye(x.size)
+    for part in units:
+        made[part, part] -= np.outer(x[part], x[part])
+    return made
+
+
+def unit_states(x: Array, units: Sequence[slice]) -> Array:
+    """States (..., n_x) with quaternions of length one."""
+    if not units:
+        return x
+    x = np.array(x, dtype=float)
+    for part in units:
+        x[..., part] /= np.linalg.norm(x[..., part], axis=-1, keepdims=True)
+    return x
