@@ -13,6 +13,7 @@ from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.quaternions import lengths_left_open
 from nosnoc_py.systems.relations import interval_of, intervals_by_name, is_comparison
 from nosnoc_py.systems.symbols import (
     check_different,
@@ -355,6 +356,8 @@ class OCP:
             # Where the motion begins is free; when it begins is not, unless a constraint speaks of it.
             start = Constraint(s.t, equals=0, name=s.unused("time at the start"))
             constraints["initial_constraints"] = (*constraints["initial_constraints"], start)
+        if x0 is None:
+            constraints["initial_constraints"] += _lengths(s, constraints["initial_constraints"])
         pairs = self._pairs(every)
         every_name = [str(pair.name) for pair in pairs] + [str(c.name) for group in constraints.values() for c in group]
         check_different(every_name, "OCP", "constraints")  # multipliers and residuals are found by name
@@ -373,13 +376,15 @@ class OCP:
         check_slacks(self)
 
     def _without_algebraic(self, s: Any) -> None:
-        """Write costs and constraints in what the system has been solved for."""
-        if getattr(s, "eliminated", None) is None:
+        """Write costs and constraints in what the system has been solved for, and in quaternions of length one."""
+        if getattr(s, "eliminated", None) is None and not getattr(s, "unit_parts", ()):
             return
         for name in ("stage_cost", "terminal_cost"):
             assign(self, **{name: s.solved(column(getattr(self, name), name, 1))})
         for kind in KINDS:
             given = _uncompared(getattr(self, f"{kind}_constraints"), kind)
+            if kind == "initial" and getattr(s, "eliminated", None) is None:
+                continue  # all four components of a quaternion may be given there
             if isinstance(given, list):
                 given = [replace(c, expression=s.solved(c.expression)) for c in given if isinstance(c, Constraint)]
             assign(self, **{f"{kind}_constraints": given})
@@ -491,6 +496,18 @@ class OCP:
         counts += f", {len(self.complementarities)} complementarities" if self.complementarities else ""
         counts += f", free parameters: {', '.join(self.free_parameters)}" if self.free_parameters else ""
         return f"OCP: horizon {horizon}, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
+
+
+def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+    """Quaternions of a free initial state have length one; four equations that name one say so already."""
+    units = getattr(s, "unit_parts", ())
+    if not units:
+        return ()
+    rows = ca.vertcat(ca.SX(0, 1), *[c.expression for c in given])
+    return tuple(
+        Constraint(ca.sumsqr(s.q[part]), equals=1, name=s.unused(f"length of ({', '.join(s.names['q'][part])})"))
+        for part in lengths_left_open(rows, s.q, units)
+    )
 
 
 def _bounds_by_name(given: Mapping[str, Any], system: Any) -> Bounds:

@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 import nosnoc_py as ns
+from models import free_box
+from nosnoc_py.errors import TranscriptionError
+from nosnoc_py.systems.named_guesses import guess_by_name
 
 pytestmark = pytest.mark.quick
 METHOD = ns.FESDJ(control_stages=4, finite_elements=1, rk_stages=2)
@@ -112,3 +115,16 @@ def test_mistakes_are_told(guess, message):
     """What is given and what is expected."""
     with pytest.raises(ns.TranscriptionError, match=message):
         ns.transcribe(problem(), METHOD).solve(guess=guess)
+
+
+def test_keyframes_of_a_quaternion_turn_the_short_way():
+    system = free_box.build(thrust=True)
+    ocp = ns.OCP(system, horizon=1.0, x0=free_box.start((0, 0, 0), 1.0))
+    half = np.sqrt(0.5)
+    first = {"qw": 1, "qx": 0, "qy": 0, "qz": 0, "z": 1}
+    guess = guess_by_name(ocp, {0: first, 1: {"qw": -half, "qx": -half, "qy": 0, "qz": 0, "z": 2}})
+    middle = guess["x"](0.5)
+    np.testing.assert_allclose(middle[3:7], [np.cos(np.pi / 8), np.sin(np.pi / 8), 0, 0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(middle[7:], [0, 0, 1, np.pi / 2, 0, 0], rtol=0, atol=1e-6)
+    with pytest.raises(TranscriptionError, match="qw, qx, qy, qz are one quaternion; give all four"):
+        guess_by_name(ocp, {0: first, 1: {"qx": 1}})

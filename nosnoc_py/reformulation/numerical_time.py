@@ -56,7 +56,7 @@ def _stabilized(frozen: Frozen, dcs: DCS) -> DCS:
 
     parts, (rising, sinking, opposed) = drift(names, ca.vertcat(*[c.gap for c in contacts]))
     up, down = (variable.symbol for variable in parts)
-    along = ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down)
+    along = system.moved(ca.horzcat(*[system.normal(c) for c in contacts]) @ (up - down))
     roles = (Role.NEGATIVE_PART, Role.POSITIVE_PART)
     below, above = (ca.vertcat(*[v.symbol for v in dcs.variables if v.role is role]) for role in roles)
     places = [f.functions[Role.NORMAL_VELOCITY] for _, f in pairs]

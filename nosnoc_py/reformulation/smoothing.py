@@ -204,7 +204,7 @@ def _spring(system: CLS, contact: Contact, scale: float, sigma: ca.SX) -> tuple[
     normal, gap, zeta = system.normal(contact), contact.gap, damping_ratio(contact.restitution)
     delta = sigma * width(gap, system.q, system.nominal["q"])
     # Of a normal that is not the gap's gradient, the force acts on the gap by their product.
-    slope = ca.gradient(gap, system.q)
+    slope = system.along_v(gap).T
     mass = 1 / ca.fabs(ca.dot(slope, ca.solve(system.mass_matrix, normal)))
     period, rate = ca.sqrt(mass * delta / scale), system.gap_rate(contact)
     force = scale * positive_part(-(gap + 2 * zeta * period * rate) / delta)

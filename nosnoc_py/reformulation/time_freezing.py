@@ -83,6 +83,12 @@ def misfit(system: CLS) -> str | None:
             f"TimeFreezing: contact {', '.join(map(repr, moving))} moves by itself, by time or states of y, which "
             "stand still while time does; use ns.FESDJ(...)."
         )
+    bounces = [contact.name for contact in system.contacts if contact.bounces and not system.moves_by_v]
+    if bounces:
+        return (
+            f"TimeFreezing: contact {', '.join(map(repr, bounces))} bounces, and the auxiliary motion that throws a "
+            "body back is written for coordinates with q' = v only; use ns.FESDJ(...)."
+        )
     return next(filter(None, map(misfit_of, system.contacts)), None)
 
 

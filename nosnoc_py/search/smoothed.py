@@ -18,7 +18,8 @@ import numpy as np
 
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.reformulation.smoothing import Smoothed, smooth
-from nosnoc_py.search.starts import SECONDS, Start, StartTask, way
+from nosnoc_py.search.starts import SECONDS, Start, StartTask
+from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.systems.cls import CLS
@@ -66,7 +67,7 @@ def _line(task: StartTask) -> tuple[Array, Array] | None:
     s, T = task.ocp.system, float(task.ocp.horizon)
     shares = np.linspace(0.0, 1.0, STEPS + 1)
     if isinstance(s, CLS):
-        ways = [way(task.x0, end, s.n_q, share * T, T) for share in shares]
+        ways = [waypoint(s, task.x0, end, share * T, T) for share in shares]
         states = np.array([np.concatenate([q, v, y]) for q, v, _, y in ways])
     else:
         states = task.x0 + shares[:, None] * (end - task.x0)
@@ -100,7 +101,10 @@ class SmoothedProgram:
         end = task.goal
         far = np.abs(task.x0) if end is None else np.maximum(np.abs(task.x0), np.abs(end - task.x0))
         sizes = np.maximum(far, np.asarray(s.x_nominal, float))
-        rates = sizes[: s.n_q] * 6.0 / T**2 if isinstance(s, CLS) else sizes / T
+        if isinstance(s, CLS):  # accelerations: of a way within the horizon, or from speeds where q' is not v
+            rates = sizes[s.at_q] * 6.0 / T**2 if s.moves_by_v else np.maximum(sizes[s.at_v], 3.0 / T) * 2.0 / T
+        else:
+            rates = sizes / T
         return cls(task=task, smoothed=smooth(s), sizes=sizes, push=rates)
 
     @cached_property

@@ -13,6 +13,7 @@ import numpy as np
 
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
+from nosnoc_py.search.ways import waypoint
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
 from nosnoc_py.sequences.refinement import free_start
 from nosnoc_py.simulation.common import SimulationTask
@@ -201,27 +202,19 @@ def line(task: StartTask, rng: np.random.Generator) -> Iterator[Start | None]:
     end = task.goal
     if end is None:
         return
-    n_q, T = s.n_q, float(ocp.horizon)
+    T = float(ocp.horizon)
     force = ca.Function("force", [s.x, s.u, s.p], [s.mass_matrix, s.force, ca.jacobian(s.force, s.u)])
-    far = np.abs(end[:n_q] - task.x0[:n_q]).max(initial=0.0)
+    far = np.abs(end - task.x0)[s.at_q].max(initial=0.0)
     for swing in SWINGS:
         rows = []
         for t in (np.arange(PIECES) + 0.5) / PIECES * T:
-            q, v, a, y = way(task.x0, end, n_q, t, T)
+            q, v, a, y = waypoint(s, task.x0, end, t, T)
             bump, rate, bend = (swing * far * part for part in _bump(t, T))
-            mass, drift, slope = (np.array(part) for part in force(np.concatenate([q + bump, v + rate, y]), 0.0, ocp.p))
+            aside = s.mechanics.moved(np.concatenate([q, v, y]), ocp.p, np.full(s.n_v, bump))
+            x = np.concatenate([q + aside, v + rate, y])
+            mass, drift, slope = (np.array(part) for part in force(x, 0.0, ocp.p))
             rows.append(np.linalg.lstsq(slope, mass @ (a + bend) - drift[:, 0], rcond=1e-8)[0])
         yield task.start(np.nan_to_num(rows))
-
-
-def way(start: Array, end: Array, n_q: int, t: float, T: float) -> tuple[Array, Array, Array, Array]:
-    """Cubic polynomials from the positions and velocities at the start to those at the end; lines for other states."""
-    r, (q0, v0, y0), (q1, v1, y1) = t / T, *(np.split(x, [n_q, 2 * n_q]) for x in (start, end))
-    d = q1 - q0
-    c2, c3 = 3.0 * d - (2.0 * v0 + v1) * T, -2.0 * d + (v0 + v1) * T
-    q = q0 + v0 * t + c2 * r**2 + c3 * r**3
-    v, a = v0 + (2.0 * c2 * r + 3.0 * c3 * r**2) / T, (2.0 * c2 + 6.0 * c3 * r) / T**2
-    return q, v, a, y0 + r * (y1 - y0)
 
 
 def _bump(t: float, T: float) -> tuple[float, float, float]:

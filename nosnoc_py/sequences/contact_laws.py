@@ -63,7 +63,8 @@ class ContactLaws:
         self.names = (*self.frames.names, *self.soft)
         self.soft_gaps = ca.vertcat(ca.SX(0, 1), *[contact.gap for contact in system.compliant])
         self.at = system.kinematics(system.x, system.u, system.p)
-        self.gradients = ca.jacobian(self.at.gaps, system.q)  # of the gaps, which a user's normal need not be
+        # Of the gaps along the velocities, which a user's normal need not be.
+        self.gradients = system.along_v(self.at.gaps)
         self.curved = [
             ca.depends_on(ca.horzcat(self.at.jacobian[c, :], self.gradients[c, :]), ca.vertcat(system.q, system.y))
             for c in range(self.frames.count)

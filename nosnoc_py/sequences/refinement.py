@@ -34,6 +34,7 @@ from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Status, Verdict, asked_to_stop
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.controls import control_of_guess
+from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
 
@@ -460,6 +461,8 @@ def free_start(ocp: OCP, near: Array | None = None) -> Array:
     if near is None:
         both = np.isfinite(low) & np.isfinite(high)
         near = np.where(both, 0.5 * (np.where(both, low, 0.0) + np.where(both, high, 0.0)), np.clip(0.0, low, high))
+    units = getattr(s, "unit_parts", ())
+    near = with_attitude(near, units)
     gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
     rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(*[c.expression for c in ocp.initial_constraints], gaps)])
     limits = [
@@ -472,7 +475,7 @@ def free_start(ocp: OCP, near: Array | None = None) -> Array:
     block = NLPBlock(name="start", y=s.x, rows=rows(s.x, ocp.p), cost=distance, index=index, **numbers)
     nlp = BlockNLP([block], low, high, np.asarray(s.x_nominal, float), near)
     found = Ipopt(nlp, {}).solve(near / nlp.scale, np.empty(0))
-    return np.clip(found.x * nlp.scale, low, high)
+    return unit_states(np.clip(found.x * nlp.scale, low, high), units)
 
 
 def laws_of(ocp: OCP, motion: Trajectory) -> Any:

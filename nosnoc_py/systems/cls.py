@@ -213,7 +213,7 @@ class CLS(Described):
     q : SX (n_q,)
         Generalised coordinates.
     v : SX (n_v,)
-        Generalised velocities, as many as coordinates unless `position_rate` or `quaternions` say how these follow.
+        Generalised velocities, as many as coordinates unless `kinematic_matrix` or `quaternions` say how these follow.
     u : SX (n_u,), optional
         Controls.
     p : SX (n_p,), optional
@@ -223,13 +223,13 @@ class CLS(Described):
     force : SX (n_v,)
         f_v(q, v, y, u, p): every force but the contact forces.
     contacts : sequence of Contact
-    position_rate : SX (n_q,), optional
-        q' = N(q) v where it is not v: body-fixed velocities, quasi-velocities. Linear in v.
+    kinematic_matrix : SX (n_q, n_v), optional
+        N(q) where q' = N(q) v is not v: body-fixed velocities, quasi-velocities.
     quaternions : sequence of SX (4,), optional
         Unit quaternions among the coordinates, each four components of q that follow each other, real part first.
-        Without a `position_rate` three velocities stand in the place of each, the body-fixed angular velocity w, with
-        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever the length that errors of
-        integration leave; nodes have length one. For costs and constraints see `ns.attitude_error`.
+        Without a `kinematic_matrix` three velocities stand in the place of each, the body-fixed angular velocity w, and
+        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever length errors of integration
+        leave; nodes have length one. For costs and constraints see `ns.attitude_error`.
     y : SX (n_y,), optional
         First-order states besides the mechanics: currents of motors, filters, temperatures. The state is (q, v, y).
     y_rate : SX (n_y,)
@@ -291,7 +291,7 @@ class CLS(Described):
     force: Any
     contacts: Sequence[Contact] = ()
     compliant: tuple[Contact, ...] = field(default=(), init=False)
-    position_rate: Any = None
+    kinematic_matrix: Any = None
     quaternions: Sequence[Any] = ()
     y: Any = None
     y_rate: Any = None
@@ -299,6 +299,7 @@ class CLS(Described):
     eliminated: tuple[ca.SX, ca.SX] | None = None  # z and its values: what has become of `algebraic`
     x: Any = field(init=False)  # the state (q, v, y)
     unit_parts: tuple[slice, ...] = field(default=(), init=False)  # where the quaternions are in q
+    position_rate: Any = field(init=False)  # q' = N(q) v as an expression (n_q,)
 
     def __post_init__(self) -> None:
         joined = self._join_time("y")
@@ -364,20 +365,20 @@ class CLS(Described):
     def _rates_of_q(self) -> ca.SX:
         """q' (n_q,)."""
         n_q, n_v = self.q.shape[0], self.v.shape[0]
-        if self.position_rate is None:
+        if self.kinematic_matrix is None:
             missing = len(self.unit_parts)
             if n_q == 0 or n_v != n_q - missing:
                 less = f" (less one for each of {missing} quaternions)" if missing else ""
                 raise self._error(
-                    f"q and v need the same positive length{less}, given {n_q} and {n_v}; others need a position_rate."
+                    f"q and v need the same positive length{less}, given {n_q} and {n_v}; others need a "
+                    "kinematic_matrix."
                 )
             return body_rates(self.q, self.v, self.unit_parts)
-        rate = column(self.position_rate, "CLS: position_rate", n_q)
-        check_free(rate, self._symbols("q", "v", "p"), "CLS: position_rate")
-        if n_v == 0 or not ca.is_linear(rate, self.v) or not ca.substitute(rate, self.v, ca.SX.zeros(n_v)).is_zero():
-            raise self._error("position_rate has to be linear in v, N(q) v; give no constant part, and v itself.")
-        if not self.unit_parts:
-            return rate
+        matrix = ca.SX(self.kinematic_matrix)
+        if n_q == 0 or matrix.shape != (n_q, n_v):
+            raise self._error(f"kinematic_matrix: expected shape ({n_q}, {n_v}), given {matrix.shape}.")
+        check_free(matrix, self._symbols("q", "p"), "CLS: kinematic_matrix")
+        rate = matrix @ self.v
         found = ca.SX(rate)
         for part in self.unit_parts:
             found[part] = scaled_alike(rate[part], self.q, part)
@@ -488,18 +489,23 @@ class CLS(Described):
         return ca.vertcat(rate, acceleration, self.y_rate)
 
     @cached_property
-    def kinematic_matrix(self) -> ca.SX:
-        """N(q) (n_q, n_v) with q' = N(q) v."""
+    def rate_matrix(self) -> ca.SX:
+        """N(q) (n_q, n_v) with q' = N(q) v, whoever has given it."""
         return ca.jacobian(self.position_rate, self.v)
 
     @cached_property
     def moves_by_v(self) -> bool:
         """Whether q' = v."""
-        return bool(self.n_q == self.n_v and self.kinematic_matrix.is_eye())
+        return bool(self.n_q == self.n_v and self.rate_matrix.is_eye())
+
+    def along_v(self, expression: ca.SX) -> ca.SX:
+        """Derivatives (m, n_v) of an expression (m,) of q along the velocities: its rate is that times v."""
+        by_q = ca.jacobian(expression, self.q)
+        return by_q if self.moves_by_v else by_q @ self.rate_matrix
 
     def moved(self, change: Any) -> Any:
         """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates: N(q) times it."""
-        return change if self.moves_by_v else self.kinematic_matrix @ change
+        return change if self.moves_by_v else self.rate_matrix @ change
 
     @cached_property
     def mechanics(self) -> ContactMechanics:
@@ -536,8 +542,7 @@ class CLS(Described):
         """Normal direction of a contact, by default the gradient of its gap (n_q,)."""
         if contact.normal is not None:
             return column(contact.normal, "normal", self.n_v)
-        gradient = ca.gradient(contact.gap, self.q)
-        return gradient if self.moves_by_v else self.kinematic_matrix.T @ gradient
+        return ca.gradient(contact.gap, self.q) if self.moves_by_v else self.along_v(contact.gap).T
 
     def gap_rate(self, contact: Contact) -> ca.SX:
         """How fast a gap opens: n'v, and what it moves by itself."""

@@ -363,12 +363,12 @@ class ContactMechanics:
         """What a small motion (n_v,) or (n_v, k) along the velocities does to the coordinates (n_q,), N(q) times it."""
         if self.system.moves_by_v:
             return change
-        return np.asarray(self._kinematic_matrix(x, p)[0] @ change)
+        return np.asarray(self._rate_matrix(x, p)[0] @ change)
 
     @cached_property
-    def _kinematic_matrix(self) -> Any:
+    def _rate_matrix(self) -> Any:
         s = self.system
-        return buffered(ca.Function("kinematic_matrix", [s.x, s.p], [ca.densify(s.kinematic_matrix)]))
+        return buffered(ca.Function("rate_matrix", [s.x, s.p], [ca.densify(s.rate_matrix)]))
 
     @cached_property
     def touching(self) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,8 @@ import numpy as np
 
 from nosnoc_py.errors import TranscriptionError, unknown_name
 from nosnoc_py.functions import numbers
+from nosnoc_py.rotations import turned_between
+from nosnoc_py.systems.quaternions import with_attitude
 
 if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 Course = Callable[[float], float]
 GROUPS = ("x", "u")
+RATE_STEP = 1e-6  # of the duration, for differences
 
 
 def guess_by_name(ocp: OCP, guess: Any) -> Any:
@@ -29,8 +34,8 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         Names of states and controls with what they do: a number, numbers at equal distances (of a state at times from 0
         to the horizon, of a control on intervals), or a function of time. Or keyframes: times with such mappings of
         numbers, `{0: {"height": 1.0}, 0.4: {"height": 0.0}}`, between which lines are drawn; the velocity of a
-        coordinate is the slope of its lines, unless keyframes have it. States that are not mentioned stay at x0,
-        controls are zero.
+        coordinate is the slope of its lines, unless keyframes have it. Quaternions turn the short way between theirs,
+        which have all four components. States that are not mentioned stay at x0, controls are zero.
 
     Raises
     ------
@@ -42,6 +47,7 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
     s = ocp.system
     if all(isinstance(key, Real) and not isinstance(key, bool) for key in guess):
         frames = _keyframes(guess, (*s.state_names, *s.control_names), float(ocp.horizon))
+        frames |= _turns(s, frames)
         courses = _slopes(s, frames) | {name: course for name, (course, _) in frames.items()}
     else:
         legal = (*s.state_names, *s.control_names)
@@ -51,7 +57,9 @@ def guess_by_name(ocp: OCP, guess: Any) -> Any:
         courses = {
             name: _course(value, name, name in s.state_names, float(ocp.horizon)) for name, value in guess.items()
         }
-    start = np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0
+    start = ocp.x0
+    if start is None:
+        start = with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(s, "unit_parts", ()))
     return {
         "x": _together(courses, s.state_names, start),
         "u": _together(courses, s.control_names, np.zeros(s.n_u)),
@@ -100,15 +108,85 @@ def _lines(rows: Array) -> tuple[Course, Course]:
         k = int(np.searchsorted(t, time, "right")) - 1
         return float(slopes[k]) if 0 <= k < len(t) else 0.0
 
-    return (lambda time: float(np.interp(time, t, values))), slope
+    return _Line(t, values), slope
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """Values joined by lines."""
+
+    times: Array
+    values: Array
+
+    def __call__(self, time: float) -> float:
+        return float(np.interp(time, self.times, self.values))
 
 
 def _slopes(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, Course]:
     """Velocities of coordinates that have keyframes."""
     if not hasattr(system, "v"):
         return {}
-    pairs = zip(system.names["q"], system.names["v"], strict=True)
-    return {v: courses[q][1] for q, v in pairs if q in courses}
+    if system.moves_by_v:
+        pairs = zip(system.names["q"], system.names["v"], strict=True)
+        return {v: courses[q][1] for q, v in pairs if q in courses}
+
+    def velocities(t: float) -> Array:
+        """v with N(q) v = q'; coordinates without keyframes stand still."""
+        q, rate = (
+            np.array([courses[name][k](t) if name in courses else 0.0 for name in system.names["q"]]) for k in (0, 1)
+        )
+        x = with_attitude(np.concatenate([q, np.zeros(system.n_v + system.y.numel())]), system.unit_parts)
+        along = system.mechanics.moved(x, system.p_or_zeros, np.eye(system.n_v))
+        return np.asarray(np.linalg.lstsq(along, rate, rcond=None)[0])
+
+    def component(k: int, t: float) -> float:
+        return float(velocities(t)[k])
+
+    return {name: partial(component, k) for k, name in enumerate(system.names["v"])}
+
+
+def _turns(system: Any, courses: Mapping[str, tuple[Course, Course]]) -> dict[str, tuple[Course, Course]]:
+    """Quaternions between their keyframes, turned the short way at a constant rate."""
+    found: dict[str, tuple[Course, Course]] = {}
+    for part in getattr(system, "unit_parts", ()):
+        names = system.names["q"][part]
+        own = [courses[name][0] for name in names if name in courses]
+        if not own:
+            continue
+        times = {tuple(getattr(course, "times", ())) for course in own}
+        if len(own) < 4 or len(times) > 1:
+            raise TranscriptionError(
+                f"guess: {', '.join(names)} are one quaternion; give all four in every keyframe that has one."
+            )
+        turn = _Turn(np.array(next(iter(times))), np.array([[course(t) for course in own] for t in next(iter(times))]))
+        for k, name in enumerate(names):
+            found[name] = partial(turn.at, k), partial(turn.rate, k)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """Unit quaternions (m, 4) at times (m,), and what lies between."""
+
+    times: Array
+    values: Array
+
+    def at(self, k: int, t: float) -> float:
+        """One component."""
+        i = int(np.clip(np.searchsorted(self.times, t, "right") - 1, 0, max(len(self.times) - 2, 0)))
+        if len(self.times) == 1:
+            return float(self.values[0, k])
+        share = np.clip((t - self.times[i]) / (self.times[i + 1] - self.times[i]), 0.0, 1.0)
+        return float(turned_between(self._unit(i), self._unit(i + 1), float(share))[k])
+
+    def rate(self, k: int, t: float) -> float:
+        """Its derivative, by a difference within the piece."""
+        step = RATE_STEP * (self.times[-1] - self.times[0])
+        low, high = (np.clip(t + sign * step, self.times[0], self.times[-1]) for sign in (-1, 1))
+        return float((self.at(k, high) - self.at(k, low)) / (high - low)) if high > low else 0.0
+
+    def _unit(self, i: int) -> Array:
+        return np.asarray(self.values[i] / np.linalg.norm(self.values[i]))
 
 
 def _course(value: Any, name: str, state: bool, horizon: float) -> Course:

@@ -103,6 +103,19 @@ def check_unit(x: Array, system: CLS, what: str) -> Array:
     return x
 
 
+def with_attitude(x: Array, units: Sequence[slice]) -> Array:
+    """A state that somebody filled with zeros, with the quaternion of no rotation in the place of none."""
+    x = np.array(x, dtype=float)
+    for part in units:
+        x[part] = x[part] if x[part].any() else (1.0, 0.0, 0.0, 0.0)
+    return unit_states(x, units)
+
+
+def lengths_left_open(rows: ca.SX, q: ca.SX, units: Sequence[slice]) -> list[slice]:
+    """The quaternions whose length makes no difference to expressions: a condition on it has to be added."""
+    return [part for part in units if not ca.depends_on(rows, q[part]) or _is_alike(rows, q, [part])]
+
+
 def tangent_directions(x: Array, units: Sequence[slice]) -> Array:
     """The projection (n_x, n_x) of changes of a state on those that keep its quaternions at length one."""
     made = np.eye(x.size)

@@ -48,7 +48,7 @@ def rescaled(system: CLS, *, q: Any, gap: float, time: float, mass: float) -> CL
         system,
         mass_matrix=matrix,
         force=force,
-        position_rate=time * written(system.position_rate) / ca.DM(positions),
+        kinematic_matrix=None if system.moves_by_v else written(system.rate_matrix) @ by,
         y_rate=rates,
         contacts=contacts,
         units={},

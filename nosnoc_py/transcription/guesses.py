@@ -21,6 +21,7 @@ from nosnoc_py.roles import Role
 from nosnoc_py.solution import Shifted, Solution, Trajectory
 from nosnoc_py.systems.controls import checked_guess, control_guess, state_guess
 from nosnoc_py.systems.named_guesses import guess_by_name
+from nosnoc_py.systems.quaternions import with_attitude
 
 if TYPE_CHECKING:
     from nosnoc_py.transcription.transcription import Transcription
@@ -112,7 +113,9 @@ def _states(system: Any, given: Any, start: np.ndarray, horizon: float) -> Calla
 
 def start_of(ocp: OCP) -> np.ndarray:
     """The initial state (n_x,); where it is free, the admissible one nearest to zero."""
-    return np.asarray(np.clip(0.0, *ocp.x_bounds) if ocp.x0 is None else ocp.x0)
+    if ocp.x0 is not None:
+        return np.asarray(ocp.x0)
+    return with_attitude(np.clip(0.0, *ocp.x_bounds), getattr(ocp.system, "unit_parts", ()))
 
 
 def from_trajectory(

@@ -118,3 +118,18 @@ def test_joints_with_dry_friction_stick_and_slip() -> None:
     assert held["axle"][-1] == pytest.approx(0.0, abs=1e-12)
     moved = ns.simulate(system, x0={}, duration=1.0, u=[0.5])
     assert moved["axle"][-1] == pytest.approx(0.5 * 0.2 / 0.2, abs=1e-8)
+
+
+@pytest.mark.parametrize(("seed", "duration"), [(9, 0.67), (17, 0.645)])
+def test_slips_that_begin_in_space_do_not_end_at_once(seed: int, duration: float) -> None:
+    """Boxes thrown at random: a corner sticks and slips again. What lay across a beginning slip used to grow."""
+    rng = np.random.default_rng(5)
+    for _ in range(seed + 1):
+        x0 = free_box.start(tuple(rng.uniform(-1.5, 1.5, 3)), 0.6)
+        x0[7:9] = rng.normal(size=2) * 0.5
+        x0[10:] = rng.normal(size=3) * 1.5
+    motion = ns.simulate(free_box.build(), x0=x0, duration=duration)
+    assert motion.success, motion.message
+    kinds = [event.kind for event in motion.events if event.kind in ("stick", "slip")]
+    assert kinds[-2:] == ["stick", "slip"]
+    assert len(kinds) <= 4

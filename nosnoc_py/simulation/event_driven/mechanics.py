@@ -73,7 +73,8 @@ class ContactRegime:
         slip = rates[self.frames.count :][part]
         starting = STARTING * self.speed
         kept = starting / (1.0 + slip @ slip / starting**2)
-        along = (slip if slip @ given >= 0 else -slip) + kept * given
+        # Turned back along the given direction only: what is across it has to meet its own friction, or it grows.
+        along = slip - min(0.0, 2.0 * (slip @ given)) * given + kept * given
         return np.asarray(along / np.linalg.norm(along))
 
     def slowest(self, rates: Array) -> float:

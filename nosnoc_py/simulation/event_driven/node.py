@@ -172,11 +172,11 @@ class ContactNodes:
         found = self._solve(node, problem, before, ended)
         if found is None:
             return self._stopped(node, Status.PAINLEVE, active, ": no contact forces are admissible")
-        regime = self._regime(problem, found, look)
+        regime = self._regime(problem, found, look, ended)
         jammed = regime.jammed(look)
         if jammed:  # where a stick ends, friction that jams is no way on, but the contact may open
             found = self.solver.solve(problem, [tuple(FREE if c in jammed else m for c, m in enumerate(found.modes))])
-            regime = regime if found is None else self._regime(problem, found, look)
+            regime = regime if found is None else self._regime(problem, found, look, ended)
             if regime.jammed(look):
                 return self._stopped(node, Status.PAINLEVE, jammed, JAMS)
         node = replace(node, after=self._at_rest(regime, problem, node, look))
@@ -191,8 +191,10 @@ class ContactNodes:
         unsigned = f"at {grazing}: {UNSIGNED}" if grazing and self._is_unsigned(node, look, ended) else ""
         return replace(made, grazing=grazing, message=unsigned or made.message)
 
-    def _regime(self, problem: ContactProblem, found: ContactSolution, look: Kinematics) -> ContactRegime:
-        return regime_of(self.frames, found.modes, self._direction(problem, found), look)
+    def _regime(
+        self, problem: ContactProblem, found: ContactSolution, look: Kinematics, ended: Phase | None
+    ) -> ContactRegime:
+        return regime_of(self.frames, found.modes, self._direction(problem, found, ended), look)
 
     def _at_rest(self, regime: ContactRegime, problem: ContactProblem, node: Node, look: Kinematics) -> np.ndarray:
         """The state with slips stopped that are so slow that they count as rest, and turn by the acceleration."""
@@ -256,13 +258,22 @@ class ContactNodes:
         look = self.flow.look(t, x)
         return self.solver.solve(replace(problem, delassus=look.delassus, offset=look.free), [hint])
 
-    def _direction(self, problem: ContactProblem, found: ContactSolution) -> np.ndarray:
-        """Directions of slip (n_tt,): as it is, or that of the acceleration where it begins."""
-        direction = problem.direction.copy()
+    def _direction(self, problem: ContactProblem, found: ContactSolution, ended: Phase | None) -> np.ndarray:
+        """Directions of slip (n_tt,): as it is, or that of the acceleration where it begins.
+
+        Where a stick ends at its cone that acceleration is zero, and its direction rounding: slip begins against the
+        friction that has reached the cone.
+        """
+        direction, n_c = problem.direction.copy(), self.frames.count
+        gives_way = -1
+        if ended is not None and ended.crossing is not None and ended.crossing.guard // n_c == SLACK:
+            gives_way = ended.crossing.guard % n_c
         for c, part in enumerate(self.frames.tangents):
             if found.modes[c] in (SLIP, SLIP_BACK) and not problem.held[c]:
                 sign = 1.0 if found.modes[c] == SLIP else -1.0
-                begins = found.unknowns[self.frames.count :][part]
+                begins = found.unknowns[n_c:][part]
+                if c == gives_way and ended is not None and ended.steps and self.frames.width(c) == 2:
+                    begins = -ended.steps[-1].forces[-1][n_c:][part]
                 direction[part] = sign if self.frames.width(c) == 1 else begins / np.linalg.norm(begins)
         return direction
 

@@ -39,9 +39,7 @@ class Dynamics:
         matrix = system.mass_matrix
         self._slopes: Any = None
         if ca.depends_on(system.force, ca.vertcat(system.q, system.v)):
-            by_q = ca.jacobian(system.force, system.q)
-            by_q = by_q if system.moves_by_v else by_q @ system.kinematic_matrix
-            slopes = ca.vertcat(ca.vec(by_q), ca.vec(ca.jacobian(system.force, system.v)))
+            slopes = ca.vertcat(ca.vec(system.along_v(system.force)), ca.vec(ca.jacobian(system.force, system.v)))
             self._slopes = evaluation("slopes", arguments, ca.densify(slopes))
         self._mass = evaluation("mass", [system.x, system.p], ca.densify(matrix))
         self._first_order = evaluation("first_order", arguments, system.y_rate)

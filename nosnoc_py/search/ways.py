@@ -1,0 +1,72 @@
+"""Smooth ways of a contact system from one state to another: what computed torque follows, and guesses begin with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nosnoc_py.rotations import attitude_error, exp, product, quaternion_of, right_jacobian, right_jacobian_inverse
+from nosnoc_py.systems.cls import CLS
+
+Array = np.ndarray
+DIFFERENCE = 1e-4  # of the duration, for accelerations where q' = N(q) v
+
+
+class Waypoint(NamedTuple):
+    """Coordinates, velocities, accelerations and first-order states at one time."""
+
+    q: Array
+    v: Array
+    a: Array
+    y: Array
+
+
+def waypoint(system: CLS, start: Array, end: Array, t: float, T: float) -> Waypoint:
+    """Cubic polynomials from the positions and velocities at the start to those at the end; lines for other states.
+
+    Of quaternions the rotation vector from the start is the polynomial, so that they turn the short way round.
+    """
+    y = start[system.at_y] + t / T * (end[system.at_y] - start[system.at_y])
+    if system.moves_by_v:
+        q0, v0, q1, v1 = (x[part] for x in (start, end) for part in (system.at_q, system.at_v))
+        return Waypoint(*_cubic(q0, v0, q1, v1, t, T), y)
+    q, v = _turning(system, start, end, t, T)
+    step = DIFFERENCE * T
+    (_, later), (_, earlier) = (_turning(system, start, end, t + sign * step, T) for sign in (1, -1))
+    return Waypoint(q, v, (later - earlier) / (2 * step), y)
+
+
+def _cubic(q0: Array, v0: Array, q1: Array, v1: Array, t: float, T: float) -> tuple[Array, Array, Array]:
+    r, d = t / T, q1 - q0
+    c2, c3 = 3.0 * d - (2.0 * v0 + v1) * T, -2.0 * d + (v0 + v1) * T
+    q = q0 + v0 * t + c2 * r**2 + c3 * r**3
+    return q, v0 + (2.0 * c2 * r + 3.0 * c3 * r**2) / T, (2.0 * c2 + 6.0 * c3 * r) / T**2
+
+
+def _turning(system: CLS, start: Array, end: Array, t: float, T: float) -> tuple[Array, Array]:
+    """Coordinates and velocities where q' = N(q) v."""
+    p, mechanics = system.p_or_zeros, system.mechanics
+    ends = [(x[system.at_q], mechanics.moved(x, p, x[system.at_v])) for x in (start, end)]
+    (q0, rate0), (q1, rate1) = ends
+    q, rate, _ = _cubic(q0, rate0, q1, rate1, t, T)
+    for part in system.unit_parts:
+        q[part], rate[part] = _turned((q0[part], rate0[part]), (q1[part], rate1[part]), t, T)
+    x = np.concatenate([q, np.zeros(system.n_v), start[system.at_y]])
+    along = mechanics.moved(x, p, np.eye(system.n_v))
+    return q, np.linalg.lstsq(along, rate, rcond=None)[0]
+
+
+def _turned(first: tuple[Array, Array], last: tuple[Array, Array], t: float, T: float) -> tuple[Array, Array]:
+    """A unit quaternion on the way between two of them, with its rate, from both with theirs."""
+    q0, q1 = first[0], last[0]
+    angle = attitude_error(q1, q0)
+    w0, w1 = (2.0 * _imaginary(q, rate) for q, rate in (first, last))
+    turn, speed, _ = _cubic(np.zeros(3), w0, angle, right_jacobian_inverse(angle) @ w1, t, T)
+    q = product(q0, quaternion_of(exp(turn)))
+    return q, product(q, np.append(0.0, 0.5 * right_jacobian(turn) @ speed))
+
+
+def _imaginary(quaternion: Array, rate: Array) -> Array:
+    """The imaginary part of conj(q) q', half of the angular velocity in the frame that turns."""
+    return np.asarray(product(quaternion * [1, -1, -1, -1], rate)[1:])
