@@ -12,6 +12,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, check_type, unknown_name
+from nosnoc_py.robots.mjcf import read_mjcf
 from nosnoc_py.robots.recursion import GRAVITY, Recursion
 from nosnoc_py.robots.tree import FLOATING, REVOLUTE, JointedBody, Tree
 from nosnoc_py.robots.urdf import Base, read_urdf
@@ -110,6 +111,27 @@ class Robot:
             if not finite(value, f"armature: {name}", 1)[0] >= 0:
                 raise ModelError(f"armature: {name}: expected a nonnegative number, given {value!r}.")
         return cls(tree.with_armature(given), gravity=gravity)
+
+    @classmethod
+    def from_mjcf(cls, source: str | Path) -> Robot:
+        """Read an MJCF file of MuJoCo, or the text of one; needs the package mujoco (extra "robots").
+
+        Bodies, hinges, slides, free joints of bodies on the world, limits, damping, dry friction, armature, motors on
+        joints and gravity are read, with everything that MuJoCo's compiler makes of defaults, includes and shapes.
+        Coordinates have the order and the meaning of MuJoCo's. Contacts and pictures are not read.
+
+        Parameters
+        ----------
+        source : path or str
+
+        Raises
+        ------
+        ModelError
+            For what is not built: ball joints, tendons, equality constraints, springs, servos, fluids and others; the
+            message names it.
+        """
+        tree, gravity = read_mjcf(source)
+        return cls(tree, gravity=gravity)
 
     # --- expressions ---
 
@@ -219,7 +241,8 @@ class Robot:
         contacts : sequence of Contact
             Written in q of the robot: `ns.Contact("foot", gap=robot.position("foot")[2], ...)`.
         actuated : names of joints, optional
-            Those with a drive, each a control "<joint>_effort"; default: all but those of the base.
+            Those with a drive, each a control "<joint>_effort"; default: all but those of the base, or those with
+            motors in an MJCF file.
         end_stops : bool
             Whether ends of joints are contacts, `Robot.end_stops`.
         joint_friction : bool
@@ -322,9 +345,11 @@ class Robot:
         return found
 
     def _driven(self, actuated: Iterable[str] | None) -> list[JointedBody]:
-        joints = [body for body in self.tree.bodies if not body.joint.startswith("base")]
+        carrying = ("base_x", "base_z", "base_pitch")
+        joints = [body for body in self.tree.bodies if body.kind != FLOATING and body.joint not in carrying]
         if actuated is None:
-            return joints
+            driven = self.tree.driven
+            return joints if driven is None else [body for body in joints if body.joint in driven]
         chosen = [actuated] if isinstance(actuated, str) else list(actuated)
         legal = [body.joint for body in joints]
         for name in chosen:

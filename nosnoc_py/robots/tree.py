@@ -123,6 +123,8 @@ class Tree:
     bodies : tuple of JointedBody
     frames : mapping link -> (body, rotation, position)
         Of every link, those that are fixed to others included; body -1 is the world.
+    driven : tuple of str, optional
+        Joints with drives, where the file says which.
     left_out : tuple of str
         What the file says besides, which moves nothing: pictures, drivers, simulators' own.
     """
@@ -130,6 +132,7 @@ class Tree:
     name: str
     bodies: tuple[JointedBody, ...]
     frames: Mapping[str, tuple[int, Array, Array]]
+    driven: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
 
     def with_armature(self, armature: Mapping[str, float]) -> Tree:

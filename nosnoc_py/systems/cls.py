@@ -228,8 +228,8 @@ class CLS(Described):
     quaternions : sequence of SX (4,), optional
         Unit quaternions among the coordinates, each four components of q that follow each other, real part first.
         Without a `kinematic_matrix` three velocities stand in the place of each, the body-fixed angular velocity w, and
-        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever length errors of integration
-        leave; nodes have length one. For costs and constraints see `ns.attitude_error`.
+        q' = q (0, w) / 2. Expressions of q count for the quaternion of length one, whatever length integration leaves;
+        nodes have length one. For costs and constraints see `ns.attitude_error`.
     y : SX (n_y,), optional
         First-order states besides the mechanics: currents of motors, filters, temperatures. The state is (q, v, y).
     y_rate : SX (n_y,)

@@ -54,3 +54,33 @@ HOPPER = """
   <joint name="ankle" type="fixed"><parent link="shank"/><child link="foot"/><origin xyz="0 0 -0.3"/></joint>
 </robot>
 """
+
+
+def mjcf_tree(rng: np.random.Generator) -> str:
+    """Bodies with none to three joints each, turned and shifted, with inertias of their own; the root may be free."""
+    count = int(rng.integers(1, 7))
+    children: dict[int, list[int]] = {0: []}
+    for k in range(1, count + 1):
+        children[int(rng.integers(0, k))].append(k)
+        children[k] = []
+    free = bool(rng.integers(2))
+
+    def body(k: int, top: bool) -> str:
+        joints = f'<freejoint name="free{k}"/>' if top and free else ""
+        if not joints:
+            for j in range(int(rng.integers(1 if top else 0, 4))):
+                kind = str(rng.choice(["hinge", "slide"]))
+                at = f'axis="{_row(rng.normal(size=3))}" pos="{_row(0.1 * rng.normal(size=3))}"'
+                joints += f'<joint name="j{k}_{j}" type="{kind}" {at} ref="{rng.normal():.6g}" armature="0.02"/>'
+        a = rng.normal(size=(3, 3))
+        about = 0.05 * (np.trace(a @ a.T) * np.eye(3) - a @ a.T) + 0.01 * np.eye(3)
+        full = _row(about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
+        inertial = (
+            f'<inertial pos="{_row(0.2 * rng.normal(size=3))}" mass="{rng.uniform(0.2, 3):.6g}" fullinertia="{full}"/>'
+        )
+        inside = "".join(body(child, False) for child in children[k])
+        place = f'pos="{_row(0.3 * rng.normal(size=3))}" euler="{_row(rng.normal(size=3))}"'
+        return f'<body name="b{k}" {place}>{joints}{inertial}{inside}</body>'
+
+    tops = "".join(body(k, True) for k in children[0])
+    return f'<mujoco><compiler angle="radian"/><worldbody>{tops}</worldbody></mujoco>'

@@ -1,0 +1,192 @@
+"""Trees of bodies from MJCF, the format of MuJoCo, by way of its compiled model; what is not had here is an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.robots.tree import FLOATING, PRISMATIC, REVOLUTE, BodyInertia, JointedBody, Tree
+from nosnoc_py.rotations import exp, rotation_of
+
+Array = np.ndarray
+# Numbers of joint types in a compiled model.
+FREE, BALL, SLIDE, HINGE = range(4)
+# What a compiled model counts and a tree of rigid bodies has not.
+ABSENT = {
+    "ntendon": "tendons",
+    "neq": "equality constraints",
+    "nflex": "flexible bodies",
+    "nplugin": "plugins",
+    "nmocap": "mocap bodies",
+}
+
+
+def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
+    """The tree of an MJCF file, or of the text of one, and its gravity [m/s^2].
+
+    Several joints of one body become bodies without mass on each other. Coordinates are those of MuJoCo, in its order.
+
+    Raises
+    ------
+    ModelError
+        If MuJoCo is not installed or refuses the file, or the file has what is not had here: the message names it.
+    """
+    return _Compiled(*_compiled(source)).tree()
+
+
+def _compiled(source: str | Path) -> tuple[Any, Any]:
+    try:
+        import mujoco
+    except ImportError:
+        raise ModelError(
+            'Robot.from_mjcf: MuJoCo reads the file, and is not installed; pip install "nosnoc_py[robots]".'
+        ) from None
+    text = str(source)
+    is_text = text.lstrip().startswith("<")
+    if not is_text and not Path(source).is_file():
+        raise ModelError(f"MJCF: there is no file {text!r}; give a path, or the text of a file.")
+    try:
+        made = mujoco.MjModel.from_xml_string(text) if is_text else mujoco.MjModel.from_xml_path(text)
+    except ValueError as error:
+        raise ModelError(f"MJCF: MuJoCo refuses it: {error}") from None
+    return mujoco, made
+
+
+class _Compiled:
+    """A compiled model on the way to a tree."""
+
+    def __init__(self, mujoco: Any, model: Any) -> None:
+        self.mujoco, self.model = mujoco, model
+        self.bodies: list[JointedBody] = []
+        # Every body of the model: which of ours it is part of, and its frame there.
+        self.places: dict[int, tuple[int, Array, Array]] = {0: (-1, np.eye(3), np.zeros(3))}
+
+    def tree(self) -> tuple[Tree, tuple[float, float, float]]:
+        """Bodies in the order of the model, parents before children."""
+        m = self.model
+        self._refuse()
+        efforts = self._efforts()
+        frames = dict[str, tuple[int, Array, Array]]()
+        for i in range(1, m.nbody):
+            self.places[i] = self._jointed(i, efforts)
+            frames[self._name("BODY", i)] = self.places[i]
+        driven = tuple(efforts) if m.nu else None
+        tree = Tree(name=self._model_name(), bodies=tuple(self.bodies), frames=frames, driven=driven)
+        return tree, tuple(float(g) for g in m.opt.gravity)  # type: ignore[return-value]
+
+    def _jointed(self, i: int, efforts: dict[str, float]) -> tuple[int, Array, Array]:
+        """A body on its joints: the last of ours that carries it, with its frame there."""
+        m = self.model
+        parent, rotation, position = self.places[int(m.body_parentid[i])]
+        position = position + rotation @ m.body_pos[i]
+        rotation = rotation @ rotation_of(m.body_quat[i])
+        first, count = int(m.body_jntadr[i]), int(m.body_jntnum[i])
+        for j in range(first, first + count):
+            made = self._joint(i, j, parent, rotation, position, efforts)
+            self.bodies.append(made)
+            # What follows is seen from the joint, which need not be where the body has its origin.
+            free = made.kind == FLOATING
+            parent, rotation, position = len(self.bodies) - 1, np.eye(3), np.zeros(3) if free else -m.jnt_pos[j]
+        if parent >= 0 and m.body_mass[i] > 0:
+            turned = rotation_of(m.body_iquat[i])
+            about = turned @ np.diag(m.body_inertia[i]) @ turned.T
+            own = BodyInertia.at_centre(float(m.body_mass[i]), np.array(m.body_ipos[i]), about)
+            whole = self.bodies[parent].inertia + own.moved(rotation, position)
+            self.bodies[parent] = replace(self.bodies[parent], inertia=whole)
+        return parent, rotation, position
+
+    def _joint(
+        self, i: int, j: int, parent: int, rotation: Array, position: Array, efforts: dict[str, float]
+    ) -> JointedBody:
+        m, name, link = self.model, self._joint_name(j), self._name("BODY", i)
+        what, dof, kind = f"MJCF: joint {name!r}", int(m.jnt_dofadr[j]), int(m.jnt_type[j])
+        if kind == BALL:
+            raise ModelError(f"{what}: ball joints are not built yet; write three hinges.")
+        if np.any(m.jnt_stiffness[j]):
+            raise ModelError(f"{what}: a spring is a force of your own: leave stiffness out, give force= to system().")
+        shared: dict[str, Any] = {
+            "link": link,
+            "joint": name,
+            "parent": parent,
+            "damping": float(np.ravel(m.dof_damping[dof])[0]),
+            "friction": float(m.dof_frictionloss[dof]),
+            "armature": float(m.dof_armature[dof]),
+        }
+        if kind == FREE:
+            if parent >= 0 or shared["friction"]:
+                raise ModelError(f"{what}: a free joint hangs on the world, and has no dry friction.")
+            return JointedBody(**shared, kind=FLOATING)
+        axis, zero = np.array(m.jnt_axis[j]), float(m.qpos0[m.jnt_qposadr[j]])  # joints may be zero elsewhere
+        at = position + rotation @ m.jnt_pos[j]
+        if kind == SLIDE:
+            at = at - zero * (rotation @ axis)
+        else:
+            rotation = rotation @ exp(-zero * axis)
+        low, high = m.jnt_range[j] if m.jnt_limited[j] else (-np.inf, np.inf)
+        return JointedBody(
+            **shared,
+            kind=PRISMATIC if kind == SLIDE else REVOLUTE,
+            rotation=rotation,
+            position=at,
+            axis=axis,
+            lower=float(low),
+            upper=float(high),
+            effort=efforts.get(name, np.inf),
+        )
+
+    def _efforts(self) -> dict[str, float]:
+        """Joints with a motor, and the largest force of it."""
+        m, enums, found = self.model, self.mujoco, dict[str, float]()
+        for k in range(m.nu):
+            what = f"MJCF: actuator {self._name('ACTUATOR', k)!r}"
+            simple = (
+                m.actuator_trntype[k] == enums.mjtTrn.mjTRN_JOINT
+                and m.actuator_dyntype[k] == enums.mjtDyn.mjDYN_NONE
+                and m.actuator_gaintype[k] == enums.mjtGain.mjGAIN_FIXED
+                and m.actuator_biastype[k] == enums.mjtBias.mjBIAS_NONE
+            )
+            if not simple:
+                raise ModelError(
+                    f"{what} is no motor of a joint: only <motor joint=...> is built; write servos and muscles as a "
+                    "law of control, or with forces of your own."
+                )
+            unit = abs(float(m.actuator_gear[k][0] * m.actuator_gainprm[k][0]))
+            limits = []
+            if m.actuator_ctrllimited[k]:
+                limits.append(unit * np.abs(m.actuator_ctrlrange[k]).max())
+            if m.actuator_forcelimited[k]:
+                limits.append(abs(float(m.actuator_gear[k][0])) * np.abs(m.actuator_forcerange[k]).max())
+            joint = self._joint_name(int(m.actuator_trnid[k][0]))
+            found[joint] = float(min(limits, default=np.inf))
+        return found
+
+    def _refuse(self) -> None:
+        m = self.model
+        for count, what in ABSENT.items():
+            if getattr(m, count, 0):
+                raise ModelError(f"MJCF: {what} are not built yet; the file has {getattr(m, count)}.")
+        if m.opt.density or m.opt.viscosity or np.any(m.opt.wind):
+            raise ModelError("MJCF: <option density, viscosity, wind>: forces of a fluid are not built yet.")
+        if np.any(m.body_gravcomp):
+            raise ModelError("MJCF: gravcomp is not built; give the force that carries the body in system(force=).")
+
+    def _joint_name(self, j: int) -> str:
+        """Its name, or that of its body: "base" where the only free joint has none."""
+        m = self.model
+        name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_JOINT, j)
+        if name:
+            return str(name)
+        if m.jnt_type[j] == FREE and np.sum(m.jnt_type == FREE) == 1:
+            return "base"
+        return f"{self._name('BODY', int(m.jnt_bodyid[j]))}_joint{j - int(m.body_jntadr[m.jnt_bodyid[j]])}"
+
+    def _name(self, kind: str, i: int) -> str:
+        found = self.mujoco.mj_id2name(self.model, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind}"), i)
+        return str(found) if found else f"{kind.lower()}{i}"
+
+    def _model_name(self) -> str:
+        return bytes(self.model.names).split(b"\0", 1)[0].decode() or "robot"
