@@ -20,8 +20,8 @@ import numpy as np
 
 from nosnoc_py.audit.explanation import Press, explain
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales
-from nosnoc_py.contacts.instants import energy_rise
-from nosnoc_py.contacts.law import rebound
+from nosnoc_py.contact_problems.instants import energy_rise
+from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.solution.violation import Law
 from nosnoc_py.systems.kinematics import times
 from nosnoc_py.systems.scales import UNIT, ProblemScales, largest, problem_scales

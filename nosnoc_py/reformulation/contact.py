@@ -10,7 +10,7 @@ import casadi as ca
 import numpy as np
 from pydantic import Field
 
-from nosnoc_py.contacts.law import rebound
+from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.options import Options
 from nosnoc_py.reformulation.dcs import (
     DCS,
@@ -358,8 +358,8 @@ def impact_law(system: CLS, contacts: StackedContacts, options: ContactOptions, 
     "sum" has Lambda against gap + Y+ + Y-. "product" has Lambda against the gap, and 0 = Lambda r written as Lambda
     against Y+ + Y-, because as an equation it has no gradient where Lambda = 0 and v_n = 0. Both have Y+ - Y- = r and
     Y+ against Y-; without the last, Y+ and Y- are not unique where Lambda = 0 and an interior-point method lets them
-    grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contacts.law`: the paper's n'(v+ + e v-), but
-    for closed contacts that separate, which only the first node can have.
+    grow without limit. Here r = gamma+ + e min(gamma-, 0), see `nosnoc_py.contact_problems.law`: the paper's
+    n'(v+ + e v-), but for closed contacts that separate, which only the first node can have.
     """
     n_c = len(contacts.names)
     x_minus, h, v_plus, impulse, laws = node.x_minus, node.h, node.v_plus.symbol, node.impulse.symbol, node.laws

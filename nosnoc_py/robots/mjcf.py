@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,24 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.shapes import Capsule, Cylinder, HalfSpace
+from nosnoc_py.robots.link_shapes import WORLD, LinkShape
 from nosnoc_py.robots.tree import FLOATING, PRISMATIC, REVOLUTE, BodyInertia, JointedBody, Tree
 from nosnoc_py.rotations import exp, rotation_of
+from nosnoc_py.systems.shapes import Box, Ellipsoid, Sphere
 
 Array = np.ndarray
 # Numbers of joint types in a compiled model.
 FREE, BALL, SLIDE, HINGE = range(4)
+# Shapes by the names of geoms, from their sizes; meshes and height fields have none.
+SHAPES: dict[str, Callable[[Array], Any]] = {
+    "PLANE": lambda size: HalfSpace(),
+    "SPHERE": lambda size: Sphere(size[0]),
+    "CAPSULE": lambda size: Capsule(size[0], 2 * size[1]),
+    "CYLINDER": lambda size: Cylinder(size[0], 2 * size[1]),
+    "ELLIPSOID": lambda size: Ellipsoid(size),
+    "BOX": lambda size: Box(2 * size),
+}
 # What a compiled model counts and a tree of rigid bodies has not.
 ABSENT = {
     "ntendon": "tendons",
@@ -75,7 +88,8 @@ class _Compiled:
             self.places[i] = self._jointed(i, efforts)
             frames[self._name("BODY", i)] = self.places[i]
         driven = tuple(efforts) if m.nu else None
-        tree = Tree(name=self._model_name(), bodies=tuple(self.bodies), frames=frames, driven=driven)
+        shapes = tuple(self._shape(k) for k in range(m.ngeom))
+        tree = Tree(name=self._model_name(), bodies=tuple(self.bodies), frames=frames, shapes=shapes, driven=driven)
         return tree, tuple(float(g) for g in m.opt.gravity)  # type: ignore[return-value]
 
     def _jointed(self, i: int, efforts: dict[str, float]) -> tuple[int, Array, Array]:
@@ -163,6 +177,21 @@ class _Compiled:
             joint = self._joint_name(int(m.actuator_trnid[k][0]))
             found[joint] = float(min(limits, default=np.inf))
         return found
+
+    def _shape(self, k: int) -> LinkShape:
+        """A geom: what collides with nothing is there to be seen."""
+        m = self.model
+        kind, size = int(m.geom_type[k]), np.array(m.geom_size[k])
+        made = SHAPES.get(str(self.mujoco.mjtGeom(kind).name).removeprefix("mjGEOM_"), lambda s: None)(size)
+        body = int(m.geom_bodyid[k])
+        return LinkShape(
+            link=self._name("BODY", body) if body else WORLD,
+            name=self._name("GEOM", k),
+            use="collision" if m.geom_contype[k] or m.geom_conaffinity[k] else "visual",
+            shape=made,
+            rotation=rotation_of(m.geom_quat[k]),
+            position=np.array(m.geom_pos[k]),
+        )
 
     def _refuse(self) -> None:
         m = self.model

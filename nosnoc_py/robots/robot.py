@@ -12,11 +12,15 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, check_type, unknown_name
+from nosnoc_py.geometry import HalfSpace, Placed
+from nosnoc_py.geometry import contacts as contacts_of
+from nosnoc_py.robots.link_shapes import LinkShape, outline_of
 from nosnoc_py.robots.mjcf import read_mjcf
 from nosnoc_py.robots.recursion import GRAVITY, Recursion
 from nosnoc_py.robots.tree import FLOATING, REVOLUTE, JointedBody, Tree
 from nosnoc_py.robots.urdf import Base, read_urdf
 from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems import scene
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.symbols import finite
 
@@ -212,6 +216,108 @@ class Robot:
         drives = self._driven(actuated)
         found = {b.joint + EFFORT: (-b.effort, b.effort) for b in drives if np.isfinite(b.effort)}
         return found | {b.joint + RATE: (-b.speed, b.speed) for b in self.tree.bodies if np.isfinite(b.speed)}
+
+    # --- shapes ---
+
+    def shape(self, link: str, shape: Any, position: Any = (0.0, 0.0, 0.0), rotation: Any = None) -> Placed:
+        """Put a shape on a link, for `ns.contacts`.
+
+        Parameters
+        ----------
+        link : str
+        shape
+            As in `ns.Placed`.
+        position, rotation : (3,), (3, 3)
+            In the frame of the link.
+        """
+        turned, place = self.pose(link, position)
+        return Placed(shape, place, turned if rotation is None else turned @ ca.DM(rotation), coordinates=self)
+
+    @property
+    def collisions(self) -> tuple[LinkShape, ...]:
+        """What touches, by the file: shapes of links in their frames."""
+        return tuple(shape for shape in self.tree.shapes if shape.use == "collision")
+
+    @property
+    def visuals(self) -> tuple[LinkShape, ...]:
+        """What is seen, by the file; where that says nothing, what touches."""
+        return tuple(shape for shape in self.tree.shapes if shape.use == "visual") or self.collisions
+
+    def contacts(
+        self, ground: Any = None, links: Iterable[str] | None = None, *, friction: Any = 0.0, restitution: Any = 0.0
+    ) -> list[Contact]:
+        """Make the contacts of links with the ground, from the collision shapes of the file.
+
+        Parameters
+        ----------
+        ground : shape or Placed, optional
+            What stands still; default `ns.HalfSpace()`, all below z = 0.
+        links : sequence of str, optional
+            Default: all with a collision shape that move.
+        friction, restitution
+            As in `ns.Contact`.
+
+        Returns
+        -------
+        list of Contact
+            Named after the links, or "<link> 1" and so on where one has several.
+
+        Raises
+        ------
+        ModelError
+            For links without collision shapes, for meshes, and for pairs that are refused by `ns.contacts`.
+        """
+        ground = HalfSpace() if ground is None else ground
+        moving = [link for link, (body, _, _) in self.tree.frames.items() if body >= 0]
+        having = list(dict.fromkeys(shape.link for shape in self.collisions if shape.link in moving))
+        chosen = having if links is None else [links] if isinstance(links, str) else list(links)
+        found = []
+        for link in chosen:
+            if link not in having:
+                raise ModelError(
+                    f"contacts: {unknown_name(str(link), having, 'link with a <collision>')} Put a shape on it: "
+                    "ns.contacts(robot.shape(link, ns.Sphere(0.02)), ns.HalfSpace())."
+                )
+            own = [shape for shape in self.collisions if shape.link == link]
+            for k, part in enumerate(own):
+                if part.shape is None:
+                    raise ModelError(
+                        f"contacts: link {link!r} collides by a mesh, which is not read; give it a box, a sphere or a "
+                        "cylinder in the file, or a shape by robot.shape(link, ...)."
+                    )
+                placed = self.shape(link, part.shape, part.position, part.rotation)
+                name = link if len(own) == 1 else f"{link} {k + 1}"
+                found += contacts_of(placed, ground, name=name, friction=friction, restitution=restitution)
+        return found
+
+    def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
+        """Shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
+
+        Bodies as the file shows them; without that, and for meshes, lines between joints. With the ground z = 0 where
+        the view has z upwards.
+
+        Parameters
+        ----------
+        view : {"xz", "yz", "xy", "oblique"}
+            From the side, from behind, from above, or from a corner.
+        """
+        axes = scene.view_of(view)
+        drawn: list[scene.PlanarShape] = [scene.Ground()] if abs(axes[1, 2]) == 1.0 else []
+        seen = [shape for shape in self.visuals if shape.link in self.tree.frames and outline_of(shape) is not None]
+        for part in seen:
+            points, radius = outline_of(part)  # type: ignore[misc]
+            places = [self.position(part.link, part.position + part.rotation @ point) for point in points]
+            drawn.append(scene.Solid(places, radius, view, colour="grey"))
+        covered = {self.tree.frames[shape.link][0] for shape in seen}
+        for number, body in enumerate(self.tree.bodies):
+            if number in covered:
+                continue
+            ends = [self.position(other.link) for other in self.tree.bodies if other.parent == number]
+            ends += [
+                self.position(link) for link, (owner, _, at) in self.tree.frames.items() if owner == number and at.any()
+            ]
+            drawn += [scene.Line([ca.DM(axes) @ p for p in (self.position(body.link), end)]) for end in ends]
+        return drawn
 
     # --- systems ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -123,6 +124,8 @@ class Tree:
     bodies : tuple of JointedBody
     frames : mapping link -> (body, rotation, position)
         Of every link, those that are fixed to others included; body -1 is the world.
+    shapes : tuple of LinkShape
+        What touches and what is seen, by the file.
     driven : tuple of str, optional
         Joints with drives, where the file says which.
     left_out : tuple of str
@@ -132,6 +135,7 @@ class Tree:
     name: str
     bodies: tuple[JointedBody, ...]
     frames: Mapping[str, tuple[int, Array, Array]]
+    shapes: tuple[Any, ...] = ()
     driven: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.robots.link_shapes import shapes_of_link
 from nosnoc_py.robots.tree import FLOATING, PRISMATIC, REVOLUTE, BodyInertia, JointedBody, Tree
 
 Base = Literal["fixed", "planar", "floating"]
@@ -68,9 +69,15 @@ class _File:
             raise ModelError("URDF: there is no link.")
         name, hanging = self._root_link(links, joints)
         bodies, frames = _bases(base, name), dict[str, Any]()
-        stack = [(name, len(bodies) - 1, np.eye(3), np.zeros(3))]
+        # Links with the joint that they hang on, and where that is on a body: taken in the order of the file.
+        stack: list[tuple[str, ET.Element | None, int, np.ndarray, np.ndarray]] = [
+            (name, None, len(bodies) - 1, np.eye(3), np.zeros(3))
+        ]
         while stack:
-            link, body, rotation, position = stack.pop()
+            link, own, body, rotation, position = stack.pop()
+            if own is not None and JOINTS[str(own.get("type"))] != "fixed":
+                bodies.append(_body(own, link, body, rotation, position))
+                body, rotation, position = len(bodies) - 1, np.eye(3), np.zeros(3)
             frames[link] = body, rotation, position
             inertia = _inertia(links[link], link)
             if inertia is not None and body >= 0:
@@ -78,16 +85,13 @@ class _File:
                 bodies[body] = replace(bodies[body], inertia=added)
             for joint in reversed(hanging.get(link, [])):
                 placed = _pose(joint.find("origin"), f"joint {joint.get('name')!r}")
-                turned, moved = rotation @ placed[0], rotation @ placed[1] + position
                 child = str(joint.find("child").get("link"))  # type: ignore[union-attr]
-                if JOINTS[str(joint.get("type"))] == "fixed":
-                    stack.append((child, body, turned, moved))
-                    continue
-                bodies.append(_body(joint, child, body, turned, moved))
-                stack.append((child, len(bodies) - 1, np.eye(3), np.zeros(3)))
+                stack.append((child, joint, body, rotation @ placed[0], rotation @ placed[1] + position))
         others = Counter(str(element.tag) for element in self.root if element.tag in MOVES_NOTHING)
         told = tuple(f"{tag} ({count})" for tag, count in others.items())
-        return Tree(name=str(self.root.get("name") or "robot"), bodies=tuple(bodies), frames=frames, left_out=told)
+        shapes = tuple(shape for link, element in links.items() for shape in shapes_of_link(element, link, _pose))
+        named = str(self.root.get("name") or "robot")
+        return Tree(name=named, bodies=tuple(bodies), frames=frames, shapes=shapes, left_out=told)
 
     def _named(self, tag: str) -> dict[str, ET.Element]:
         for element in self.root:

@@ -16,7 +16,7 @@ from itertools import groupby, pairwise
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.law import energy_gain
+from nosnoc_py.contact_problems.law import energy_gain
 from nosnoc_py.functions import function_of
 from nosnoc_py.motion.kinds import Kind, of_modes
 from nosnoc_py.roles import Role

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.contacts.instants import gaining_contacts, several_outcomes
+from nosnoc_py.contact_problems.instants import gaining_contacts, several_outcomes
 from nosnoc_py.discretization.options import FESDJ, FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.discretization.readout import Readout, impact_rows
 from nosnoc_py.errors import OptionError, check_type
@@ -373,7 +373,7 @@ class FiniteElementStepper:
         return self._advanced(state, (StepSolution(w=best.w, values=values),), x, values, **more)
 
     def _gaining(self, r: Readout, p: np.ndarray) -> str:
-        """Closed contacts of an impact that raises the kinetic energy, which is refused (`nosnoc_py.contacts.law`)."""
+        """Closed contacts of an impact that raises the kinetic energy, which is refused (`contact_problems.law`)."""
         if not isinstance(self.system, CLS) or self.problem.dcs.jump is None:
             return ""
         rows = impact_rows(self.problem.dcs, r, p)

@@ -159,6 +159,62 @@ class Polygon(PlanarShape):
         return _points(self.points, "Polygon: points", 3)
 
 
+# Directions of pictures in space: to the right, and up.
+VIEWS = {
+    "xz": ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
+    "yz": ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "xy": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)),
+    "oblique": ((0.8, 0.6, 0.0), (-0.3, 0.4, float(np.sqrt(0.75)))),
+}
+
+
+def view_of(name: str) -> Array:
+    """The directions (2, 3) to the right and up of a view by its name."""
+    if name not in VIEWS:
+        raise ModelError(unknown_name(str(name), VIEWS, "view"))
+    return np.array(VIEWS[name])
+
+
+@dataclass(frozen=True, eq=False)
+class Solid(PlanarShape):
+    """The outline of a convex body in space: the hull of balls about some points, seen along a direction.
+
+    Parameters
+    ----------
+    points : sequence of SX (3,), or SX (3, n)
+        In the world [m].
+    radius : float
+        Of the balls [m]; 0 for the corners of a box.
+    view : {"xz", "yz", "xy", "oblique"}
+        What is to the right and up in the picture.
+    label, colour
+        As of a `Disc`.
+    """
+
+    filled: ClassVar[bool] = True
+
+    points: Any
+    radius: float = 0.0
+    view: str = "xz"
+
+    def _numbers(self) -> ca.SX:
+        given = self.points if isinstance(self.points, ca.SX) else ca.horzcat(*[ca.SX(p) for p in self.points])
+        if given.shape[0] != 3 or given.shape[1] == 0:
+            raise ModelError(f"Solid: points: expected places with three components, given shape {given.shape}.")
+        radius = scalar(self.radius, "Solid: radius")
+        if not 0.0 <= radius < np.inf:
+            raise ModelError(f"Solid: radius: expected 0 or more, given {radius:g}.")
+        assign(self, radius=radius)
+        return ca.vec(ca.DM(view_of(self.view)) @ given)
+
+    def outline(self, values: Array) -> Array:
+        """The furthest points in directions all round (frames, n, 2)."""
+        places = values.reshape(len(values), -1, 2)
+        around = _direction(np.linspace(0.0, 2.0 * np.pi, ROUND + 1)[None])[0]
+        furthest = np.argmax(places @ around.T, axis=1)
+        return np.asarray(np.take_along_axis(places, furthest[..., None], axis=1) + self.radius * around)
+
+
 @dataclass(frozen=True, eq=False)
 class Line(PlanarShape):
     """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nosnoc_py.contacts.instants import gaining_contacts
+from nosnoc_py.contact_problems.instants import gaining_contacts
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
 from nosnoc_py.discretization.guess import Places

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.contacts.law import raises_energy
-from nosnoc_py.contacts.problem import impact_problem
-from nosnoc_py.contacts.solver import Algorithm, ContactSolver
+from nosnoc_py.contact_problems.law import raises_energy
+from nosnoc_py.contact_problems.problem import impact_problem
+from nosnoc_py.contact_problems.solver import Algorithm, ContactSolver
 from nosnoc_py.errors import OptionError
 from nosnoc_py.progress import Progress
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER

@@ -13,7 +13,7 @@ import pytest
 
 import nosnoc_py as ns
 from models import bouncing_ball, falling_rod, two_balls_spring
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.errors import OptionError
 from nosnoc_py.motion.variations import transport
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow

@@ -10,9 +10,9 @@ import pytest
 
 import nosnoc_py as ns
 from models import ball_in_corner, bouncing_ball, bowl, falling_rod, many_balls, oscillator, point_mass
-from nosnoc_py.contacts.colours import Colours
-from nosnoc_py.contacts.cones import onto_polygon, polygon, projection_of
-from nosnoc_py.contacts.projected import Solver
+from nosnoc_py.contact_problems.colours import Colours
+from nosnoc_py.contact_problems.cones import onto_polygon, polygon, projection_of
+from nosnoc_py.contact_problems.projected import Solver
 from nosnoc_py.errors import ModelError, OptionError
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.time_stepping.dynamics import Inertia, problem_of

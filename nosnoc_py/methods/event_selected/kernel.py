@@ -19,7 +19,7 @@ from nosnoc_py.methods.event_selected.segments import (
     NEVER,
     ROUNDING,
     Bracket,
-    Point,
+    EndPoint,
     System,
     end_at,
     is_finite,
@@ -61,7 +61,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """A node: time, state, bits, f there, guards as in `Point`, and rates (m,) of the live ones.
+    """A node: time, state, bits, f there, guards as in `EndPoint`, and rates (m,) of the live ones.
 
     Rates are those at the node (`exact`), or the mean ones of the last segment. `crossed` counts the guards crossed so
     far. A function that was above zero already when its bit began to wait for it sleeps, until it is not above zero any
@@ -171,7 +171,7 @@ def advance(
 
 
 @jitable
-def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, Point, Array]:
+def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, EndPoint, Array]:
     """A step of Euler's to a guard: whether it is good, its end, and gradients there.
 
     It is not where the guard is much faster or slower at its end (then the step is far too long), and where another
@@ -185,7 +185,7 @@ def line_to(system: Any, state: State, guard: int, ahead: float) -> tuple[bool, 
 
 
 @jitable
-def behind(state: State, point: Point, t_end: float) -> State:
+def behind(state: State, point: EndPoint, t_end: float) -> State:
     """The node at the end of a segment."""
     rates = (point.live - state.live) / point.length
     t = t_end if point.length >= t_end - state.t else state.t + point.length
@@ -247,7 +247,9 @@ def at_once(rules: Any, t: float) -> float:
 
 
 @jitable
-def segment(system: Any, state: State, remaining: float, stages: Array, guard: int, ahead: float) -> tuple[Point, int]:
+def segment(
+    system: Any, state: State, remaining: float, stages: Array, guard: int, ahead: float
+) -> tuple[EndPoint, int]:
     """The next segment, with frozen bits, and the guard that it ends on; or -1."""
     x, mode, live, rules = state.x, state.mode, state.live, system.rules
     step = remaining if remaining < rules.step * (1.0 + 1e-9) else rules.step
@@ -273,7 +275,9 @@ def segment(system: Any, state: State, remaining: float, stages: Array, guard: i
 
 
 @jitable
-def up_to_first(system: Any, state: State, stages: Array, point: Point, guard: int, band: float) -> tuple[Point, int]:
+def up_to_first(
+    system: Any, state: State, stages: Array, point: EndPoint, guard: int, band: float
+) -> tuple[EndPoint, int]:
     """The part of a segment, which ends on a guard or on none, up to the first guard or edge of a band in it."""
     x, mode, live, level = state.x, state.mode, state.live, 0.0
     for _ in range(2 * len(live) + 4):
@@ -292,7 +296,7 @@ def up_to_first(system: Any, state: State, stages: Array, point: Point, guard: i
 
 
 @jitable
-def top_before(system: Any, state: State, given: Array, point: Point) -> float:
+def top_before(system: Any, state: State, given: Array, point: EndPoint) -> float:
     """Where in a segment a guard that is below zero at both ends is above it, or the length of the segment."""
     x, mode, length, before, after = state.x, state.mode, point.length, state.live, point.live
     rates = state.rates

@@ -38,7 +38,7 @@ class Scheme(NamedTuple):
     own: int
 
 
-class Point(NamedTuple):
+class EndPoint(NamedTuple):
     """The right end of a segment: its length, state, slope there with the mode of the segment, and guards there.
 
     `values` (1 or 2, m) are those of all functions, `live` (m,) of those that the bits wait for.
@@ -164,15 +164,15 @@ def step_by_arrays(
 
 
 @jitable
-def end_at(system: Any, mode: Array, length: float, x: Array) -> Point:
+def end_at(system: Any, mode: Array, length: float, x: Array) -> EndPoint:
     """The right end of a segment at a state."""
     slope = system.flow(x, mode, system.p).copy()
     values = system.rows(x, system.p)
-    return Point(length, x, slope, values, live_of(values, mode, system.loops))
+    return EndPoint(length, x, slope, values, live_of(values, mode, system.loops))
 
 
 @jitable
-def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -> Point:
+def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -> EndPoint:
     """A step of the scheme; `stages[0]` is given, the others are filled in."""
     if system.loops:
         end = step_by_loops(system.flow, x, mode, system.p, system.scheme.weights, stages, length)
@@ -182,7 +182,7 @@ def point_at(system: Any, x: Array, mode: Array, stages: Array, length: float) -
 
 
 @jitable
-def is_finite(point: Point, loops: bool) -> bool:
+def is_finite(point: EndPoint, loops: bool) -> bool:
     """Whether everything at the end of a segment is finite."""
     if loops:
         return bool(np.isfinite(np.sum(point.x) + np.sum(point.slope) + np.sum(point.live)))
@@ -203,7 +203,7 @@ def located(
     level: float,
     bracket: Any,
     corrections: int,
-) -> tuple[bool, Point]:
+) -> tuple[bool, EndPoint]:
     """The step that ends where a guard rises to its level, by Newton's method, by bisection where that leaves it.
 
     At the start the guard is `below` its level and has the rate `rise`, NaN if that is not known. If it is, and more
@@ -286,7 +286,7 @@ def root_of(length: float, first: float, last: float, rise: float, speed: float)
 
 
 @jitable
-def sleeping(point: Point, before: Array) -> Point:
+def sleeping(point: EndPoint, before: Array) -> EndPoint:
     """The same end, where functions sleep on that slept before and are above zero still; `live` is changed.
 
     With one row of values no function sleeps: one is as far below zero as the other is above.
@@ -298,7 +298,7 @@ def sleeping(point: Point, before: Array) -> Point:
 
 
 @jitable
-def passed(system: Any, mode: Array, before: Array, point: Point, band: float, but: int) -> tuple[int, float, float]:
+def passed(system: Any, mode: Array, before: Array, point: EndPoint, band: float, but: int) -> tuple[int, float, float]:
     """The guard that first rises above its level in a segment, by straight lines, the fraction, and the level; or -1.
 
     The level is where the band begins, for a guard that is below it, else zero. One that is at zero at the start,

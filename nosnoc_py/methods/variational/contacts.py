@@ -106,7 +106,7 @@ def projected(points: Points, impulses: np.ndarray, w: np.ndarray, found: np.nda
     """Write p(w) (n, 3), and -epsilon dp/d(J w) (n, 3, 3).
 
     A copy of `contacts.cones.onto_disc` for one point, with its derivative, because numba cannot call that;
-    `tests/contacts/test_compiled_copy.py` holds them together.
+    `tests/contact_problems/test_compiled_copy.py` holds them together.
     """
     rows, targets, friction, softness, lagged = points
     for i in range(rows.shape[0]):

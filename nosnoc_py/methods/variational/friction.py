@@ -81,9 +81,10 @@ def tangents(normal: Vector) -> tuple[Vector, Vector]:
 def coulomb(weights: Matrix, u: Vector, restitution: float, friction: float) -> Vector:
     """Impulse (two tangents, normal) with u_n+ = -e u_n-, u+ = u + W p, that sticks or slides against u_t+.
 
-    A copy of the contact problem of `contacts/` for one contact, because numba cannot call that;
-    `tests/contacts/test_compiled_copy.py` holds them together. Of several directions of slip it takes the one nearest
-    to u_t-. Where friction couples so strongly that there is none, the impulse along u_t-, or one without friction.
+    A copy of the contact problem of `contact_problems/` for one contact, because numba cannot call that;
+    `tests/contact_problems/test_compiled_copy.py` holds them together. Of several directions of slip it takes the one
+    nearest to u_t-. Where friction couples so strongly that there is none, the impulse along u_t-, or one without
+    friction.
     """
     frictionless = (0.0, 0.0, -(1.0 + restitution) * u[2] / weights[8])
     if friction == 0.0:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nosnoc_py.contacts.modes import FREE, STICK
+from nosnoc_py.contact_problems.modes import FREE, STICK
 from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, STICK
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.records import Node

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from nosnoc_py.contacts.solver import ContactSolver
+from nosnoc_py.contact_problems.solver import ContactSolver
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.node import ContactNodes

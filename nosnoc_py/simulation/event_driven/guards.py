@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.contacts.modes import FREE, STICK
+from nosnoc_py.contact_problems.modes import FREE, STICK
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.simulation.event_driven.records import Sample
 from nosnoc_py.systems.kinematics import Kinematics

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT, null_space
-from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.redundancy import Share, most_interior
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 

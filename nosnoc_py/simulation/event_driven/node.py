@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.contacts.law import energy_gain, raises_energy
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
-from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
+from nosnoc_py.contact_problems.law import energy_gain, raises_energy
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.problem import ContactProblem, acceleration_problem, impact_problem
+from nosnoc_py.contact_problems.solver import ContactSolution, ContactSolver
 from nosnoc_py.motion import kinds
 from nosnoc_py.simulation.event_driven.accumulation import SETTLED, accumulates, at_rest, is_bound, recurs
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow

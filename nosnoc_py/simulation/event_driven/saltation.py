@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.motion.variations import projection
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, GAP, SLIP_SPEED

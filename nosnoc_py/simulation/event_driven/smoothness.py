@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
 from nosnoc_py.simulation.event_driven.guards import FORCE, KINDS, SLACK
 from nosnoc_py.simulation.event_driven.propagation import SLOW

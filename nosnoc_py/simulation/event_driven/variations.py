@@ -13,7 +13,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.audit.redundancy import REDUNDANT
-from nosnoc_py.contacts.modes import masks_of
+from nosnoc_py.contact_problems.modes import masks_of
 from nosnoc_py.functions import buffered
 from nosnoc_py.implicit_function import Determined, derivative
 from nosnoc_py.simulation.event_driven.mechanics import Array

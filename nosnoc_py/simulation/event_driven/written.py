@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
 from nosnoc_py.simulation.event_driven.mechanics import ContactRegime
 from nosnoc_py.systems.kinematics import ContactMechanics
 

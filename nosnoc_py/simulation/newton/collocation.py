@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.linear_algebra import correction, is_regular
+from nosnoc_py.contact_problems.linear_algebra import correction, is_regular
 from nosnoc_py.functions import buffered
 from nosnoc_py.motion.crossing import NODES
 from nosnoc_py.tableaus import Tableau, lagrange_basis

@@ -11,7 +11,7 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.modes import friction_rows
+from nosnoc_py.contact_problems.modes import friction_rows
 from nosnoc_py.simulation.newton.collocation import StageEquations
 from nosnoc_py.systems.cls import CLS
 from nosnoc_py.systems.kinematics import ContactFrames

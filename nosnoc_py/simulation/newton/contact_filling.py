@@ -15,7 +15,7 @@ from typing import TypeVar
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.law import rebound
+from nosnoc_py.contact_problems.law import rebound
 from nosnoc_py.functions import buffered
 from nosnoc_py.mpcc.layout import Block
 from nosnoc_py.reformulation.friction import DIRECTIONS, FrictionCone, cone_of, spread

@@ -11,10 +11,10 @@ from functools import cache
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.law import raises_energy
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, masks_of
-from nosnoc_py.contacts.problem import ContactProblem, acceleration_problem, impact_problem
-from nosnoc_py.contacts.solver import ContactSolution, ContactSolver
+from nosnoc_py.contact_problems.law import raises_energy
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, masks_of
+from nosnoc_py.contact_problems.problem import ContactProblem, acceleration_problem, impact_problem
+from nosnoc_py.contact_problems.solver import ContactSolution, ContactSolver
 from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.newton.contact_equations import force_function, has_constant_mass, stage_equations
 from nosnoc_py.simulation.newton.modes import ElementNode, Mode, Trouble, remembered

@@ -14,7 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.linear_algebra import correction
+from nosnoc_py.contact_problems.linear_algebra import correction
 from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.newton.collocation import element_function, stage_function
 from nosnoc_py.simulation.newton.engine import Elements, Engine

@@ -8,7 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.rows import RowProblem
+from nosnoc_py.contact_problems.rows import RowProblem
 from nosnoc_py.simulation.time_stepping.rows import evaluation
 from nosnoc_py.systems.cls import CLS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nosnoc_py.contacts.instants import several_outcomes
+from nosnoc_py.contact_problems.instants import several_outcomes
 from nosnoc_py.motion.loop import driven
 from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps, no_time_note, not_unique_note

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.contacts.colours import Colours
-from nosnoc_py.contacts.cones import projection_of
-from nosnoc_py.contacts.law import energy_gain, rebound
-from nosnoc_py.contacts.projected import Solver
-from nosnoc_py.contacts.rows import RowProblem, RowSolution
+from nosnoc_py.contact_problems.colours import Colours
+from nosnoc_py.contact_problems.cones import projection_of
+from nosnoc_py.contact_problems.law import energy_gain, rebound
+from nosnoc_py.contact_problems.projected import Solver
+from nosnoc_py.contact_problems.rows import RowProblem, RowSolution
 from nosnoc_py.simulation.time_stepping.dynamics import Dynamics, Inertia, problem_of
 from nosnoc_py.simulation.time_stepping.options import Limits, TimeStepping
 from nosnoc_py.simulation.time_stepping.rows import ContactRows

@@ -101,13 +101,19 @@ class ConvexPolyhedron(Shape):
 class Box(ConvexPolyhedron):
     """A box with edges of lengths (3,) [m] about a centre; the columns of the rotation are its axes."""
 
+    half: np.ndarray
+    center: np.ndarray
+    rotation: np.ndarray
+
     def __init__(self, lengths: Any, center: Any = (0.0, 0.0, 0.0), rotation: Any = None, skin: float = 0.0) -> None:
         edges = finite(lengths, "Box: lengths", 3)
         if (edges <= 0).any():
             raise ModelError(f"Box: lengths: expected three positive lengths, given {edges}.")
         turn = np.eye(3) if rotation is None else check_rotation(rotation, "Box: rotation")
         signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), axis=-1).reshape(-1, 3)
-        super().__init__(finite(center, "Box: center", 3) + (signs * edges / 2) @ turn.T, skin)
+        middle = finite(center, "Box: center", 3)
+        super().__init__(middle + (signs * edges / 2) @ turn.T, skin)
+        assign(self, half=edges / 2, center=middle, rotation=turn)
 
 
 def distinct(points: np.ndarray) -> np.ndarray:

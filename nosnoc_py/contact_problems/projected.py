@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nosnoc_py.contacts.colours import Colouring
-from nosnoc_py.contacts.cones import Projection, onto_disc
-from nosnoc_py.contacts.rows import RowProblem, RowSolution
+from nosnoc_py.contact_problems.colours import Colouring
+from nosnoc_py.contact_problems.cones import Projection, onto_disc
+from nosnoc_py.contact_problems.rows import RowProblem, RowSolution
 
 # Sweeps between two looks at the residual, before the first step of Newton's method, and between its steps.
 CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8

@@ -9,12 +9,12 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from nosnoc_py.contacts.cones import onto_disc
-from nosnoc_py.contacts.law import energy_gain, raises_energy, rebound
-from nosnoc_py.contacts.linear_algebra import correction
-from nosnoc_py.contacts.modes import FREE, SLIP, SLIP_BACK, STICK
-from nosnoc_py.contacts.problem import ContactProblem
-from nosnoc_py.contacts.solver import Algorithm, ContactSolution, ContactSolver, is_monotone
+from nosnoc_py.contact_problems.cones import onto_disc
+from nosnoc_py.contact_problems.law import energy_gain, raises_energy, rebound
+from nosnoc_py.contact_problems.linear_algebra import correction
+from nosnoc_py.contact_problems.modes import FREE, SLIP, SLIP_BACK, STICK
+from nosnoc_py.contact_problems.problem import ContactProblem
+from nosnoc_py.contact_problems.solver import Algorithm, ContactSolution, ContactSolver, is_monotone
 from nosnoc_py.systems.kinematics import ContactFrames
 
 

@@ -10,12 +10,12 @@ from typing import Literal
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.contacts.colours import Colouring
-from nosnoc_py.contacts.cones import projection_of
-from nosnoc_py.contacts.linear_algebra import correction
-from nosnoc_py.contacts.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, friction_rows, masks_of
-from nosnoc_py.contacts.problem import Array, ContactProblem, by_rows, forces_of
-from nosnoc_py.contacts.projected import Solver
+from nosnoc_py.contact_problems.colours import Colouring
+from nosnoc_py.contact_problems.cones import projection_of
+from nosnoc_py.contact_problems.linear_algebra import correction
+from nosnoc_py.contact_problems.modes import CLOSED, FREE, SLIP, SLIP_BACK, STICK, friction_rows, masks_of
+from nosnoc_py.contact_problems.problem import Array, ContactProblem, by_rows, forces_of
+from nosnoc_py.contact_problems.projected import Solver
 from nosnoc_py.functions import buffered
 from nosnoc_py.systems.kinematics import ContactFrames
 from nosnoc_py.tolerances import ADMISSIBLE

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nosnoc_py.contacts.law import rebound
-from nosnoc_py.contacts.rows import RowProblem
+from nosnoc_py.contact_problems.law import rebound
+from nosnoc_py.contact_problems.rows import RowProblem
 from nosnoc_py.systems.kinematics import ContactFrames, Kinematics, effective_mass
 
 Array = np.ndarray

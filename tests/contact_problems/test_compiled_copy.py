@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nosnoc_py.contacts.cones import onto_disc
-from nosnoc_py.contacts.law import rebound
-from nosnoc_py.contacts.problem import ContactProblem
-from nosnoc_py.contacts.solver import ContactSolver, is_monotone
+from nosnoc_py.contact_problems.cones import onto_disc
+from nosnoc_py.contact_problems.law import rebound
+from nosnoc_py.contact_problems.problem import ContactProblem
+from nosnoc_py.contact_problems.solver import ContactSolver, is_monotone
 from nosnoc_py.methods.variational.contacts import Points, projected
 from nosnoc_py.methods.variational.friction import coulomb
 from nosnoc_py.systems.kinematics import ContactFrames

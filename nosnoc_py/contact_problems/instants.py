@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nosnoc_py.contacts.law import energy_gain
-from nosnoc_py.contacts.problem import impact_problem
-from nosnoc_py.contacts.solver import ContactSolver
+from nosnoc_py.contact_problems.law import energy_gain
+from nosnoc_py.contact_problems.problem import impact_problem
+from nosnoc_py.contact_problems.solver import ContactSolver
 from nosnoc_py.systems.kinematics import times
 from nosnoc_py.tolerances import ENERGY, ENERGY_SOLVED, IMPACT, TOUCHING_SOLVED
 

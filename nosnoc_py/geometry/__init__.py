@@ -1,0 +1,17 @@
+"""Shapes, where bodies carry them, and the contacts between them."""
+
+from nosnoc_py.geometry.pairs import contacts
+from nosnoc_py.geometry.placed import Coordinates, Placed
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
+
+__all__ = [
+    "Capsule",
+    "Coordinates",
+    "Cylinder",
+    "HalfSpace",
+    "HeightMap",
+    "Placed",
+    "Point",
+    "ConvexPolygon",
+    "contacts",
+]

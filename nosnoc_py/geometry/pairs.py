@@ -1,0 +1,311 @@
+"""Contacts between two shapes: points and balls of one against the signed distance of the other.
+
+A shape touches with probes, places on it with a radius: its origin, the ends of a capsule, the corners of a box. The
+other one is a surface, a signed distance of points in its frame. Gaps are exact distances wherever that says all there
+is; what it does not say (edges against edges in space, faces on faces) is refused. Nothing is smoothed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.placed import Placed
+from nosnoc_py.geometry.shapes import Capsule, ConvexPolygon, Cylinder, HalfSpace, HeightMap, Point
+from nosnoc_py.systems.cls import Contact
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
+
+Array = np.ndarray
+
+
+class Probe(NamedTuple):
+    """A place of a shape in its frame, with a radius [m]."""
+
+    place: Array
+    radius: float
+
+
+def _origin(shape: Any, size: int) -> list[Probe]:
+    return [Probe(np.zeros(size), 0.0)]
+
+
+def _ball(shape: Sphere, size: int) -> list[Probe]:
+    return [Probe(np.asarray(shape.center)[:size], float(shape.semi_axes[0]))]
+
+
+def _ends(shape: Capsule, size: int) -> list[Probe]:
+    return [Probe(np.array([0.0, 0.0, z]), shape.radius) for z in (-shape.length / 2, shape.length / 2)]
+
+
+def _corners(shape: Any, size: int) -> list[Probe]:
+    return [Probe(np.asarray(place), float(getattr(shape, "skin", 0.0))) for place in shape.vertices]
+
+
+PROBES: dict[type, Callable[[Any, int], list[Probe]]] = {
+    Point: _origin,
+    Sphere: _ball,
+    Capsule: _ends,
+    Box: _corners,
+    ConvexPolyhedron: _corners,
+    Cylinder: _corners,
+    ConvexPolygon: _corners,
+}
+
+# --- signed distances of a point x in the frame of a shape, with the unit normal there ---
+
+
+def _half_space(shape: HalfSpace, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+    normal = ca.SX(ca.DM(shape.normal))
+    return ca.dot(normal, x) - shape.offset, ca.SX(normal)
+
+
+def _height_map(shape: HeightMap, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """Divided by the slope: to first order, and where it is zero, the distance."""
+    *flat, z = ca.vertsplit(x)
+    height = ca.SX(shape.height(*flat))
+    slopes = ca.gradient(height, ca.vertcat(*flat)) if not height.is_constant() else ca.SX(len(flat), 1)
+    normal = ca.vertcat(-slopes, 1) / ca.sqrt(1 + ca.sumsqr(slopes))
+    return (z - height) * normal[-1], normal
+
+
+def _sphere(shape: Sphere, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+    away = x - ca.DM(np.asarray(shape.center)[: x.numel()])
+    distance = ca.norm_2(away)
+    return distance - float(shape.semi_axes[0]), away / distance
+
+
+def _capsule(shape: Capsule, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+    along = ca.fmin(ca.fmax(x[2], -shape.length / 2), shape.length / 2)
+    away = ca.vertcat(x[0], x[1], x[2] - along)
+    distance = ca.norm_2(away)
+    return distance - shape.radius, away / distance
+
+
+def _length(parts: ca.SX) -> ca.SX:
+    """The norm, with derivatives that are numbers where it is zero."""
+    square = ca.sumsqr(parts)
+    return ca.if_else(square > 0, ca.sqrt(ca.if_else(square > 0, square, 1)), 0)
+
+
+def _box(shape: Box, x: ca.SX) -> ca.SX:
+    """Outside the length of what is beyond its faces, inside the nearest one: once differentiable outside."""
+    if shape.skin:
+        raise ModelError("contacts: a Box with a skin is no surface; give a Box without, and a Sphere with the radius.")
+    turn = ca.DM(shape.rotation)
+    own = turn.T @ (x - ca.DM(shape.center))
+    beyond = ca.fabs(own) - ca.DM(shape.half)
+    deepest = ca.mmax(beyond)
+    # Not fmin(deepest, 0): on a face that has half of the derivative.
+    return _length(ca.fmax(beyond, 0)) + ca.if_else(deepest <= 0, deepest, 0)
+
+
+def _polygon(shape: ConvexPolygon, x: ca.SX) -> ca.SX:
+    """Outside the distance to the nearest edge, within its range; inside the nearest line."""
+    inside = ca.mmax(ca.DM(shape.normals) @ x - ca.DM(shape.offsets))
+    ends = np.roll(shape.vertices, -1, 0)
+    nearest = []
+    for start, end in zip(shape.vertices, ends, strict=True):
+        edge, away = ca.DM(end - start), x - ca.DM(start)
+        share = ca.fmin(ca.fmax(ca.dot(edge, away) / float(ca.sumsqr(edge)), 0), 1)
+        nearest.append(_length(away - share * edge))
+    return ca.if_else(inside > 0, ca.mmin(ca.vertcat(*nearest)), inside)
+
+
+def _with_gradient(distance: Callable[[Any, ca.SX], ca.SX]) -> Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]:
+    """A signed distance with its gradient, which has length one."""
+
+    def surface(shape: Any, x: ca.SX) -> tuple[ca.SX, ca.SX]:
+        symbol = ca.SX.sym("x", x.numel())
+        value = distance(shape, symbol)
+        found = ca.substitute([value, ca.gradient(value, symbol)], [symbol], [x])
+        return found[0], found[1]
+
+    return surface
+
+
+SURFACES: dict[type, Callable[[Any, ca.SX], tuple[ca.SX, ca.SX]]] = {
+    HalfSpace: _half_space,
+    HeightMap: _height_map,
+    Sphere: _sphere,
+    Capsule: _capsule,
+    Box: _with_gradient(_box),
+    ConvexPolygon: _with_gradient(_polygon),
+}
+# What touches a surface with its probes, exactly.
+EXACT: dict[type, tuple[type, ...]] = {
+    HalfSpace: (Point, Sphere, Capsule, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
+    HeightMap: (Point, Box, ConvexPolyhedron, Cylinder, ConvexPolygon),
+    Sphere: (Point, Sphere),
+    Capsule: (Point, Sphere),
+    Box: (Point, Sphere),
+    ConvexPolygon: (Point, Sphere, ConvexPolygon),
+}
+INSTEAD = {
+    "round on hills": "a HeightMap is touched by points and corners; put ns.Point()s on the body",
+    "edges": "edges may cross in space, where no corner touches; give one of them spheres or points at its corners",
+    "round": "the distance of these is not exact; give one of them spheres along it",
+}
+
+
+def contacts(
+    first: Any, second: Any, *, name: str = "contact", friction: Any = 0.0, restitution: Any = 0.0, **more: Any
+) -> list[Contact]:
+    """Make the contacts between two shapes.
+
+    Exact distances and their gradients, without smoothing: points, spheres, capsules, boxes, convex polyhedra,
+    cylinders (by points on their rims) and ellipsoids on half-spaces; points and corners on height maps; points and
+    spheres on spheres, capsules and boxes. In the plane points, discs (spheres) and convex polygons on half-planes,
+    discs and polygons; two polygons by the corners of each against the other, so that an edge has its range.
+
+    Parameters
+    ----------
+    first, second : Placed, or a shape that stands still
+        In either order.
+    name : str
+        Of the contact; several are called "<name> 1", "<name> 2" and so on.
+    friction, restitution, **more
+        As in `ns.Contact`.
+
+    Returns
+    -------
+    list of Contact
+        For a `CLS` in the coordinates of the shapes. Tangents are those of the relative velocity of the material points
+        that touch, in directions that are perpendicular to the normal everywhere.
+
+    Raises
+    ------
+    ModelError
+        For two shapes that stand still, shapes of different coordinates, and pairs whose distance is not exact: the
+        message says what to use instead.
+
+    Examples
+    --------
+    A box on the ground, by its eight corners:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q", 7), ca.SX.sym("v", 6)
+    >>> moves = ns.Coordinates(q, v, quaternions=[q[3:]])
+    >>> box = ns.Placed(ns.Box([0.4, 0.3, 0.2]), q[:3], q[3:], coordinates=moves)
+    >>> len(ns.contacts(box, ns.HalfSpace(), name="corner", friction=0.5))
+    8
+    """
+    a, b = _both_placed(first, second)
+    found = _touching(a, b)
+    rubs = not (isinstance(friction, float | int) and friction == 0)
+    made = []
+    for k, (gap, normal, point, on, other) in enumerate(found):
+        tangent = _tangents(normal, point, on, other) if rubs else None
+        own = name if len(found) == 1 else f"{name} {k + 1}"
+        made.append(Contact(own, gap=gap, tangent=tangent, friction=friction, restitution=restitution, **more))
+    return made
+
+
+class _Touch(NamedTuple):
+    """A gap, the unit normal out of `other` and the point that touches, in the world; whose probe, on whose surface."""
+
+    gap: ca.SX
+    normal: ca.SX
+    point: ca.SX
+    on: Placed
+    other: Placed
+
+
+def _touching(a: Placed, b: Placed) -> list[_Touch]:
+    kinds = type(a.shape), type(b.shape)
+    for placed in (a, b):
+        if type(placed.shape) not in (*PROBES, *SURFACES, Ellipsoid):
+            raise ModelError(f"contacts: expected shapes such as ns.Sphere(0.1), given {type(placed.shape).__name__}.")
+    if kinds == (ConvexPolygon, ConvexPolygon):
+        return [*_probed(a, b), *_probed(b, a)]
+    for one, other in ((a, b), (b, a)):
+        if type(other.shape) is HalfSpace and type(one.shape) is Ellipsoid:
+            return [_ellipsoid(one, other)]
+    ways = [(one, other) for one, other in ((a, b), (b, a)) if type(one.shape) in EXACT.get(type(other.shape), ())]
+    if ways:
+        return _probed(*ways[0])
+    raise ModelError(f"contacts: {kinds[0].__name__} on {kinds[1].__name__}: {_instead(kinds)}.")
+
+
+def _instead(kinds: tuple[type, type]) -> str:
+    if HeightMap in kinds:
+        return INSTEAD["round on hills"]
+    sharp = (Box, ConvexPolyhedron, Cylinder)
+    return INSTEAD["edges"] if all(kind in sharp for kind in kinds) else INSTEAD["round"]
+
+
+def _probed(one: Placed, other: Placed) -> list[_Touch]:
+    """Every probe of one on the surface of the other."""
+    found = []
+    for place, radius in PROBES[type(one.shape)](one.shape, one.size):
+        centre = one.in_world(place)
+        distance, normal = SURFACES[type(other.shape)](other.shape, other.of_world(centre))
+        out = other.rotation @ normal
+        found.append(_Touch(distance - radius, out, centre - radius * out, one, other))
+    return found
+
+
+def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
+    """The lowest point of an ellipsoid with the matrix E = A A' is c - E n / |A'n|."""
+    out = ground.rotation @ ca.DM(ground.shape.normal)
+    own = one.rotation.T @ out
+    turn, axes = ca.DM(np.asarray(one.shape.rotation)), ca.DM(np.asarray(one.shape.semi_axes))
+    scaled = axes * (turn.T @ own)
+    reach = ca.norm_2(scaled)
+    lowest = one.in_world(ca.SX(ca.DM(np.asarray(one.shape.center))) - turn @ (axes * scaled) / reach)
+    gap = ca.dot(ca.DM(ground.shape.normal), ground.of_world(lowest)) - ground.shape.offset
+    return _Touch(gap, out, lowest, one, ground)
+
+
+def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX:
+    """Directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points."""
+    moves = on.coordinates or other.coordinates
+    assert moves is not None
+    n_v = int(moves.jacobian(ca.SX(1, 1)).shape[1])
+    relative = on.velocities_at(point, n_v) - other.velocities_at(point, n_v)
+    return (_frame(normal).T @ relative).T
+
+
+def _frame(normal: ca.SX) -> ca.SX:
+    """Unit directions (2, 1) or (3, 2) perpendicular to a unit normal, also where that turns.
+
+    In space those of Duff et al. (2017), without a singularity; for a normal along z they are x and y.
+    """
+    if normal.numel() == 2:
+        return ca.vertcat(normal[1], -normal[0])
+    x, y, z = ca.vertsplit(normal)
+    sign = ca.if_else(z < 0, -1, 1)
+    a = -1 / (sign + z)
+    b = x * y * a
+    first = ca.vertcat(1 + sign * x**2 * a, sign * b, -sign * x)
+    return ca.horzcat(first, ca.vertcat(b, sign + y**2 * a, -y))
+
+
+def _both_placed(first: Any, second: Any) -> tuple[Placed, Placed]:
+    sizes = [given.size for given in (first, second) if isinstance(given, Placed)]
+    if not sizes or all(given.coordinates is None for given in (first, second) if isinstance(given, Placed)):
+        raise ModelError(
+            "contacts: both shapes stand still; give at least one as ns.Placed(shape, position, coordinates=...)."
+        )
+    if len(set(sizes)) > 1:
+        raise ModelError("contacts: one shape is in the plane, the other one in space; give positions of one length.")
+    a, b = (given if isinstance(given, Placed) else Placed(given, ca.SX(sizes[0], 1)) for given in (first, second))
+    moving = [placed.coordinates for placed in (a, b) if placed.coordinates is not None]
+    if any(other is not moving[0] for other in moving[1:]):
+        raise ModelError(
+            "contacts: the shapes have different coordinates; make one ns.Coordinates(q, v) of all bodies of the "
+            "system."
+        )
+    for placed in (a, b):
+        size = placed.size
+        planar = isinstance(placed.shape, ConvexPolygon)
+        spatial = isinstance(placed.shape, Capsule | Cylinder | ConvexPolyhedron)
+        half = isinstance(placed.shape, HalfSpace) and len(placed.shape.normal) != size
+        if (planar and size == 3) or (spatial and size == 2) or half:
+            where = "in space" if size == 3 else "in the plane"
+            kind = type(placed.shape).__name__
+            raise ModelError(f"contacts: {kind} is no shape {where} (positions have {size} components).")
+    return a, b

@@ -1,0 +1,146 @@
+"""Shapes on bodies: where they are as expressions of coordinates, and how their points move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import casadi as ca
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.rotations import rotation_of
+from nosnoc_py.solution.arrays import assign
+from nosnoc_py.systems.quaternions import body_rates, unit_parts
+from nosnoc_py.systems.symbols import column, symbols
+
+
+class KnowsVelocities(Protocol):
+    """What knows the velocities that belong to coordinates: an `ns.Robot`, or `ns.Coordinates`."""
+
+    def jacobian(self, expression: ca.SX) -> ca.SX:
+        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates and velocities of a system, as `ns.CLS` has them.
+
+    Parameters
+    ----------
+    q, v : SX (n_q,), SX (n_v,)
+    quaternions, kinematic_matrix
+        As in `ns.CLS`.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    >>> ns.Coordinates(q, v).jacobian(q[0] * q[1]).shape
+    (1, 3)
+    """
+
+    q: Any
+    v: Any
+    quaternions: Sequence[Any] = field(default=(), kw_only=True)
+    kinematic_matrix: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        q, v = symbols(self.q, "Coordinates: q"), symbols(self.v, "Coordinates: v")
+        units = unit_parts(q, self.quaternions)
+        matrix = self.kinematic_matrix
+        if matrix is None:
+            if v.numel() != q.numel() - len(units):
+                raise ModelError(
+                    f"Coordinates: expected {q.numel() - len(units)} velocities (three in the place of a quaternion), "
+                    f"given {v.numel()}; others need a kinematic_matrix."
+                )
+            matrix = ca.jacobian(body_rates(q, v, units), v)
+        assign(self, q=q, v=v, kinematic_matrix=ca.SX(matrix))
+
+    def jacobian(self, expression: ca.SX) -> ca.SX:
+        """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
+        return ca.jacobian(expression, self.q) @ self.kinematic_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A shape on a body.
+
+    Parameters
+    ----------
+    shape
+        `ns.Point()`, `ns.Sphere(radius)`, `ns.Capsule`, `ns.Box`, `ns.Cylinder`, `ns.ConvexPolyhedron`,
+        `ns.Ellipsoid`, `ns.HalfSpace`, `ns.HeightMap`; in the plane `ns.Point()`, `ns.Sphere`, `ns.ConvexPolygon`,
+        `ns.HalfSpace`.
+    position : SX (3,) or (2,)
+        Where the frame of the shape has its origin, in the world [m].
+    rotation : SX (3, 3), (2, 2), (4,) or scalar, optional
+        Its attitude: a matrix, a unit quaternion, or in the plane an angle [rad].
+    coordinates : Robot or Coordinates, optional
+        What the position depends on; without them the shape stands still.
+
+    Raises
+    ------
+    ModelError
+        For wrong shapes.
+
+    Examples
+    --------
+    A disc of 0.1 m over the ground, in the plane:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v = ca.SX.sym("q", 3), ca.SX.sym("v", 3)
+    >>> disc = ns.Placed(ns.Sphere(0.1), q[:2], q[2], coordinates=ns.Coordinates(q, v))
+    >>> contact, = ns.contacts(disc, ns.HalfSpace((0, 1)), name="ground", friction=0.5)
+    >>> contact.gap
+    SX((q_1-0.1))
+    """
+
+    shape: Any
+    position: Any
+    rotation: Any = None
+    coordinates: KnowsVelocities | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        position = column(self.position, "Placed: position")
+        size = position.numel()
+        if size not in (2, 3):
+            raise ModelError(f"Placed: position: expected 3 components, or 2 in the plane, given {size}.")
+        assign(self, position=position, rotation=_matrix(self.rotation, size))
+
+    @property
+    def size(self) -> int:
+        """2 in the plane, 3 in space."""
+        return int(self.position.numel())
+
+    def of_world(self, point: ca.SX) -> ca.SX:
+        """A point of the world in the frame of the shape."""
+        return self.rotation.T @ (point - self.position)
+
+    def in_world(self, point: Any) -> ca.SX:
+        """A point of the frame of the shape in the world."""
+        return self.position + self.rotation @ ca.SX(ca.DM(point) if not isinstance(point, ca.SX) else point)
+
+    def velocities_at(self, point: ca.SX, n_v: int) -> ca.SX:
+        """J (2 or 3, n_v) of the material point of the body that is at a point of the world: its velocity is J v."""
+        if self.coordinates is None:
+            return ca.SX(self.size, n_v)
+        fixed = ca.SX.sym("fixed", self.size)
+        moving = self.coordinates.jacobian(self.position + self.rotation @ fixed)
+        return ca.substitute(moving, fixed, self.of_world(point))
+
+
+def _matrix(rotation: Any, size: int) -> ca.SX:
+    if rotation is None:
+        return ca.SX.eye(size)
+    given = ca.SX(rotation)
+    if given.shape == (size, size):
+        return given
+    if size == 3 and given.shape == (4, 1):
+        return rotation_of(given)
+    if size == 2 and given.numel() == 1:
+        c, s = ca.cos(given), ca.sin(given)
+        return ca.vertcat(ca.horzcat(c, -s), ca.horzcat(s, c))
+    expected = "a matrix (3, 3) or a quaternion (4,)" if size == 3 else "an angle or a matrix (2, 2)"
+    raise ModelError(f"Placed: rotation: expected {expected}, given shape {given.shape}.")

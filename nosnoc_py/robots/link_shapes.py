@@ -1,0 +1,102 @@
+"""The shapes that files give to links: what touches, and what is seen."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from nosnoc_py.errors import ModelError
+from nosnoc_py.geometry.shapes import Capsule, Cylinder
+from nosnoc_py.systems.shapes import Box, ConvexPolyhedron, Ellipsoid, Sphere
+
+Array = np.ndarray
+WORLD = "world"  # the link of what stands still
+# Directions all round, evenly: a picture of an ellipsoid.
+_STEPS = np.arange(100) + 0.5
+_HEIGHTS, _TURNS = 1 - _STEPS / 100, np.pi * (1 + 5**0.5) * _STEPS
+ROUND_ELLIPSOID = np.column_stack(
+    [np.sqrt(1 - _HEIGHTS**2) * np.cos(_TURNS), np.sqrt(1 - _HEIGHTS**2) * np.sin(_TURNS), _HEIGHTS]
+)
+Use = Literal["collision", "visual"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkShape:
+    """A shape of a link.
+
+    Attributes
+    ----------
+    link, name : str
+    use : {"collision", "visual"}
+    shape
+        As in `ns.Placed`; None where it is a mesh.
+    rotation, position : (3, 3), (3,)
+        In the frame of the link.
+    """
+
+    link: str
+    name: str
+    use: Use
+    shape: Any
+    rotation: Array
+    position: Array
+
+
+def _lengths(element: ET.Element, name: str, count: int, what: str) -> Array:
+    text = element.get(name, "")
+    try:
+        found = np.array([float(part) for part in text.split()])
+    except ValueError:
+        found = np.zeros(0)
+    if found.size != count or not (found > 0).all():
+        raise ModelError(f"{what}: {name}: expected {count} positive lengths, given {text!r}.")
+    return found
+
+
+GEOMETRIES: dict[str, Callable[[ET.Element, str], Any]] = {
+    "box": lambda e, what: Box(_lengths(e, "size", 3, what)),
+    "sphere": lambda e, what: Sphere(float(_lengths(e, "radius", 1, what)[0])),
+    "cylinder": lambda e, what: Cylinder(
+        float(_lengths(e, "radius", 1, what)[0]), float(_lengths(e, "length", 1, what)[0])
+    ),
+    "mesh": lambda e, what: None,
+}
+
+
+def shapes_of_link(
+    element: ET.Element, link: str, pose: Callable[[ET.Element | None, str], tuple[Array, Array]]
+) -> list[LinkShape]:
+    """The <collision> and <visual> parts of a link in a URDF file."""
+    found = []
+    for use in ("collision", "visual"):
+        for k, part in enumerate(element.findall(use)):
+            name = part.get("name") or f"{link}{'' if k == 0 else f' {k + 1}'}"
+            what = f"URDF: link {link!r}: <{use}>"
+            geometry = part.find("geometry")
+            kinds = [] if geometry is None else list(geometry)
+            if len(kinds) != 1 or kinds[0].tag not in GEOMETRIES:
+                told = kinds[0].tag if kinds else "none"
+                raise ModelError(f"{what}: expected one of {', '.join(GEOMETRIES)} in its <geometry>, given {told}.")
+            rotation, position = pose(part.find("origin"), what)
+            shape = GEOMETRIES[kinds[0].tag](kinds[0], what)
+            found.append(LinkShape(link=link, name=name, use=use, shape=shape, rotation=rotation, position=position))
+    return found
+
+
+def outline_of(part: LinkShape) -> tuple[Array, float] | None:
+    """Points (n, 3) in the frame of a shape and the radius of balls about them, whose hull it is; None for others."""
+    shape = part.shape
+    if isinstance(shape, Sphere):
+        return np.asarray(shape.center)[None], float(shape.semi_axes[0])
+    if isinstance(shape, Capsule):
+        return np.array([[0.0, 0.0, -shape.length / 2], [0.0, 0.0, shape.length / 2]]), shape.radius
+    if isinstance(shape, ConvexPolyhedron | Cylinder):
+        return np.asarray(shape.vertices), 0.0
+    if isinstance(shape, Ellipsoid):
+        ends = np.vstack([ROUND_ELLIPSOID, -ROUND_ELLIPSOID]) * np.asarray(shape.semi_axes)
+        return np.asarray(shape.center) + ends @ np.asarray(shape.rotation).T, 0.0
+    return None
