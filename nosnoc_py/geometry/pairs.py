@@ -200,7 +200,8 @@ def contacts(
     for k, (gap, normal, point, on, other) in enumerate(found):
         tangent = _tangents(normal, point, on, other) if rubs else None
         own = name if len(found) == 1 else f"{name} {k + 1}"
-        made.append(Contact(own, gap=gap, tangent=tangent, friction=friction, restitution=restitution, **more))
+        laws = {**more, "tangent": tangent, "friction": friction if tangent is not None else 0.0}
+        made.append(Contact(own, gap=gap, restitution=restitution, **laws))
     return made
 
 
@@ -260,13 +261,18 @@ def _ellipsoid(one: Placed, ground: Placed) -> _Touch:
     return _Touch(gap, out, lowest, one, ground)
 
 
-def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX:
-    """Directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points."""
+def _tangents(normal: ca.SX, point: ca.SX, on: Placed, other: Placed) -> ca.SX | None:
+    """Directions of friction in the velocities (n_v, 1 or 2): the relative velocity of the two material points.
+
+    Directions in which nothing can move are left out: those across a robot whose base moves in a plane.
+    """
     moves = on.coordinates or other.coordinates
     assert moves is not None
     n_v = int(moves.jacobian(ca.SX(1, 1)).shape[1])
     relative = on.velocities_at(point, n_v) - other.velocities_at(point, n_v)
-    return (_frame(normal).T @ relative).T
+    columns = ca.horzsplit(ca.sparsify((_frame(normal).T @ relative).T))
+    moving = [column for column in columns if column.nnz()]
+    return ca.horzcat(*moving) if moving else None
 
 
 def _frame(normal: ca.SX) -> ca.SX:

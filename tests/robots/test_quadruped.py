@@ -11,6 +11,7 @@ import pytest
 import nosnoc_py as ns
 from models import quadruped
 from models.quadruped import FOOT, LEGS, STAND, Gains
+from tests.robots.files import HOPPER
 
 pytestmark = pytest.mark.quick
 AXES = {"yaw": "0 0 1", "pitch": "0 1 0", "roll": "1 0 0"}
@@ -84,3 +85,15 @@ def test_contacts_and_pictures_come_from_the_file(tmp_path: Path) -> None:
         path = tmp_path / f"{view}.png"
         ns.snapshots(system, motion, path=path)
         assert path.stat().st_size > 5000
+
+
+def test_a_robot_in_the_plane_rubs_in_one_direction() -> None:
+    ball = '<link name="foot"><collision><geometry><sphere radius="0.02"/></geometry></collision></link>'
+    made = ns.Robot.from_urdf(HOPPER.replace('<link name="foot"/>', ball), base="planar")
+    (foot,) = made.contacts(friction=0.8)
+    assert foot.tangent.shape == (5, 1)
+    point = made.position("foot")
+    expected = made.jacobian(point[0] + 0.02 * ca.atan2(made.pose("foot")[0][0, 2], made.pose("foot")[0][2, 2]) * -1)
+    both = ca.Function("both", [made.q], [foot.tangent, expected.T])
+    rolls, along = (np.array(value) for value in both([0.1, 0.6, 0.2, -0.4, 0.8]))
+    np.testing.assert_allclose(rolls, along, rtol=0, atol=1e-12)
