@@ -8,7 +8,7 @@ where the box stands on its side; tests hold both against each other.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import casadi as ca
 import numpy as np
@@ -30,6 +30,7 @@ def build(
     restitution: float = 0.0,
     thrust: bool = False,
     euler: bool = False,
+    view: str | None = None,
 ) -> ns.CLS:
     """The system.
 
@@ -41,6 +42,8 @@ def build(
         [kg], spread evenly.
     thrust : bool
         Whether a force in the world and a torque in the box are controls (6,).
+    view : str, optional
+        One of `ns.scene.VIEWS`, for pictures.
     """
     a = np.array(half)
     inertia = ca.SX(mass / 3 * (a @ a - a**2))
@@ -73,6 +76,7 @@ def build(
     names = {"q": ["x", "y", "z", *turned], "v": ["vx", "vy", "vz", *rates]}
     if thrust:
         names["u"] = ["fx", "fy", "fz", "tx", "ty", "tz"]
+    drawn = [] if view is None else _drawn({name: place for name, (place, _) in corners.items()}, view)
     return ns.CLS(
         q=q,
         v=v,
@@ -82,7 +86,25 @@ def build(
         force=force,
         contacts=contacts,
         names=names,
+        scene=drawn,
     )
+
+
+def _drawn(corners: dict[str, ca.SX], view: str) -> list[ns.scene.Shape]:
+    """All edges of the box, those behind it, too: so one sees it turn."""
+    drawn: list[ns.scene.Shape] = [ns.scene.Ground()] if view in ("xz", "yz") else []
+    axes = ca.DM(np.array(ns.scene.VIEWS[view]))
+    for (first, a), (second, b) in combinations(corners.items(), 2):
+        if sum(one != other for one, other in zip(first, second, strict=True)) == 1:
+            drawn.append(ns.scene.Line([axes @ a, axes @ b], colour="black"))
+    return drawn
+
+
+def energy(x: Array, half: tuple[float, float, float] = (0.2, 0.15, 0.1), mass: float = 1.0) -> float:
+    """Kinetic and potential energy [J] of a state with a quaternion."""
+    a = np.array(half)
+    inertia = mass / 3 * (a @ a - a**2)
+    return float(0.5 * (mass * x[7:10] @ x[7:10] + x[10:] @ (inertia * x[10:])) + mass * GRAVITY * x[2])
 
 
 def start(angles: tuple[float, float, float], height: float, *, euler: bool = False) -> Array:

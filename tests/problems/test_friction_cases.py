@@ -11,7 +11,7 @@ import pytest
 
 import nosnoc_py as ns
 from nosnoc_py.simulation.stepping import SIMULATION_SOLVER
-from problems import falling_rod
+from problems import falling_rod, tumbling_box
 from problems.benchmarks import friction_cases
 from problems.benchmarks.friction_cases import experiment
 from problems.runner import main
@@ -150,3 +150,13 @@ def test_every_case_over_step_counts(elements: int) -> None:
             assert row.homotopies == 0, (row.label, steps, row.message)
             assert row.error < 1e-10, (row.label, steps)
             assert not row.event_error > 1e-10, (row.label, steps)
+
+
+def test_tumbling_box(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    results = run_json(tumbling_box.PROGRAM, capsys, "--quick", "--figures", str(tmp_path))
+    assert results["status"] == "solved"
+    assert results["errors"]["position"] < 1e-8
+    assert results["errors"]["length"] < 1e-12
+    assert np.all(np.diff(results["errors"]["energy"]) < 1e-9)
+    assert (tmp_path / "tumbling_box.png").read_bytes()[:8] == PNG
+    assert tumbling_box.film(tmp_path / "box.gif").stat().st_size > 10_000
