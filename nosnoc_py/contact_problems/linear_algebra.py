@@ -19,7 +19,10 @@ def correction(jacobian: np.ndarray, residual: np.ndarray) -> np.ndarray:
     factored = _factors(jacobian)
     if factored is not None:
         return np.asarray(-lapack.dgetrs(*factored, residual)[0])
-    return np.asarray(-np.linalg.lstsq(jacobian, residual, rcond=1e-12)[0])
+    try:
+        return np.asarray(-np.linalg.lstsq(jacobian, residual, rcond=1e-12)[0])
+    except np.linalg.LinAlgError:  # singular values that do not converge, of entries of very different sizes
+        return np.full(residual.shape, np.nan)
 
 
 def is_regular(jacobian: np.ndarray) -> bool:

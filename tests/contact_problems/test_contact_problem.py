@@ -257,3 +257,14 @@ def test_the_correction_of_a_singular_system_is_the_shortest() -> None:
     regular = np.array([[2.0, 1.0], [0.0, 4.0]])
     np.testing.assert_allclose(correction(regular, -regular @ [3.0, 5.0]), [3.0, 5.0], rtol=0, atol=1e-14)
     assert np.isnan(correction(np.full((1, 1), np.nan), np.ones(1))).all()
+
+
+def test_a_factorisation_that_fails_is_a_mode_that_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK's singular values may not converge; which matrices do that depends on the processor."""
+    from nosnoc_py.contact_problems.linear_algebra import correction
+
+    def fails(*_: object, **__: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge in Linear Least Squares")
+
+    monkeypatch.setattr(np.linalg, "lstsq", fails)
+    assert np.isnan(correction(np.ones((2, 2)), np.ones(2))).all()
