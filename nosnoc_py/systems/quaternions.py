@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 UNIT_GIVEN = 1e-6  # how far from one the length of a quaternion may be that somebody writes with some digits
+SAMPLES = 8  # places where expressions are compared: in some of them springs press and limits hold
 ALIKE = 1e-9  # relative: values of one expression for quaternions of several lengths
 
 
@@ -78,8 +79,8 @@ def _is_alike(expression: ca.SX, q: ca.SX, units: Sequence[slice]) -> bool:
     others = ca.vertcat(ca.SX(0, 1), *[s for s in values if not ca.depends_on(q, s)])
     function = ca.Function("of_q", [q, others], [expression], {"allow_free": False})
     rng = np.random.default_rng(0)
-    for _ in range(2):
-        place, rest = rng.uniform(0.3, 0.9, q.numel()), rng.uniform(0.3, 0.9, others.numel())
+    for _ in range(SAMPLES):
+        place, rest = rng.uniform(-1.5, 1.5, q.numel()), rng.uniform(-1.5, 1.5, others.numel())
         found = []
         for length in (1.0, 1.7):
             for part in units:
