@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +23,11 @@ class Colouring:
 
     order: np.ndarray
     parts: tuple[slice, ...]
+
+    @cached_property
+    def sorted(self) -> bool:
+        """Whether the order is that of the contacts."""
+        return bool((np.diff(self.order) > 0).all())
 
 
 class Colours:

@@ -1,7 +1,8 @@
 """Solves contact problems of steps: by sweeps, and by Newton's method where these take long.
 
 The sweeps are projected Gauss-Seidel steps over independent sets of contacts: they find modes soon, and forces in them
-slowly. Newton's method starts from where they are.
+slowly. Newton's method starts from where they are. Where contacts are few it is tried first, from the last step's
+impulses: contacts that keep their modes take one step.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from nosnoc_py.contact_problems.rows import RowProblem, RowSolution
 
 # Sweeps between two looks at the residual, before the first step of Newton's method, and between its steps.
 CHECK_EVERY, BEFORE_NEWTON, BETWEEN = 5, 30, 8
+# With no more rows Newton's method is tried before any sweep, by so many steps.
+FEW_ROWS, TRIED = 60, 6
 
 
 class Solver:
@@ -37,7 +40,11 @@ class Solver:
     def solve(self, problem: RowProblem, colouring: Colouring, guess: np.ndarray) -> RowSolution:
         """Solve one problem from impulses `guess` (m, w)."""
         order = colouring.order
-        work = _ImpulseSearch(Sweeps(_ordered(problem, order), colouring.parts, guess[order], self.projection), self)
+        ordered = problem if colouring.sorted else _ordered(problem, order)
+        work = _ImpulseSearch(Sweeps(ordered, colouring.parts, guess[order], self.projection), self)
+        # Contacts that share no body are solved by one sweep each, exactly.
+        if self.newton and guess.size <= FEW_ROWS and len(colouring.parts) > 1:
+            work.tried()
         if self.newton and guess.size <= MOST_ROWS:
             work.accelerated(min(BEFORE_NEWTON, self.max_sweeps))
             work.newton()
@@ -67,6 +74,20 @@ class _ImpulseSearch:
         if residual < self.least:
             self.best, self.least = self.sweeps.impulses.copy(), residual
         return residual
+
+    def tried(self) -> None:
+        """Newton's steps without sweeps, as long as each brings the residual down; on from the best of them."""
+        sweeps, last = self.sweeps, np.inf
+        newton = Newton(sweeps.problem, sweeps.stiffness) if self.open else None
+        for _ in range(TRIED):
+            if newton is None or not self.open or not self.least < last:
+                break
+            last = self.least
+            sweeps.put(newton.step(sweeps.impulses, LEAST_DAMPING))
+            self.done += 1
+            self.look()
+        if self.open:
+            sweeps.put(self.best.copy())
 
     def accelerated(self, most: int) -> None:
         """Sweeps with conjugate directions after Silcowitz, Niebe and Erleben.
@@ -99,7 +120,7 @@ class _ImpulseSearch:
         sweeps, damping = self.sweeps, STIFFEST
         newton, last = Newton(sweeps.problem, sweeps.stiffness), self.least
         while self.open:
-            sweeps.put(newton.step(sweeps.impulses, damping))
+            sweeps.put(newton.step(sweeps.impulses, damping + ROUNDING))
             for _ in range(min(BETWEEN, self.solver.max_sweeps - self.done)):
                 sweeps.sweep()
                 self.done += 1
@@ -192,6 +213,8 @@ def _stiffness(blocks: np.ndarray) -> np.ndarray:
 # First damping, in units of the stiffness of a contact.
 STIFFEST = 1e-2
 ROUNDING = 1e-9
+# Without sweeps behind it a step has to be exact: this only keeps redundant contacts apart.
+LEAST_DAMPING = 1e-13
 # More rows are left to the sweeps, which need no matrix.
 MOST_ROWS = 1200
 
@@ -230,7 +253,7 @@ class Newton:
         rates = (self._matrix @ impulses.reshape(-1)).reshape(impulses.shape) + self._offset
         closed = impulses[:, 0] > rates[:, 0]
         system, rest = self._matrix.copy(), rates.copy()
-        system[np.diag_indices_from(system)] += damping + ROUNDING
+        system[np.diag_indices_from(system)] += damping
         numbers = np.arange(impulses.size).reshape(impulses.shape)
         _replace(system, rest, numbers[~closed].reshape(-1), impulses[~closed].reshape(-1))
         if self.width > 1:
@@ -255,6 +278,8 @@ class Newton:
         length = np.linalg.norm(towards, axis=1)
         bound = self._friction * impulses[:, 0]
         slips = np.flatnonzero(closed & (length > bound))
+        if not slips.size:
+            return
         direction = towards[slips] / length[slips, None]
         values = impulses[slips, 1:] - bound[slips, None] * direction
         share = bound[slips] / length[slips]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from nosnoc_py.contact_problems.rows import RowProblem
+from nosnoc_py.functions import buffered
 from nosnoc_py.simulation.time_stepping.rows import evaluation
 from nosnoc_py.systems.cls import CLS
 
@@ -34,20 +34,28 @@ class Dynamics:
     def __init__(self, system: CLS, theta: float) -> None:
         self.theta, self.system, n = theta, system, system.n_v
         arguments = [system.x, system.u, system.p]
-        self._n_v = n
-        self._force = evaluation("force", arguments, system.force)
-        matrix = system.mass_matrix
-        self._slopes: Any = None
-        if ca.depends_on(system.force, ca.vertcat(system.q, system.v)):
-            slopes = ca.vertcat(ca.vec(system.along_v(system.force)), ca.vec(ca.jacobian(system.force, system.v)))
-            self._slopes = evaluation("slopes", arguments, ca.densify(slopes))
-        self._mass = evaluation("mass", [system.x, system.p], ca.densify(matrix))
-        self._first_order = evaluation("first_order", arguments, system.y_rate)
-        diagonal = ca.sparsify(matrix).sparsity().is_diag() and self._slopes is None
-        self.diagonal = bool(diagonal)
+        matrix, dynamic = system.mass_matrix, ca.vertcat(system.q, system.v)
+        self._sloped = bool(ca.depends_on(system.force, dynamic))
+        self.diagonal = bool(ca.sparsify(matrix).sparsity().is_diag() and not self._sloped)
         self._constant: Inertia | None = None
-        if matrix.is_constant() and self._slopes is None:
+        if matrix.is_constant() and not self._sloped:
             self._constant = self._inertia(np.array(ca.DM(matrix)).reshape(n, n))
+        # One function for all that a step needs besides contacts: a call costs more than what it computes.
+        seconds = ca.SX.sym("seconds", 2)
+        looks_at, ahead = (self._after(seconds[k]) for k in range(2))
+        slopes = [system.along_v(system.force), ca.jacobian(system.force, system.v)] if self._sloped else []
+        masses = [] if self._constant else [matrix]
+        acting = ca.Function("acting", arguments, [system.force, *slopes])(ahead, system.u, system.p)
+        if masses:
+            masses = [ca.Function("mass", [system.x, system.p], masses)(looks_at, system.p)]
+        shown = [looks_at, *(acting if slopes else [acting]), *masses]
+        self._smooth = buffered(ca.Function("smooth", [*arguments, seconds], [ca.densify(each) for each in shown]))
+        self._first_order = evaluation("first_order", arguments, system.y_rate)
+
+    def _after(self, seconds: ca.SX) -> ca.SX:
+        """State after some seconds with the velocities of now."""
+        s = self.system
+        return ca.vertcat(s.q + seconds * (s.rate_matrix @ s.v), s.v, s.y + seconds * s.y_rate)
 
     def first_order(self, x: np.ndarray, u: np.ndarray, p: np.ndarray) -> np.ndarray:
         """y' (n_y,)."""
@@ -58,26 +66,23 @@ class Dynamics:
         s = self.system
         return x[s.at_q], x[s.at_v], x[s.at_y]
 
-    def inertia(self, h: float, looks_at: np.ndarray, ahead: np.ndarray, u: np.ndarray, p: np.ndarray) -> Inertia:
-        """A of a step; M at the state `looks_at`, slopes of the force at `ahead`."""
-        if self._constant is not None:
-            return self._constant
-        n = self._n_v
-        matrix = self._mass(looks_at, p).reshape(n, n, order="F").copy()
-        if self._slopes is not None:
-            stiffness, damping = self._slopes(ahead, u, p).reshape(2, n, n).transpose(0, 2, 1)
-            matrix -= self.theta * h * damping + (self.theta * h) ** 2 * stiffness
-        return self._inertia(matrix)
-
     def free(
-        self, h: float, looks_at: np.ndarray, x: np.ndarray, u: np.ndarray, p: np.ndarray
-    ) -> tuple[np.ndarray, Inertia]:
-        """Velocity (n_v,) after a step without contacts, and A."""
-        q, v, y = self.split(x)
-        along = self.theta * h * self.system.mechanics.moved(x, p, v)
-        ahead = np.concatenate([q + along, v, y + self.theta * h * self.first_order(x, u, p)])
-        inertia = self.inertia(h, looks_at, ahead, u, p)
-        return v + inertia.answer(h * self._force(ahead, u, p)), inertia
+        self, h: float, until: float, x: np.ndarray, u: np.ndarray, p: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, Inertia]:
+        """The state `until` seconds on, where gaps are looked at; the velocity (n_v,) without contacts, and A.
+
+        A has M of that state, and slopes of the force where the theta-method takes the force.
+        """
+        reach = self.theta * h
+        looks_at, force, *matrices = self._smooth(x, u, p, [until, reach])
+        inertia = self._constant
+        if inertia is None:
+            matrix = matrices[-1]
+            if self._sloped:
+                stiffness, damping = matrices[:2]
+                matrix = matrix - reach * damping - reach**2 * stiffness
+            inertia = self._inertia(matrix)
+        return looks_at[:, 0], x[self.system.at_v] + inertia.answer(h * force[:, 0]), inertia
 
     def _inertia(self, matrix: np.ndarray) -> Inertia:
         if not np.isfinite(matrix).all():  # the inverse of something infinite is zero, and the body would hang still

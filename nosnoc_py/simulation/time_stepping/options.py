@@ -64,8 +64,9 @@ class TimeStepping(SimulationMethod):
     directions : int
         Edges of the pyramid.
     solver : {"newton", "projected_gauss_seidel"}
-        Sweeps over contacts, those without a common body at once, accelerated by conjugate directions. "newton" puts
-        steps of Newton's method between them where thirty sweeps were not enough; not with a pyramid in space.
+        Sweeps over contacts, those without a common body at once, accelerated by conjugate directions. "newton" tries
+        Newton's method first where contacts are few, and puts its steps between the sweeps where thirty of these were
+        not enough; not with a pyramid in space.
     tolerance : float, optional
         Residual of the contact law [m/s] up to which it sweeps; by default 1e-6 of the speed at work.
     max_sweeps : int

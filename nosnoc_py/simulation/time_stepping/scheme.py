@@ -95,8 +95,7 @@ class Stepper:
         q, v, y = self.dynamics.split(x)
         moved = self.dynamics.system.mechanics.moved
         slope = self.dynamics.first_order(x, u, p)
-        looks_at = np.concatenate([q + (1.0 - theta) * h * moved(x, p, v), v, y + (1.0 - theta) * h * slope])
-        free, inertia = self.dynamics.free(h, looks_at, x, u, p)
+        looks_at, free, inertia = self.dynamics.free(h, (1.0 - theta) * h, x, u, p)
         gaps = self.rows.gaps(looks_at, p)
         directions = self.rows.directions(looks_at, p)
         if not all(np.isfinite(values).all() for values in (gaps, directions, free)):
