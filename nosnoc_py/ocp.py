@@ -291,7 +291,7 @@ class OCP:
     x0: Any = field(default=None, kw_only=True)
     stage_cost: Any = field(default=0, kw_only=True)
     terminal_cost: Any = field(default=0, kw_only=True)
-    bounds: Bounds = field(default_factory=Bounds, kw_only=True)
+    bounds: Bounds | Mapping[str, Any] = field(default_factory=Bounds, kw_only=True)
     path_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     initial_constraints: Sequence[Constraint] = field(default=(), kw_only=True)
     terminal_constraints: Sequence[Constraint] = field(default=(), kw_only=True)

@@ -236,10 +236,12 @@ def optimised(
 
     def run(settings: Settings, progress: Progress) -> Report:
         ocp = build(**settings.arguments)
-        found = ns.solve(ocp, settings.method, settings.solver, guess=guess, callback=progress)
+        solver = None if type(settings.solver) is Options else settings.solver
+        found = ns.solve(ocp, settings.method, solver, guess=guess, callback=progress)
         known = against(found, settings.arguments)
+        certified = None if found.certificate is None else found.certificate.to_dict()
         return Report(
-            results={**found.to_dict(), "reference": known},
+            results={**found.to_dict(), "certificate": certified, "reference": known},
             success=found.success,
             show=lambda console: tell(console, found, known),
             figures=_drawings(build, found, settings.arguments, figures),

@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError
+from nosnoc_py.motion.record import MotionRecord
 from nosnoc_py.mpcc.ipopt import Ipopt
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.blocks import BlockNLP, NLPBlock
@@ -26,14 +27,14 @@ from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, soluti
 from nosnoc_py.simulation.certification.certify import certify
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.event_driven.options import EventDriven
-from nosnoc_py.solution import Solution, Trajectory
+from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.records import StepRecord
 from nosnoc_py.solution.sequence import Sequence
 from nosnoc_py.status import Status, Verdict, asked_to_stop
 from nosnoc_py.systems.cls import CLS
-from nosnoc_py.systems.controls import control_of_guess
+from nosnoc_py.systems.controls import control_of_guess, state_guess
 from nosnoc_py.systems.quaternions import unit_states, with_attitude
 from nosnoc_py.systems.scales import problem_scales
 from nosnoc_py.tolerances import REST_VELOCITY
@@ -41,6 +42,8 @@ from nosnoc_py.tolerances import REST_VELOCITY
 Array = np.ndarray
 # Sequences that are tried one after the other where the simulation finds another one.
 TRIES = 4
+# Points of states that a guess draws.
+DRAWN = 200
 # So often intervals are given to the phases anew, by the lengths that these turn out to have.
 PLACED = 2
 # Weight of missed terminal constraints, as a multiple of the objective.
@@ -154,7 +157,9 @@ class Refinement:
 
     def search(self, guess: Any) -> None:
         """One sequence, or where the method may follow the simulation several."""
-        motion = motion_of(self.ocp, guess, self.left())
+        described = self.method.sequence is not None and isinstance(guess, Mapping) and "x" in guess
+        # States that are drawn by hand have no events to read, but where the sequence is given they are the best start.
+        motion = drawn(self.ocp, guess) if described else motion_of(self.ocp, guess, self.left())
         laws = laws_of(self.ocp, motion)
         sequence, tried = self.method.sequence or read(laws, motion, self.ocp.p), list[Sequence]()
         check_times(self.ocp, sequence)
@@ -445,6 +450,17 @@ def motion_of(ocp: OCP, guess: Any, left: float) -> Trajectory:
     limit = None if np.isinf(left) else left
     task = SimulationTask(x0=x0, duration=ocp.horizon, u=u, p=ocp.p, time_limit=limit)
     return SMOOTH.simulate(ocp.system, task)
+
+
+def drawn(ocp: OCP, guess: Mapping[str, Any]) -> Trajectory:
+    """The states and controls of a guess, as a motion without events."""
+    system, count = ocp.system, DRAWN
+    grid = np.linspace(0.0, float(ocp.horizon), count + 1)
+    state, control = state_guess(guess["x"], len(system.state_names), float(ocp.horizon)), control_of_guess(ocp, guess)
+    x = np.array([state(t) for t in grid])
+    u = np.array([control(t) for t in 0.5 * (grid[1:] + grid[:-1])]).reshape(count, system.n_u)
+    made = MotionRecord(t=grid, x=x, interpolant=RungeKuttaInterpolant.linear(grid, x))
+    return made.trajectory(system, np.asarray(ocp.p), (grid, u), Status.SOLVED, [])
 
 
 def check_times(ocp: OCP, sequence: Sequence) -> None:

@@ -30,7 +30,7 @@ def on_joints() -> ns.Robot:
         ends = f'<parent link="{chain[k]}"/><child link="{chain[k + 1]}"/>'
         joints += f'<joint name="{name}" type="{kind}">{ends}<axis xyz="{axis}"/>{limit}</joint>'
     head = '<robot name="quadruped">'
-    return ns.Robot.from_urdf(quadruped.urdf().replace(head, f'{head}<link name="world"/>{links}{joints}'))
+    return ns.Robot.from_urdf(quadruped.file().replace(head, f'{head}<link name="world"/>{links}{joints}'))
 
 
 def test_quaternions_move_as_euler_angles_do() -> None:
@@ -74,11 +74,11 @@ def test_contacts_and_pictures_come_from_the_file(tmp_path: Path) -> None:
     assert float(gap(quadruped.start(0.1)[:19])) == pytest.approx(0.1, abs=1e-12)
     with pytest.raises(ns.ModelError, match=r"unknown link with a <collision> 'trunk'.*Put a shape on it"):
         made.contacts(links=["trunk"])
-    mesh = quadruped.urdf().replace(f'<sphere radius="{FOOT:g}"/>', '<mesh filename="foot.stl"/>')
+    mesh = quadruped.file().replace(f'<sphere radius="{FOOT:g}"/>', '<mesh filename="foot.stl"/>')
     with pytest.raises(ns.ModelError, match="collides by a mesh, which is not read"):
         ns.Robot.from_urdf(mesh, base="floating").contacts()
     with pytest.raises(ns.ModelError, match="expected 3 positive lengths, given '1 2'"):
-        ns.Robot.from_urdf(quadruped.urdf().replace('size="0.45 0.2 0.12"', 'size="1 2"'))
+        ns.Robot.from_urdf(quadruped.file().replace('size="0.45 0.2 0.12"', 'size="1 2"'))
     for view in ("xz", "xy", "oblique"):
         system = quadruped.build(gains=Gains(), view=view)
         motion = ns.simulate(system, x0=quadruped.start(0.02), duration=0.1)

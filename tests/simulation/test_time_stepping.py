@@ -314,7 +314,13 @@ def test_steps_are_equal_and_no_longer_than_asked() -> None:
 
 def test_missed_tolerances_are_counted_and_named() -> None:
     x0 = [0.5, 1.5, 2.5, 0.0, 0.0, 0.0]
-    trajectory = simulate(tower([1.0, 2.0, 3.0]), x0, 0.05, TimeStepping(solver="projected_gauss_seidel", max_sweeps=2, tolerance=1e-12), steps=50)
+    trajectory = simulate(
+        tower([1.0, 2.0, 3.0]),
+        x0,
+        0.05,
+        TimeStepping(solver="projected_gauss_seidel", max_sweeps=2, tolerance=1e-12),
+        steps=50,
+    )
     assert trajectory.success
     assert "of 50 steps miss the tolerance 1e-12 m/s" in trajectory.message
     assert simulate(tower([1.0, 2.0, 3.0]), x0, 0.05).message == ""

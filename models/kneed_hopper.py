@@ -1,0 +1,49 @@
+"""A hopper with a hip and a knee, in the plane: its URDF, and where it stands.
+
+The body moves in x and z and pitches; both joints are driven, the foot is a ball that rubs on the ground.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nosnoc_py as ns
+from models import urdf
+
+Array = NDArray[np.float64]
+FOOT = 0.02  # radius [m]
+CROUCH = (-0.4, 0.8)  # hip and knee [rad]
+
+
+def file() -> str:
+    """Its URDF."""
+    return urdf.robot(
+        "hopper",
+        [
+            urdf.block("body", 3.0, (0.3, 0.2, 0.15), (0, 0, 0.05)),
+            urdf.rod("thigh", 0.5, 0.3, 0.05),
+            urdf.rod("shank", 0.3, 0.3, 0.04),
+            urdf.link("foot", shapes=urdf.ball(FOOT)),
+            urdf.joint("hip", "body", "thigh", axis="0 1 0", ends=(-1.5, 1.5), damping=0.1),
+            urdf.joint("knee", "thigh", "shank", (0, 0, -0.3), "0 1 0", ends=(0.05, 2.5)),
+            urdf.joint("ankle", "shank", "foot", (0, 0, -0.3)),
+        ],
+    )
+
+
+def robot() -> ns.Robot:
+    """On a base that moves in the plane."""
+    return ns.Robot.from_urdf(file(), base="planar")
+
+
+def build(friction: float = 0.8, restitution: float = 0.0) -> ns.CLS:
+    """The system: torques of hip and knee, and the foot on the ground."""
+    made = robot()
+    touching = made.contacts(friction=friction, restitution=restitution)
+    return made.system(touching, end_stops=False, scene=made.scene())
+
+
+def start(joints: tuple[float, float] = CROUCH, above: float = 0.0) -> Array:
+    """At rest over its foot, that at a height [m] over the ground."""
+    return urdf.on_the_ground(robot(), "foot", np.array([0, 0, 0, *joints]), FOOT + above)

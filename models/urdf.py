@@ -1,0 +1,98 @@
+"""Writes URDF: links, joints and shapes as text, for the robots of this folder.
+
+Lengths in m, masses in kg, moments of inertia in kg m^2, efforts in N or N m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+
+Numbers = Sequence[float]
+
+
+def robot(name: str, parts: Iterable[str]) -> str:
+    """The file."""
+    return f'<robot name="{name}">{"".join(parts)}</robot>'
+
+
+def link(
+    name: str, mass: float = 0.0, centre: Numbers = (0, 0, 0), moments: Numbers = (0, 0, 0), shapes: str = ""
+) -> str:
+    """A link with its centre of mass, and moments of inertia about the axes through it; without mass it is a frame."""
+    if not mass:
+        return f'<link name="{name}">{shapes}</link>'
+    xx, yy, zz = moments
+    turning = f'<inertia ixx="{xx:g}" ixy="0" ixz="0" iyy="{yy:g}" iyz="0" izz="{zz:g}"/>'
+    inertial = f'<inertial><origin xyz="{_row(centre)}"/><mass value="{mass:g}"/>{turning}</inertial>'
+    return f'<link name="{name}">{inertial}{shapes}</link>'
+
+
+def rod(name: str, mass: float, length: float, width: float, shapes: str = "") -> str:
+    """A link that hangs down from its joint: a bar of square section."""
+    across, along = mass * (length**2 + width**2) / 12, mass * width**2 / 6
+    seen = shape(f'<box size="{_row((width, width, length))}"/>', (0, 0, -length / 2))
+    return link(name, mass, (0, 0, -length / 2), (across, across, along), seen + shapes)
+
+
+def block(name: str, mass: float, size: Numbers, centre: Numbers = (0, 0, 0), *, touches: bool = False) -> str:
+    """A link that is a box of these sides."""
+    a, b, c = size
+    moments = [mass * (s**2 + t**2) / 12 for s, t in ((b, c), (a, c), (a, b))]
+    what = f'<box size="{_row(size)}"/>'
+    return link(
+        name, mass, centre, moments, shape(what, centre) + (shape(what, centre, "collision") if touches else "")
+    )
+
+
+def ball(radius: float) -> str:
+    """The shape of a foot or a fingertip, which is seen and touches."""
+    what = f'<sphere radius="{radius:g}"/>'
+    return shape(what) + shape(what, tag="collision")
+
+
+def shape(what: str, place: Numbers = (0, 0, 0), tag: str = "visual") -> str:
+    """A shape on a link."""
+    return f'<{tag}><origin xyz="{_row(place)}"/><geometry>{what}</geometry></{tag}>'
+
+
+def joint(
+    name: str,
+    parent: str,
+    child: str,
+    place: Numbers = (0, 0, 0),
+    axis: str = "",
+    *,
+    kind: str = "revolute",
+    ends: tuple[float, float] = (-2.6, 2.6),
+    effort: float = 40.0,
+    velocity: float = 20.0,
+    damping: float = 0.0,
+    friction: float = 0.0,
+) -> str:
+    """A joint about or along an axis, or, without one, a fixed one."""
+    links = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="{_row(place)}"/>'
+    if not axis:
+        return f'<joint name="{name}" type="fixed">{links}</joint>'
+    limit = f'<limit lower="{ends[0]:g}" upper="{ends[1]:g}" effort="{effort:g}" velocity="{velocity:g}"/>'
+    rubs = f'<dynamics damping="{damping:g}" friction="{friction:g}"/>'
+    return f'<joint name="{name}" type="{kind}">{links}<axis xyz="{axis}"/>{limit}{rubs}</joint>'
+
+
+def _row(values: Numbers) -> str:
+    return " ".join(f"{value:g}" for value in values)
+
+
+def on_the_ground(made: ns.Robot, foot: str, q: np.ndarray, height: float) -> np.ndarray:
+    """State at rest in the configuration q (n_q,), moved so that a foot has its middle at x = 0 and at a height [m]."""
+    place = ca.Function("place", [made.q], [made.position(foot)])
+    at = np.array(place(q)).reshape(3)
+    moved = q.astype(float)
+    vertical = 1 if made.N.shape[0] == made.N.shape[1] else 2  # x and z in the plane, or x, y and z
+    moved[0] -= at[0]
+    moved[vertical] += height - at[2]
+    return np.concatenate([moved, np.zeros(made.v.numel())])
