@@ -5,6 +5,7 @@ The body moves in x and z and pitches; both joints are driven, the foot is a bal
 
 from __future__ import annotations
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,4 +47,8 @@ def build(friction: float = 0.8, restitution: float = 0.0) -> ns.CLS:
 
 def start(joints: tuple[float, float] = CROUCH, above: float = 0.0) -> Array:
     """At rest over its foot, that at a height [m] over the ground."""
-    return urdf.on_the_ground(robot(), "foot", np.array([0, 0, 0, *joints]), FOOT + above)
+    made = robot()
+    q = np.array([0.0, 0.0, 0.0, *joints])
+    foot = np.array(ca.Function("foot", [made.q], [made.position("foot")])(q)).reshape(3)
+    q[:2] = -foot[0], FOOT + above - foot[2]
+    return np.concatenate([q, np.zeros(5)])

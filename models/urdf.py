@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import casadi as ca
-import numpy as np
-
-import nosnoc_py as ns
-
 Numbers = Sequence[float]
 
 
@@ -85,14 +80,3 @@ def joint(
 
 def _row(values: Numbers) -> str:
     return " ".join(f"{value:g}" for value in values)
-
-
-def on_the_ground(made: ns.Robot, foot: str, q: np.ndarray, height: float) -> np.ndarray:
-    """State at rest in the configuration q (n_q,), moved so that a foot has its middle at x = 0 and at a height [m]."""
-    place = ca.Function("place", [made.q], [made.position(foot)])
-    at = np.array(place(q)).reshape(3)
-    moved = q.astype(float)
-    vertical = 1 if made.N.shape[0] == made.N.shape[1] else 2  # x and z in the plane, or x, y and z
-    moved[0] -= at[0]
-    moved[vertical] += height - at[2]
-    return np.concatenate([moved, np.zeros(made.v.numel())])

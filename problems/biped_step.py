@@ -35,7 +35,7 @@ def build(step: float = STEP, horizon: float = HORIZON) -> ns.OCP:
         horizon=horizon,
         x0=x0,
         stage_cost=1e-3 * ca.sumsqr(system.u),
-        bounds=made.bounds([name.removesuffix("_effort") for name in system.control_names]),
+        bounds=made.bounds(),
         terminal_constraints=[ns.Constraint(arrived, equals=[*end[:3], 0, 0, 0, 1.5 * step], name="step")],
     )
 

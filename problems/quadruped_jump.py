@@ -30,7 +30,7 @@ def build(height: float = 0.1, horizon: float = 0.4) -> ns.OCP:
         horizon=horizon,
         x0=x0,
         stage_cost=1e-3 * ca.sumsqr(system.u),
-        bounds=model.robot().bounds([name.removesuffix("_effort") for name in system.control_names]),
+        bounds=model.robot().bounds(),
         terminal_constraints=[
             ns.Constraint(system.q[2], lower=x0[2] + height, name="high"),
             ns.Constraint(ns.attitude_error(system.q[3:7], [1, 0, 0, 0]), equals=np.zeros(3), name="level"),

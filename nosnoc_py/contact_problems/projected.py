@@ -77,10 +77,12 @@ class _ImpulseSearch:
 
     def tried(self) -> None:
         """Newton's steps without sweeps, as long as each brings the residual down; on from the best of them."""
+        if not self.open:
+            return
         sweeps, last = self.sweeps, np.inf
-        newton = Newton(sweeps.problem, sweeps.stiffness) if self.open else None
+        newton = Newton(sweeps.problem, sweeps.stiffness)
         for _ in range(TRIED):
-            if newton is None or not self.open or not self.least < last:
+            if not self.open or not self.least < last:
                 break
             last = self.least
             sweeps.put(newton.step(sweeps.impulses, LEAST_DAMPING))
