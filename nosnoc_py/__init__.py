@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from nosnoc_py.control.tracking import TrackingLaw, track
 from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
@@ -56,7 +57,7 @@ from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems import scene
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.cls import CLS, Contact
-from nosnoc_py.systems.controls import PiecewiseConstant
+from nosnoc_py.systems.controls import PiecewiseConstant, SampledLaw
 from nosnoc_py.systems.data import Data
 from nosnoc_py.systems.event_selected import EventSelectedSystem, Guard
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -143,6 +144,7 @@ __all__ = [
     "Progress",
     "RigidBody",
     "Robot",
+    "SampledLaw",
     "Search",
     "Sequence",
     "Simulator",
@@ -157,6 +159,7 @@ __all__ = [
     "SupportFunction",
     "TimeFreezing",
     "TimeStepping",
+    "TrackingLaw",
     "Trajectory",
     "Transcription",
     "TranscriptionError",
@@ -186,5 +189,6 @@ __all__ = [
     "snapshots",
     "solve",
     "solve_mpcc",
+    "track",
     "transcribe",
 ]

@@ -441,7 +441,7 @@ class FiniteElementStepper:
 
         def step(state: SimulatorState) -> SimulatorState:
             k, left = len(done), run.left()
-            value = control((k + 0.5) * self.length, state.x)
+            value = control.reached((k + 0.5) * self.length, state.x)
             if np.isfinite(value).all():
                 state = self._step(state, value, left, sensitivities)
             else:

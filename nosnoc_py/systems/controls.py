@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,44 @@ class PiecewiseConstant:
         return np.asarray(self.values[min(max(k, 0), len(self.values) - 1)])
 
 
+class SampledLaw:
+    """A law u(t, x) that is asked every `period` seconds; in between the last value is held, as a computer does.
+
+    Parameters
+    ----------
+    law : function (t, x) -> (n_u,)
+    period : float
+        Seconds.
+
+    Raises
+    ------
+    OptionError
+        If the period is no positive number, or the law takes other arguments.
+
+    Examples
+    --------
+    A cart is braked ten times a second:
+
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=2 - q)])
+    >>> motion = ns.simulate(cart, x0=[0, 1], duration=1.0, u=ns.SampledLaw(lambda t, x: -x[1], 0.1))
+    >>> round(float(motion.final_state[1]), 6), motion.u.shape  # 0.9 to the power of 10
+    (0.348678, (10, 1))
+    """
+
+    def __init__(self, law: Callable[[float, np.ndarray], Any], period: float) -> None:
+        if not callable(law) or _positional(law) < 2:
+            raise OptionError(f"SampledLaw: expected a function of t and x, given {law!r}.")
+        if isinstance(period, bool) or not isinstance(period, Real) or not 0.0 < float(period) < np.inf:
+            raise OptionError(f"SampledLaw: period: expected a positive number of seconds, given {period!r}.")
+        self.law, self.period = law, float(period)
+
+    def __call__(self, t: float, x: np.ndarray) -> Any:
+        """The value of the law (n_u,) at a sample."""
+        return self.law(t, x)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Control:
     """A control u(t, x) on [0, duration].
@@ -77,16 +116,36 @@ class Control:
         Whether it is constant between the breaks.
     feedback : bool
         Whether it looks at the state.
+    held : dict, optional
+        Of a `SampledLaw` the values (n_u,) of the intervals between the breaks that a motion has come to.
     """
 
     law: Callable[[float, np.ndarray], np.ndarray]
     breaks: np.ndarray
     constant: bool
     feedback: bool = False
+    held: dict[int, np.ndarray] | None = None
 
     def __call__(self, t: float, x: np.ndarray) -> np.ndarray:
         """Return the control (n_u,)."""
-        return self.law(t, x)
+        if self.held is None:
+            return self.law(t, x)
+        k = self._interval(t)
+        return self.held[k] if k in self.held else self.law(float(self.breaks[k]), x)
+
+    def reached(self, t: float, x: np.ndarray) -> np.ndarray:
+        """The control (n_u,) of a motion that has come to x at t: that of a sample is kept for all of its interval.
+
+        Whoever only asks what the control would be (tolerances, messages) calls the control and keeps nothing.
+        """
+        value = self(t, x)
+        if self.held is not None:
+            self.held.setdefault(self._interval(t), value)
+        return value
+
+    def _interval(self, t: float) -> int:
+        k = int(np.searchsorted(self.breaks, t * (1.0 + GRID_TOLERANCE), "right")) - 1
+        return min(max(k, 0), self.breaks.size - 2)
 
 
 def control_of(u: Any, n_u: int, duration: float) -> Control:
@@ -115,11 +174,21 @@ def control_of(u: Any, n_u: int, duration: float) -> Control:
         return _on_grid(u, n_u, duration)
     if callable(u):
         with_state = _positional(u) >= 2
+        if isinstance(u, SampledLaw):
+            ends, held = _samples(u.period, duration), dict[int, np.ndarray]()
+            law = _Law(u, "u(t, x)", n_u, True)
+            return Control(law=law, breaks=ends, constant=False, feedback=True, held=held)
         _check_arguments(u, 2 if with_state else 1, "u has to be a function of t, or of t and x")
         what = "u(t, x)" if with_state else "u(t)"
         return Control(law=_Law(u, what, n_u, with_state), breaks=ends, constant=False, feedback=with_state)
     rows = _rows(u, n_u, "u", "control", A_CONTROL)
     return _on_grid(PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows), n_u, duration)
+
+
+def _samples(period: float, duration: float) -> np.ndarray:
+    """Multiples of a period up to the duration, which ends the last interval."""
+    inner = period * np.arange(int(np.ceil(duration / period * (1.0 - GRID_TOLERANCE))))
+    return np.append(inner if inner.size else [0.0], duration)
 
 
 class _Law:

@@ -13,7 +13,7 @@ from nosnoc_py.simulation.certification.memory import modes_at
 from nosnoc_py.simulation.certification.readings import states_of
 from nosnoc_py.simulation.event_driven.filippov.model import Filippov
 from nosnoc_py.simulation.event_driven.history import History, Referee
-from nosnoc_py.solution import Event, Solution
+from nosnoc_py.solution import Event, Solution, Trajectory
 from nosnoc_py.solution.certificate import EventPair, Window
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.systems.controls import Control
@@ -70,7 +70,7 @@ class Pieces:
 
     def _piece(self, start: float, end: float, away: np.ndarray | float = 0.0) -> Piece:
         solution, x = self.solution, state_at(self.solution, start, "+") + away
-        modes, deadline = _modes(self.referee, solution, start, end), self.deadline
+        modes, deadline = modes_from(self.referee, solution, solution.p, start, end), self.deadline
         history = self.referee.run(
             x, self.control, solution.p, start=start, end=end, modes=modes, drift=np.inf, deadline=deadline
         )
@@ -82,20 +82,20 @@ class Pieces:
         return Piece(_window(solution, history, start, end, inside), history, kinds, max(impulses, default=0.0))
 
 
-def state_at(solution: Solution, t: float, side: Side) -> np.ndarray:
+def state_at(solution: Trajectory, t: float, side: Side) -> np.ndarray:
     """The solution's state at a time since its start; a failed one may end too early, its last state then stays."""
     return states_of(solution, np.array([min(t, solution.duration) + solution.t0]), side)[0]
 
 
-def _modes(referee: Referee, solution: Solution, start: float, end: float) -> tuple[int, ...]:
+def modes_from(referee: Referee, solution: Trajectory, p: np.ndarray, start: float, end: float) -> tuple[int, ...]:
     """Contacts that are closed, or surfaces that the motion is on, from the beginning of a window on."""
     times = [start, *(start + share * (end - start) for share in AFTERWARDS)]
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(referee.model, Filippov):
-        modes = referee.model.modes(states, solution.p, TOUCHING_SOLVED)
+        modes = referee.model.modes(states, p, TOUCHING_SOLVED)
         remembered = modes_at(referee.system, solution, np.array([start]))[0]
         return referee.model.remembering(modes, remembered)
-    gaps = np.array([referee.mechanics.touching(x, solution.p)[0] for x in states])
+    gaps = np.array([referee.mechanics.touching(x, p)[0] for x in states])
     return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())
 
 

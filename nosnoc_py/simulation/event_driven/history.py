@@ -186,18 +186,20 @@ class _EventLoop:
             message=last.message,
         )
 
-    def _nodes(self, low: float, high: float) -> Any:
-        """What happens at events under the control of an interval."""
+    def _nodes(self, low: float, high: float, x: np.ndarray) -> Any:
+        """What happens at events under the control of an interval that begins at x."""
         law: Callable[[float, np.ndarray], np.ndarray] = self.control
         if self.control.constant:
             law = Held(self.control(0.5 * (low + high), np.zeros(0)))
+        elif self.control.held is not None:
+            law = Held(self.control.reached(low, x))
         return self.referee.model.nodes(self.referee.options, law, self.p)
 
     def _step(self, state: EventDrivenState) -> EventDrivenState:
         """A node, and the phase that follows it."""
         if self.ended is None:
             low, self.end = self.pieces.pop()
-            self.crossing, self.begun = self._nodes(low, self.end), len(self.nodes)
+            self.crossing, self.begun = self._nodes(low, self.end, state.x), len(self.nodes)
         node = self.crossing.cross(state.t, state.x, self.regime, self.ended, self.drift, self._past())
         self.nodes.append(node)
         self.drift = RESTING

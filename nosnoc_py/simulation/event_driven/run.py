@@ -136,7 +136,7 @@ def control_rows(
     if not history.steps:
         return np.zeros(1), np.zeros((0, n_u))
     start, end = float(history.steps[0].t[0]), history.t
-    if control.constant or grid is not None:
+    if control.constant or control.held is not None or grid is not None:
         breaks = control.breaks if grid is None else grid
         inner = breaks[(breaks > start) & (breaks < end)]
         grid = np.concatenate([[start], inner, [end]])

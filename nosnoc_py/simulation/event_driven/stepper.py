@@ -98,7 +98,7 @@ class EventDrivenStepper:
 
         def step(state: EventDrivenStep) -> EventDrivenStep:
             middle = (len(done) + 0.5) * self.length
-            value = control(middle, state.x)
+            value = control.reached(middle, state.x)
             if not np.isfinite(value).all():
                 return replace(state, status=Status.NUMERICAL_ERROR, message=not_finite_control(middle))
             state = self.step(state, value, time_limit=run.left())

@@ -130,7 +130,7 @@ class _TimeSteppingLoop:
     def _step(self, state: TimeSteppingState) -> TimeSteppingState:
         done, names = len(self.applied), self.system.mechanics.frames.names
         t, x = float(self.grid[done]), self.x[-1]
-        u = self.control(t + 0.5 * self.h, x)
+        u = self.control.reached(t + 0.5 * self.h, x)
         with np.errstate(all="ignore"):  # what is not finite is a status
             step = self.stepper.step(self.h, x, u, self.p)
         if not np.isfinite(u).all() or step is None or not (np.isfinite(step.q).all() and np.isfinite(step.v).all()):
