@@ -5,6 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from nosnoc_py.control.closed_loop import close_loop
+from nosnoc_py.control.estimation import Estimate, fit
+from nosnoc_py.control.log import ClosedLoop
+from nosnoc_py.control.measurements import Measurements
+from nosnoc_py.control.mpc import MPC
 from nosnoc_py.control.tracking import TrackingLaw, track
 from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
@@ -95,6 +100,7 @@ __all__ = [
     "Candidate",
     "Capsule",
     "Certificate",
+    "ClosedLoop",
     "Complementarity",
     "Constraint",
     "Contact",
@@ -105,6 +111,7 @@ __all__ = [
     "Data",
     "DirectShooting",
     "Ellipsoid",
+    "Estimate",
     "Event",
     "EventDriven",
     "EventSelected",
@@ -122,8 +129,10 @@ __all__ = [
     "Intersection",
     "Lagrangian",
     "LieGroupVariational",
+    "MPC",
     "MPCC",
     "MPCCResult",
+    "Measurements",
     "MinimumPrinciple",
     "ModelError",
     "ModelWarning",
@@ -169,8 +178,10 @@ __all__ = [
     "animate",
     "attitude_error",
     "certify",
+    "close_loop",
     "contacts",
     "explain",
+    "fit",
     "freeze",
     "hybrid",
     "kinetic_energy",

@@ -173,9 +173,9 @@ def _parameter_ranges(given: Any, system: Described) -> Array:
         return made
     if isinstance(given, Mapping):
         for name, value in given.items():
-            if name not in system.param_names:
-                raise OptionError(f"parameters: {unknown_name(name, system.param_names)}")
-            made[system.param_names.index(name)] = float(value)
+            if name not in system.parameter_names:
+                raise OptionError(f"parameters: {unknown_name(name, system.parameter_names)}")
+            made[system.parameter_names.index(name)] = float(value)
         return made
     value = np.asarray(given, dtype=float)
     if value.shape not in {(), made.shape}:

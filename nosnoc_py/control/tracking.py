@@ -354,7 +354,7 @@ def _samples(solution: Trajectory, period: float | None) -> int:
 
 
 def _parameters(plan: Trajectory, system: Described) -> Any:
-    values = [plan.parameters[name] for name in system.param_names if name in plan.parameters]
+    values = [plan.parameters[name] for name in system.parameter_names if name in plan.parameters]
     return values if len(values) == system.n_p else None
 
 

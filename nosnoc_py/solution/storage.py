@@ -40,6 +40,8 @@ SUFFIX = ".nc"
 
 _ATTRIBUTE = "nosnoc_py"
 _CLASSES: dict[str, type[Trajectory]] = {"Trajectory": Trajectory, "Solution": Solution, "Shifted": Shifted}
+# Other kinds of files: name of the class -> what makes it from its fields and arrays. Whoever defines one adds it.
+READERS: dict[str, Callable[[dict[str, Any], dict[str, Array]], Any]] = {}
 _ARRAYS = ("t", "x", "u_grid", "u", "x0", "p", "w")
 # A new kind of dense output is one entry here: files name it.
 INTERPOLANTS: dict[str, type[Interpolant]] = {kind.kind: kind for kind in (RungeKuttaInterpolant, RigidMotion)}
@@ -75,6 +77,13 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
     OptionError
         If the name of the file does not end in .nc.
     """
+    arrays: dict[str, Array] = {}
+    values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
+    return write(path, type(trajectory).__name__, values, arrays)
+
+
+def write(path: str | Path, kind: str, values: dict[str, Any], arrays: dict[str, Array]) -> Path:
+    """Write what JSON holds and arrays to one file; see `save`."""
     path = Path(path)
     if path.suffix != SUFFIX:
         proposed = path.with_suffix(SUFFIX) if path.name else f"solution{SUFFIX}"
@@ -83,15 +92,13 @@ def save(trajectory: Trajectory, path: str | Path) -> Path:
             "to_xarray() or to_dataframe() with their own methods."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Array] = {}
-    values = {f.name: _pack(f.name, getattr(trajectory, f.name), arrays) for f in fields(trajectory)}
-    meta = {"format_version": FORMAT_VERSION, "class": type(trajectory).__name__, "fields": values}
+    meta = {"format_version": FORMAT_VERSION, "class": kind, "fields": values}
     write_atomically(path, _to_netcdf(meta, arrays))
     return path
 
 
-def load(path: str | Path) -> Trajectory:
-    """Read what `save` wrote: a `Trajectory`, or a `Solution` if it was one.
+def load(path: str | Path) -> Any:
+    """Read what `save` wrote: a `Trajectory`, a `Solution`, or the log of a closed loop if it was one.
 
     Raises
     ------
@@ -115,6 +122,8 @@ def load(path: str | Path) -> Trajectory:
             f"{' or '.join(map(str, READABLE))}; read it with the version of nosnoc_py that wrote it, or make it again."
         )
     try:
+        if (reader := READERS.get(meta["class"])) is not None:
+            return reader(meta["fields"], arrays)
         values = {name: _unpack(name, value, arrays) for name, value in meta["fields"].items()}
         return _CLASSES[meta["class"]](**values)
     except (KeyError, TypeError, ValueError) as error:

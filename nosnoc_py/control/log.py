@@ -1,0 +1,148 @@
+"""The log of a closed loop: every sample, what was answered, how and when."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nosnoc_py.errors import OptionError
+from nosnoc_py.solution import Event
+from nosnoc_py.solution.storage import READERS, write
+from nosnoc_py.status import Status
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosedLoop:
+    """What happened in a closed loop, sample by sample; n samples, of n_x states and n_u controls.
+
+    Attributes
+    ----------
+    state_names, control_names : tuple of str
+    period : float
+        Between samples [s].
+    deadline : float
+        For an answer [s]; infinite without one.
+    t : (n + 1,)
+        Samples and the end.
+    x, measured : (n + 1, n_x), (n, n_x)
+        The plant's state, and what the controller saw of it.
+    u : (n, n_u)
+    sources, statuses, hows, messages : tuple of str
+        Where each control is from, what the solver said, how it answered, and what went wrong.
+    latency, preparation : (n,)
+        Seconds from the state to the control, and before.
+    late : (n,)
+        Whether the answer came after the deadline (1) or not (0).
+    costs : (n,)
+        The OCP's stage cost over each period; NaN of a controller that has none.
+    motion_t, motion_x : (m,), (m, n_x)
+        The plant between the samples.
+    plan_t, plan_x : (n, k), (n, k, n_x)
+        The plans; NaN where there is none.
+    events : tuple of Event
+        Of the plant, at their times in the loop.
+    status : Status
+        SOLVED at the end of the duration; else what ended the loop.
+    message : str
+    """
+
+    state_names: tuple[str, ...]
+    control_names: tuple[str, ...]
+    period: float
+    deadline: float
+    t: Array
+    x: Array
+    measured: Array
+    u: Array
+    sources: tuple[str, ...]
+    statuses: tuple[str, ...]
+    hows: tuple[str, ...]
+    messages: tuple[str, ...]
+    latency: Array
+    preparation: Array
+    late: Array
+    costs: Array
+    motion_t: Array
+    motion_x: Array
+    plan_t: Array
+    plan_x: Array
+    events: tuple[Event, ...] = ()
+    status: Status = Status.SOLVED
+    message: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the loop came to its end."""
+        return self.status.success
+
+    @property
+    def cost(self) -> float:
+        """The stage cost over the whole loop."""
+        return float(self.costs.sum())
+
+    @property
+    def misses(self) -> int:
+        """Answers that came after the deadline."""
+        return int(self.late.sum())
+
+    @property
+    def percentiles(self) -> dict[str, float]:
+        """Of the latencies [s]: p50, p90, p99 and the largest, without the first sample, which builds everything."""
+        seconds = self.latency[1:] if len(self.latency) > 1 else self.latency
+        if not seconds.size:
+            return {}
+        return {
+            **{f"p{share}": float(np.percentile(seconds, share)) for share in (50, 90, 99)},
+            "largest": float(seconds.max()),
+        }
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many controls are from where."""
+        return {source: self.sources.count(source) for source in dict.fromkeys(self.sources)}
+
+    def __getitem__(self, name: str) -> Array:
+        """A state at the samples (n + 1,), or a control (n,)."""
+        if name in self.state_names:
+            return np.asarray(self.x[:, self.state_names.index(name)])
+        if name in self.control_names:
+            return np.asarray(self.u[:, self.control_names.index(name)])
+        raise OptionError(f"expected a name of {', '.join((*self.state_names, *self.control_names))}, given {name!r}.")
+
+    def summary(self) -> str:
+        """A few lines of text."""
+        counts = ", ".join(f"{count} {source}" for source, count in self.counts.items())
+        times = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in self.percentiles.items())
+        lines = [
+            f"closed loop: {len(self.u)} samples of {self.period:g} s, {self.status}",
+            f"controls: {counts or 'none'}",
+            f"latency: {times or 'none'}; {self.misses} after the deadline",
+            f"contacts: {sum(event.kind == 'impact' for event in self.events)} impacts",
+        ]
+        if np.isfinite(self.costs).all() and self.costs.size:
+            lines.append(f"cost: {self.cost:.6g}")
+        return "\n".join(lines + ([self.message] if self.message else []))
+
+    def __repr__(self) -> str:
+        return f"ClosedLoop: {len(self.u)} samples of {self.period:g} s, {self.status}"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the log to one netCDF file (.nc), which `ns.load` reads; raise `OptionError` for another name."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        told = {name: value for name, value in values.items() if name not in arrays}
+        return write(path, type(self).__name__, told | {"events": [asdict(event) for event in self.events]}, arrays)
+
+
+def _read(told: dict[str, Any], arrays: dict[str, Array]) -> ClosedLoop:
+    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    events = tuple(Event(**event) for event in told["events"])
+    return ClosedLoop(**{**told, **lists, **arrays, "events": events, "status": Status(told["status"])})
+
+
+READERS[ClosedLoop.__name__] = _read
