@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.control.closed_loop import close_loop
 from nosnoc_py.control.estimation import Estimate, fit
 from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.mpc import MPC
 from nosnoc_py.control.tracking import TrackingLaw, track
-from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
     ModelError,

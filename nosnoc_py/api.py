@@ -375,7 +375,8 @@ class Simulator:
         makers = STEPPING if solver is None else FINITE_ELEMENTS
         chosen = fitting(system, method, makers, (FiniteElementMethod, EventDriven, TimeStepping))
         self.system: Any = system
-        self.length, self.method = float(step), chosen
+        self.length: float = float(step)
+        self.method = chosen
         self.engine: Any
         if isinstance(chosen, FiniteElementMethod):
             self.engine = FiniteElementRun(chosen).stepper(system, self.length, solver)

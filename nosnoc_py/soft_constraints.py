@@ -136,6 +136,27 @@ class Slacks:
         return made
 
 
+def without_slacks(system: Any) -> Any:
+    """The system that a problem with soft constraints was made for: what controllers and simulations are about."""
+    names = (*system.control_names, *system.parameter_names)
+    if not any(name.startswith(SLACK) for name in names):
+        return system
+    n_u, n_p = (
+        sum(not name.startswith(SLACK) for name in given) for given in (system.control_names, system.parameter_names)
+    )
+    p_default = system.p_default
+    made = replace(
+        system,
+        u=system.u[:n_u],
+        p=system.p[:n_p],
+        names=dict(system.names) | {"u": system.control_names[:n_u], "p": system.parameter_names[:n_p]},
+        nominal=dict(system.nominal) | {"u": system.u_nominal[:n_u]},
+        p_default=None if p_default is None else p_default[:n_p],
+    )
+    assign(made, x_initial=system.x_initial)
+    return made
+
+
 def check_slacks(ocp: Any) -> None:
     """Raise `ModelError` where what belongs to a slack has been replaced: it would then be free, or in nobody's way."""
     s = ocp.system

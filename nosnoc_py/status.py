@@ -38,6 +38,8 @@ class Status(Enum):
     BADLY_SCALED = "badly scaled"
     NOT_CERTIFIED = "solved, not certified"
     NOT_CONFIRMED = "not confirmed"
+    CONTROLLER_FAILED = "controller failed"
+    POOR_FIT = "poor fit"
 
     @property
     def success(self) -> bool:
@@ -155,6 +157,15 @@ _REMEDIES = {
     Status.NOT_CONFIRMED: (
         "The program is solved, but the simulation of its control does something else (the message says what): give "
         "more time (time_limit=, effort='thorough'), or look at solution.certificate for the place where they part."
+    ),
+    Status.CONTROLLER_FAILED: (
+        "The controller raised an error or returned no control (the message says which): catch it there and return a "
+        "control that is safe, as ns.MPC does by on_failure= and not_finite='hold'; all samples before are in the log."
+    ),
+    Status.POOR_FIT: (
+        "The residuals are much larger than the noise: give start= values nearer to the truth, wider ranges, more "
+        "starts=, segments= for long motions, or free what else is not known; if none of them helps, the model lacks "
+        "something or sigma is too small."
     ),
     Status.BADLY_SCALED: (
         "Residuals are small numbers, but not small beside the motion (the message says which law is broken, and "

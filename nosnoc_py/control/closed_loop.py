@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from nosnoc_py.api import Simulator
 from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.mpc import MPC, Source, plan_of
-from nosnoc_py.control.robustness import spread
-from nosnoc_py.errors import ModelError, OptionError, check_positive
+from nosnoc_py.errors import ModelError, OptionError, check_positive, unknown_name
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status, Stop
@@ -59,8 +57,9 @@ def close_loop(
         Between samples [s]; default that of the controller or of the simulator.
     p : (n_p,), optional
         Of the plant, which may be others than those that the controller knows.
-    noise : float, (n_x,) or mapping, optional
-        Standard deviation of white noise on every measured state, or on those named.
+    noise : float, (n_x,), mapping or function, optional
+        Standard deviation of white noise on every measured state, or on those named; or a function (t, x, rng) ->
+        (n_x,) of what is added to the state, NaN for a measurement that fails.
     disturbances : sequence of (t, (n_x,) or mapping), or function, optional
         What is added to the state at the sample at or after t; or a function (t, x, rng) -> (n_x,) at every sample.
     seed : int
@@ -107,14 +106,13 @@ class _Loop:
     count: int
     x0: Array
     p: Any
-    sigma: Array
+    noise: Any
     disturbances: Any
     rng: np.random.Generator
     deadline: float | None
     cost: Any
-    rows: dict[str, list[Any]] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    plans: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -123,40 +121,48 @@ class _Loop:
     ) -> _Loop:  # fmt: skip
         """Check and put together."""
         if not (callable(controller) or hasattr(controller, "step")):
-            raise OptionError(f"close_loop: controller: expected an MPC, a law u(t, x) or an object with step(x, t), given {controller!r}.")
-        check_positive(duration=duration)
+            raise OptionError(
+                "close_loop: controller: expected an MPC, a law u(t, x) or an object with step(x, t), given "
+                f"{controller!r}."
+            )
         known = getattr(controller, "period", None) or (plant.length if isinstance(plant, Simulator) else None)
         period = known if period is None else period
         if period is None:
-            raise OptionError("close_loop: period: expected seconds between samples; this controller has none of its own.")
-        check_positive(period=period, **({} if deadline is None else {"deadline": deadline}))
+            raise OptionError(
+                "close_loop: period: expected seconds between samples; this controller has none of its own."
+            )
+        check_positive(duration=duration, period=period, **({} if deadline is None else {"deadline": deadline}))
         period, duration = float(period), float(duration)
+        if known is not None and isinstance(controller, MPC) and abs(period - controller.period) > 1e-9 * period:
+            raise OptionError(
+                f"close_loop: period: the controller plans for {controller.period:g} s, given {period:g} s."
+            )
         system = plant if isinstance(plant, Described) else plant.system if isinstance(plant, Simulator) else None
         delay = float(getattr(controller, "delay", 0.0))
         if isinstance(plant, Described | Simulator):
             plant = _Stepped(plant, EventDriven(grazing="continue") if method is None else method, period, delay)
-        elif delay:
-            raise OptionError("close_loop: a delay needs a plant that is a system or a Simulator; this adapter steps periods.")
-        if system is not None:
-            names = system.state_names, system.control_names
-            sigma = spread(noise, system, "noise", coordinates=False)
-        else:
-            names = tuple(plant.state_names), tuple(plant.control_names)
-            sigma = np.broadcast_to(0.0 if noise is None else np.asarray(noise, dtype=float), (len(names[0]),))
-        ocp = controller.ocp if isinstance(controller, MPC) else None
-        cost = None if ocp is None or system is None else _stage_cost(ocp)
-        x0 = np.asarray(x0, dtype=float).reshape(-1)
+        elif delay or method is not None:
+            raise OptionError(
+                "close_loop: a delay and a method need a plant that is a system; this adapter steps whole periods."
+            )
+        names = (system or plant).state_names, (system or plant).control_names
+        size = len(names[0])
+        start = np.asarray(x0, dtype=float).reshape(-1)
+        if start.size != size or not np.isfinite(start).all():
+            raise OptionError(f"close_loop: x0: expected {size} finite numbers, given {x0!r}.")
+        cost = controller.cost if isinstance(controller, MPC) and system is not None else None
         return cls(
-            controller, plant, names, system, period, max(1, round(duration / period)), x0, p, sigma, disturbances,
+            controller, plant, names, system, period, max(1, round(duration / period)), start, p,
+            noise if callable(noise) else _of_names(0.0 if noise is None else noise, names[0], "noise"), disturbances,
             np.random.default_rng(seed), deadline, cost,
         )  # fmt: skip
 
     def run(self, callback: Callable[[Any], Any] | None) -> ClosedLoop:
         """All samples."""
-        self.rows = {name: [] for name in ("measured", "u", "source", "status", "how", "message", "latency", "late",
-                                           "preparation", "cost", "motion_t", "motion_x")}  # fmt: skip
         if isinstance(self.controller, MPC):
             self.controller.reset()
+            if self.deadline is not None and self.controller.deadline is None:
+                self.controller.deadline = self.deadline
         state = self.plant.init(self.x0, self.p)
         self.x = [np.asarray(state.x, dtype=float)]
         status, message = Status.SOLVED, ""
@@ -170,8 +176,6 @@ class _Loop:
                     break
         except KeyboardInterrupt:
             status, message = Status.INTERRUPTED, f"interrupted at sample {len(self.x) - 1}"
-        except Exception as error:  # nothing that was logged is lost
-            status, message = Status.STOPPED, f"sample {len(self.x) - 1}: {type(error).__name__}: {error}"
         return self.log(status, message)
 
     def _sample(self, state: Any, k: int) -> tuple[Any, Status, str]:
@@ -180,48 +184,45 @@ class _Loop:
         if moved is not None:
             moved = moved if self.system is None else admissible(self.system, moved, self.p)
             self.x[-1], state = moved, self.plant.put(state, moved)
-        x = self.x[-1]
-        noisy = x + self.sigma * self.rng.standard_normal(x.size)
-        began = time.perf_counter()
-        u, told = self._controlled(noisy, t)
-        latency = told.get("latency", time.perf_counter() - began)
-        late = told.get("late", self.deadline is not None and latency > self.deadline)
-        state, motion = self.plant.advance(state, u)
+        noisy = self._measured(t, self.x[-1])
+        try:
+            row = self._controlled(noisy, t)
+        except Exception as error:  # whatever a controller raises: what was logged is not lost
+            return state, Status.CONTROLLER_FAILED, f"sample {k}: {type(error).__name__}: {error}"
+        state, motion = self.plant.advance(state, row["u"])
         if not state.status.success:
-            return state, state.status, f"the plant stopped in sample {k}: {getattr(state, 'message', '') or state.status}"
-        prepared = time.perf_counter()
+            why = getattr(state, "message", "") or state.status
+            return state, state.status, f"the plant stopped in sample {k}: {why}"
+        began = time.perf_counter()
         if hasattr(self.controller, "prepare") and k + 1 < self.count:
             self.controller.prepare()
-        values = {
-            "measured": noisy, "u": u, "source": told.get("source", LAW), "status": told.get("status", str(Status.SOLVED)),
-            "how": told.get("how", ""), "message": told.get("message", ""), "latency": latency, "late": float(late),
-            "preparation": time.perf_counter() - prepared, "cost": self._cost(motion, u),
-            "motion_t": motion[0] + t, "motion_x": motion[1],
-        }  # fmt: skip
-        for name, value in values.items():
-            self.rows[name].append(value)
+        row["preparation"] = time.perf_counter() - began
+        self.rows.append(row | {"cost": self._cost(motion, row["u"]), "t": motion[0] + t, "x": motion[1]})
         self.events += [_moved(event, t) for event in motion[2]]
-        self.plans.append(told.get("plan"))
         self.x.append(np.asarray(state.x, dtype=float))
         return state, Status.SOLVED, ""
 
-    def _controlled(self, x: Array, t: float) -> tuple[Array, dict[str, Any]]:
-        if isinstance(self.controller, MPC):
-            if self.deadline is not None and self.controller.deadline is None:
-                self.controller.deadline = self.deadline
-            u = self.controller.step(x, t)
-            last = self.controller.last
-            assert last is not None
-            told = {
-                "source": str(last.source), "status": str(last.status), "how": last.how, "message": last.message,
-                "late": last.late, "latency": last.seconds, "plan": (t, last),
-            }  # fmt: skip
-            return u, told
+    def _measured(self, t: float, x: Array) -> Array:
+        if callable(self.noise):
+            return np.asarray(x + np.asarray(self.noise(t, x, self.rng), dtype=float))
+        return np.asarray(x + self.noise * self.rng.standard_normal(x.size))
+
+    def _controlled(self, x: Array, t: float) -> dict[str, Any]:
+        """The control for a measured state, and what the controller says of it."""
+        began = time.perf_counter()
         given = self.controller.step(x, t) if hasattr(self.controller, "step") else self.controller(t, x)
+        latency = time.perf_counter() - began
         u = np.asarray(given, dtype=float).reshape(-1)
         if u.size != len(self.names[1]) or not np.isfinite(u).all():
-            raise ModelError(f"the controller: expected {len(self.names[1])} finite numbers, given {given!r}.")
-        return u, {}
+            raise ModelError(f"expected {len(self.names[1])} finite numbers of the controller, given {given!r}.")
+        late = self.deadline is not None and latency > self.deadline
+        row = {"measured": x, "u": u, "latency": latency, "late": late, "source": LAW, "status": Status.SOLVED}
+        if isinstance(self.controller, MPC):
+            last = self.controller.last
+            assert last is not None
+            told = {"how": last.how, "message": last.message, "late": last.late, "plan": (t, last)}
+            row |= {"source": last.source, "status": last.status, **told}
+        return row
 
     def _disturbed(self, t: float, x: Array) -> Array | None:
         if self.disturbances is None:
@@ -231,37 +232,42 @@ class _Loop:
         added = np.zeros(x.size)
         for when, what in self.disturbances:
             if t - self.period * (1.0 - 1e-9) < when <= t * (1.0 + 1e-12):
-                added += _vector(what, self.names[0])
+                added += _of_names(what, self.names[0], "disturbances")
         return x + added if added.any() else None
 
     def _cost(self, motion: Any, u: Array) -> float:
         if self.cost is None:
             return np.nan
         t, x, _ = motion
-        values = np.array([float(self.cost(state, u)) for state in x])
-        return float(np.sum(0.5 * (values[1:] + values[:-1]) * np.diff(t)))
+        assert self.system is not None
+        return float(self.cost.running(t, x, u, self.system.parameters(self.p)))
 
     def log(self, status: Status = Status.SOLVED, message: str = "") -> ClosedLoop:
         """What there is."""
         rows, n_x = self.rows, len(self.names[0])
-        done = len(rows["u"])
-        plans = [_plan_rows(plan, n_x) for plan in self.plans]
+        done = len(rows)
+        plans = [_plan_rows(row.get("plan"), n_x) for row in rows]
         width = max((len(t) for t, _ in plans), default=0)
         plan_t, plan_x = np.full((done, width), np.nan), np.full((done, width, n_x), np.nan)
         for k, (t, x) in enumerate(plans):
             plan_t[k, : len(t)], plan_x[k, : len(t)] = t, x
-        texts = {name: tuple(map(str, rows[key])) for name, key in
-                 (("sources", "source"), ("statuses", "status"), ("hows", "how"), ("messages", "message"))}  # fmt: skip
-        numbers = {name: np.array(rows[key], dtype=float) for name, key in
-                   (("latency", "latency"), ("preparation", "preparation"), ("late", "late"), ("costs", "cost"))}  # fmt: skip
+
+        def texts(name: str) -> tuple[str, ...]:
+            return tuple(str(row.get(name, "")) for row in rows)
+
+        def numbers(name: str, *shape: int) -> Array:
+            return np.array([row[name] for row in rows], dtype=float).reshape(done, *shape)
+
         return ClosedLoop(
             state_names=self.names[0], control_names=self.names[1], period=self.period,
-            deadline=np.inf if self.deadline is None else self.deadline,
-            t=self.period * np.arange(done + 1), x=np.array(self.x[: done + 1]).reshape(done + 1, n_x),
-            measured=np.array(rows["measured"]).reshape(done, n_x), u=np.array(rows["u"]).reshape(done, len(self.names[1])),
-            motion_t=np.concatenate([np.zeros(0), *rows["motion_t"]]),
-            motion_x=np.concatenate([np.zeros((0, n_x)), *rows["motion_x"]]),
-            plan_t=plan_t, plan_x=plan_x, events=tuple(self.events), status=status, message=message, **texts, **numbers,
+            deadline=np.inf if self.deadline is None else self.deadline, t=self.period * np.arange(done + 1),
+            x=np.array(self.x[: done + 1]), measured=numbers("measured", n_x), u=numbers("u", len(self.names[1])),
+            motion_t=np.concatenate([np.zeros(0), *(row["t"] for row in rows)]),
+            motion_x=np.concatenate([np.zeros((0, n_x)), *(row["x"] for row in rows)]),
+            plan_t=plan_t, plan_x=plan_x, events=tuple(self.events), status=status, message=message,
+            sources=texts("source"), statuses=texts("status"), hows=texts("how"), messages=texts("message"),
+            latency=numbers("latency"), preparation=numbers("preparation"), late=numbers("late"),
+            costs=numbers("cost"),
         )  # fmt: skip
 
 
@@ -273,14 +279,15 @@ class _Stepped:
         if isinstance(plant, Simulator):
             if delay or abs(plant.length - period) > 1e-9 * period:
                 raise OptionError(
-                    f"close_loop: plant: its steps of {plant.length:g} s have to be the period of {period:g} s, and a delay "
-                    "needs the system itself."
+                    f"close_loop: plant: its steps of {plant.length:g} s have to be the period of {period:g} s, and "
+                    "a delay needs the system itself."
                 )
             self.parts = [plant]
         else:
             lengths = [length for length in (delay, period - delay) if length > 1e-12 * period]
             self.parts = [Simulator(plant, method, step=length) for length in lengths]
-        self.delayed, self.acting = bool(delay), None
+        self.delayed = bool(delay)
+        self.acting: Array | None = None
 
     def init(self, x0: Any, p: Any) -> Any:
         """The state at the start."""
@@ -336,21 +343,18 @@ def _plan_rows(plan: Any, n_x: int) -> tuple[Array, Array]:
     return motion.t - motion.t0 + began, motion.x[:, :n_x]
 
 
-def _stage_cost(ocp: Any) -> ca.Function:
-    s = ocp.system
-    value = ca.substitute(ca.SX(ocp.stage_cost), s.p, ca.SX(s.parameters(None))) if s.n_p else ca.SX(ocp.stage_cost)
-    return ca.Function("stage_cost", [s.x, s.u], [value])
-
-
-def _vector(what: Any, names: Sequence[str]) -> Array:
-    if isinstance(what, dict):
+def _of_names(what: Any, names: Sequence[str], option: str) -> Array:
+    """A number for every state (n_x,): one for all, (n_x,), or by names and else zero."""
+    if isinstance(what, Mapping):
         made = np.zeros(len(names))
         for name, value in what.items():
             if name not in names:
-                raise OptionError(f"disturbances: expected names of {', '.join(names)}, given {name!r}.")
+                raise OptionError(f"close_loop: {option}: {unknown_name(name, names)}")
             made[list(names).index(name)] = float(value)
         return made
     value = np.asarray(what, dtype=float)
-    if value.shape != (len(names),) or not np.isfinite(value).all():
-        raise OptionError(f"disturbances: expected {len(names)} finite numbers or names of states, given {what!r}.")
-    return value
+    if value.shape not in {(), (len(names),)} or not np.isfinite(value).all():
+        raise OptionError(
+            f"close_loop: {option}: expected {len(names)} finite numbers or names of states, given {what!r}."
+        )
+    return np.broadcast_to(value, (len(names),))

@@ -74,6 +74,11 @@ def least_squares_from(made: Predictions, start: Array, segments: int = 1) -> li
     r, J = found
     return [
         Optimum(
-            values=lower + widths * done.x, start=start, cost=float(r @ r), residuals=r, jacobian=J, converged=done.status > 0
+            values=lower + widths * done.x,
+            start=start,
+            cost=float(r @ r),
+            residuals=r,
+            jacobian=J,
+            converged=done.status > 0,
         )
     ]

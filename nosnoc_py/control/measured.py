@@ -49,8 +49,8 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     p = system.parameters(p)
     for _ in range(ROUNDS):
         gaps = np.asarray(system.mechanics.gaps_at(x, p)).reshape(-1)
-        deep = np.flatnonzero(gaps < -DEEP)
-        if not deep.size:
+        deep = np.flatnonzero(gaps < -DEEP).tolist()
+        if not deep:
             return x
         look = system.mechanics.at(x, np.zeros(system.n_u), p)
         pushed = look.response[:, deep] @ np.linalg.lstsq(look.delassus[np.ix_(deep, deep)], gaps[deep], rcond=1e-12)[0]

@@ -60,7 +60,9 @@ class Measurements:
         if not times.size or (np.diff(times) < 0.0).any() or not np.isfinite(times).all() or times[0] < 0.0:
             raise OptionError("Measurements: times: expected seconds from 0 on in order, at least one.")
         if not isinstance(self.values, Mapping) or not self.values:
-            raise OptionError(f"Measurements: values: expected a mapping of names to values, given {self.values!r:.60}.")
+            raise OptionError(
+                f"Measurements: values: expected a mapping of names to values, given {self.values!r:.60}."
+            )
         values, sigmas = {}, {}
         if wrong := [name for name in units if name not in self.values]:
             raise OptionError(f"Measurements: units: there are no values {', '.join(wrong)}.")
@@ -68,7 +70,9 @@ class Measurements:
             factor = _factor(name, units.get(name, 1.0))
             row = _numbers(given, name)
             if row.shape != times.shape:
-                raise OptionError(f"Measurements: {name}: expected {times.size} values, one for every time, given {row.size}.")
+                raise OptionError(
+                    f"Measurements: {name}: expected {times.size} values, one for every time, given {row.size}."
+                )
             values[name] = row * factor
             sigma = self.sigma.get(name) if isinstance(self.sigma, Mapping) else self.sigma
             if sigma is None and self.sigma is not None:
@@ -85,7 +89,8 @@ class Measurements:
         return tuple(self.values)
 
     def __repr__(self) -> str:
-        return f"Measurements: {self.times.size} of {', '.join(self.values)} from {self.times[0]:g} to {self.times[-1]:g} s"
+        ends = f"from {self.times[0]:g} to {self.times[-1]:g} s"
+        return f"Measurements: {self.times.size} of {', '.join(self.values)} {ends}"
 
 
 def _numbers(given: Any, what: str) -> Array:
@@ -98,6 +103,8 @@ def _numbers(given: Any, what: str) -> Array:
 def _factor(name: str, unit: Any) -> float:
     if isinstance(unit, str):
         if unit not in UNITS:
-            raise OptionError(f"Measurements: units: {name}: expected a factor or one of {', '.join(UNITS)}, given {unit!r}.")
+            raise OptionError(
+                f"Measurements: units: {name}: expected a factor or one of {', '.join(UNITS)}, given {unit!r}."
+            )
         return UNITS[unit]
     return float(unit)

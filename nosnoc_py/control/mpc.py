@@ -12,12 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.api import Simulator, simulate, transcribe
+from nosnoc_py.control.costs import MotionCost
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
 from nosnoc_py.errors import ModelError, NosnocError, OptionError
 from nosnoc_py.mpcc.strategy import Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.status import Status
 from nosnoc_py.systems.cls import CLS
@@ -30,6 +32,10 @@ PATIENCE = 20.0
 WHOLE = 1e-6
 # What predictions are made with: noise is larger than its errors.
 MODEL = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
+# What controls are compared by.
+COMPARED = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
+# The share of the deadline that a solver may use; the rest is for what acts instead.
+SOLVING = 0.6
 
 
 class Source(StrEnum):
@@ -103,11 +109,11 @@ class MPC:
         Seconds from a measurement to when its control acts: the state is predicted over them under the control that
         acts meanwhile, and the plan begins there.
     deadline : float, optional
-        Seconds for an answer; a later one does not act, but is the plan that the next sample begins with. Without one
-        the answer is waited for.
+        Seconds for an answer; a later one does not act, but is the plan that the next sample begins with. The first
+        plan is waited for, and without a deadline all of them.
     on_failure : sequence of {"track", "shift", "hold"}
-        What acts without an answer, the first that there is: the prepared plan corrected to first order by the measured
-        state, an earlier plan's control for this time, or the last control.
+        What may act without an answer: the prepared plan corrected to first order by the measured state, an earlier
+        plan's control for this time, or the last control. Of the first two the one whose simulation costs less.
     not_finite : {"error", "hold"}
         What a measurement that is not finite leads to: a `ModelError`, or the last control once more.
     preparation : float, optional
@@ -159,11 +165,15 @@ class MPC:
         self.problem = _transcribed(problem, method, period)
         if self.problem.ocp.free_time is not None:
             raise OptionError("MPC: expected an OCP with a fixed horizon; a free one has no stages of one length.")
-        self.ocp, self.system = self.problem.ocp, self.problem.ocp.system
+        self.ocp, self.system = self.problem.ocp, without_slacks(self.problem.ocp.system)
+        self.cost = MotionCost.of(self.ocp, self.system.n_u, self.system.n_p)
         self.stage = float(self.ocp.horizon) / self.problem.grid.control_stages
         self.period = self.stage if period is None else _seconds(period, "period", positive=True)
         self.stages = round(self.period / self.stage)
-        if abs(self.period / self.stage - self.stages) > WHOLE or not 1 <= self.stages < self.problem.grid.control_stages:
+        if (
+            abs(self.period / self.stage - self.stages) > WHOLE
+            or not 1 <= self.stages < self.problem.grid.control_stages
+        ):
             raise OptionError(
                 f"MPC: period: expected whole control stages of {self.stage:g} s and less than the horizon, given "
                 f"{self.period:g} s; choose control_stages accordingly."
@@ -174,7 +184,9 @@ class MPC:
             raise OptionError(f"MPC: delay: expected at most the period of {self.period:g} s, given {delay!r}.")
         wrong = [name for name in on_failure if name not in ON_FAILURE]
         if isinstance(on_failure, str) or wrong:
-            raise OptionError(f"MPC: on_failure: expected some of {', '.join(ON_FAILURE)} in order, given {on_failure!r}.")
+            raise OptionError(
+                f"MPC: on_failure: expected some of {', '.join(ON_FAILURE)} in order, given {on_failure!r}."
+            )
         if not_finite not in ("error", "hold"):
             raise OptionError(f'MPC: not_finite: expected "error" or "hold", given {not_finite!r}.')
         self.on_failure, self.not_finite = tuple(on_failure), not_finite
@@ -234,27 +246,31 @@ class MPC:
             held = MPCStep(**made, u=self._held(), source=Source.HELD, message="the measurement is not finite")
             return self._finished(held, began)
         values = self._parameters(t, p)
-        answer, why, start = None, "", x
+        answer: Answer | Solution | None = None
+        why, start = "", x
         try:
             start = self._ahead(x, t, values)
             made["planned_from"] = start
-            limit = PATIENCE if self.deadline is None or self._plan is None else self.deadline
+            limit = PATIENCE if self.deadline is None or self._plan is None else SOLVING * self.deadline
             answer = self._answered(start, t, values, limit)
         except NosnocError as error:
             why = str(error)
         except Exception as error:  # whatever a solver, a library or a user's function does: the plant needs a control
             why = f"{type(error).__name__}: {error}"
-        late = self.deadline is not None and time.perf_counter() - began > self.deadline
-        if answer is not None and answer.success:
+        seconds = time.perf_counter() - began
+        late = self.deadline is not None and self._plan is not None and seconds > self.deadline
+        if answer is not None and answer.success and not late:
             self._plan, self._began = answer, t + self.delay
-            if not late:
-                how = answer.how if isinstance(answer, Answer) else "first"
-                step = MPCStep(**made, u=self._clipped(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
-                return self._finished(step, began)
-            why = f"the answer came {time.perf_counter() - began:.3g} s after the measurement"
-        status = Status.STOPPED if answer is None else answer.status
-        u, source = self._instead(start, t, late)
-        step = MPCStep(**made, u=u, source=source, status=status, late=late, message=why or str(status), plan=self._plan)
+            how = answer.how if isinstance(answer, Answer) else "first"
+            step = MPCStep(**made, u=self._clipped(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
+            return self._finished(step, began)
+        u, source = self._instead(start, t, values)
+        if answer is not None and answer.success:
+            why, self._plan, self._began = f"the answer came {seconds:.3g} s after the state", answer, t + self.delay
+        status = Status.CONTROLLER_FAILED if answer is None else answer.status
+        step = MPCStep(
+            **made, u=u, source=source, status=status, late=late, message=why or str(status), plan=self._plan
+        )
         return self._finished(step, began)
 
     def prepare(self, *, time_limit: float | None = None) -> None:
@@ -302,38 +318,54 @@ class MPC:
     def _answered(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
         """A plan from x0; the first one, or where all before are over, from the default start."""
         given: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
-        if self._ready is not None and abs(self._ready_for - t - self.delay) <= WHOLE * self.period:
-            return self.problem.resolve(self._ready, **given, time_limit=limit)
+        if (ready := self._ready) is not None and self._is_ready(t):
+            return self.problem.resolve(ready, **given, time_limit=limit)
         shift = self._stages_since(t + self.delay)
         if self._plan is not None and 0 <= shift < self.problem.grid.control_stages:
             return self.problem.resolve(self._plan, shift=shift, **given, time_limit=limit)
         solver, guess = given.pop("solver"), self.guess
         if guess is None:
-            idle = simulate(
-                self.system, x0=x0, duration=float(self.ocp.horizon), p=p, u=self._idle(), time_limit=limit
-            )
+            idle = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), p=p, u=self._idle(), time_limit=limit)
             guess = idle if idle.success else None
         return self.problem.solve(solver, **given, guess=guess, time_limit=limit)
 
-    def _instead(self, x0: Array, t: float, late: bool) -> tuple[Array, Source]:
+    def _instead(self, x0: Array, t: float, p: Any) -> tuple[Array, Source]:
         """What acts where there is no answer in time."""
-        for name in self.on_failure:
-            if name == "track" and self._gain is not None and abs(self._ready_for - t - self.delay) <= WHOLE * self.period:
-                u = self._gain.predict(x0=x0).u[0]
-                if np.isfinite(u).all():
-                    return self._clipped(u), Source.TRACKED
-            plan = self._plan if self._ready is None or not late else self._ready
-            began = self._began if plan is self._plan else self._ready_for
-            if name == "shift" and plan is not None:
-                k = round((t + self.delay - began) / self.stage)
-                if 0 <= k < len(plan.u):
-                    return self._clipped(plan.u[k]), Source.SHIFTED
-            if name == "hold":
-                return self._held(), Source.HELD
+        rows = dict[Source, Array]()
+        ready = self._ready if self._is_ready(t) else None
+        if "track" in self.on_failure and ready is not None and self._gain is not None:
+            rows[Source.TRACKED] = self._gain.predict(x0=x0).u
+        plan, began = (self._plan, self._began) if ready is None else (ready, self._ready_for)
+        if "shift" in self.on_failure and plan is not None and 0 <= (k := self._stages_from(began, t)) < len(plan.u):
+            rows[Source.SHIFTED] = np.vstack([plan.u[k:], np.repeat(plan.u[-1:], k, axis=0)])
+        rows = {source: self._clipped(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()}
+        if len(rows) > 1 and self.cost is not None:
+            # A large disturbance makes of the linear correction anything: what it leads to has to be looked at.
+            best = min(rows, key=lambda source: self._simulated_cost(x0, rows[source], p))
+            return rows[best][0], best
+        for source, u in rows.items():
+            return u[0], source
         return self._held(), Source.HELD
+
+    def _simulated_cost(self, x0: Array, u: Array, p: Any) -> float:
+        """What the controls (N, n_u) of the whole horizon cost; infinite where the simulation does not come to its end."""
+        assert self.cost is not None
+        motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARED)
+        if not motion.success:
+            return np.inf
+        stages = np.clip(np.searchsorted(motion.u_grid, motion.t, "right") - 1, 0, len(motion.u) - 1)
+        running = self.cost.running(motion.t - motion.t0, motion.x, motion.u[stages], p)
+        return running + self.cost.final(motion.final_state, motion.x[0], p)
 
     def _stages_since(self, t: float) -> int:
         return round((t - self._began) / self.stage)
+
+    def _stages_from(self, began: float, t: float) -> int:
+        return round((t + self.delay - began) / self.stage)
+
+    def _is_ready(self, t: float) -> bool:
+        """Whether the prepared plan is for a sample at t."""
+        return self._ready is not None and abs(self._ready_for - t - self.delay) <= WHOLE * self.period
 
     def _ahead(self, x: Array, t: float, p: Any) -> Array:
         """The state when the control will act: admissible, and after the delay."""
@@ -356,7 +388,7 @@ class MPC:
         return self._clipped(np.zeros(self.system.n_u))
 
     def _clipped(self, u: Array) -> Array:
-        return np.clip(np.asarray(u, dtype=float)[: self.system.n_u], self.lower, self.upper)
+        return np.clip(np.asarray(u, dtype=float)[..., : self.system.n_u], self.lower, self.upper)
 
     def _finished(self, step: MPCStep, began: float) -> Array:
         self.last = replace(step, seconds=time.perf_counter() - began)

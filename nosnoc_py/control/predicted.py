@@ -39,7 +39,9 @@ class Output:
                 rows.append(system.x[system.state_names.index(name)])
             else:
                 known = (*system.state_names, *given)
-                raise OptionError(f"data: {unknown_name(name, known)} Other quantities need outputs={{name: expression}}.")
+                raise OptionError(
+                    f"data: {unknown_name(name, known)} Other quantities need outputs={{name: expression}}."
+                )
         y = ca.vertcat(*rows)
         parts = [y, ca.jacobian(y, system.x), ca.jacobian(y, system.p)]
         if ca.symvar(ca.veccat(*parts)) and not {str(s) for s in ca.symvar(y)} <= {
@@ -78,7 +80,15 @@ class Predictions:
 
     @classmethod
     def of(
-        cls, system: Described, runs: tuple[Measurements, ...], free: Any, x0: Any, p: Any, u: Any, outputs: Any, method: Any
+        cls,
+        system: Described,
+        runs: tuple[Measurements, ...],
+        free: Any,
+        x0: Any,
+        p: Any,
+        u: Any,
+        outputs: Any,
+        method: Any,
     ) -> Predictions:
         """Check and put together."""
         if not isinstance(free, Mapping) or not free:
@@ -103,7 +113,9 @@ class Predictions:
             lower.append(low)
             upper.append(high)
         several = len(runs) > 1
-        starts = tuple(x0) if several and isinstance(x0, Sequence | np.ndarray) and np.ndim(x0[0]) else (x0,) * len(runs)
+        starts = (
+            tuple(x0) if several and isinstance(x0, Sequence | np.ndarray) and np.ndim(x0[0]) else (x0,) * len(runs)
+        )
         controls = tuple(u) if several and isinstance(u, list | tuple) and len(u) == len(runs) else (u,) * len(runs)
         return cls(
             system=system, runs=runs, outputs=tuple(Output.of(system, run.names, outputs) for run in runs), names=names,
@@ -225,7 +237,9 @@ def _state(system: Described, given: Any, free: Sequence[str]) -> Array:
         return made
     if given is None:
         if missing := [name for name in names if name not in free]:
-            raise OptionError(f"fit: x0: expected an initial state, or all states free; {', '.join(missing)} have no value.")
+            raise OptionError(
+                f"fit: x0: expected an initial state, or all states free; {', '.join(missing)} have no value."
+            )
         return np.zeros(len(names))
     value = np.asarray(given, dtype=float).reshape(-1)
     if value.shape != (len(names),) or not np.isfinite(value).all():

@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.control.windows import PlanWindow, PlanWindows
 from nosnoc_py.simulation.event_driven.contact_flow import ContactFlow
+from nosnoc_py.systems.cls import CLS
 
 Array = np.ndarray
 # A motion is continued for so many periods, or for half of the way to the next impact.
@@ -45,7 +46,9 @@ class Reference:
 
 
 def references_of(plan: PlanWindows, windows: tuple[PlanWindow, ...]) -> tuple[Reference, ...]:
-    """All impacts that change velocities."""
+    """All impacts that change velocities; none of a system without contacts."""
+    if not isinstance(plan.system, CLS):
+        return ()
     at_v = plan.system.at_v
     fastest = max(float(np.abs(window.x[at_v]).max(initial=0.0)) for window in windows)
     found = []

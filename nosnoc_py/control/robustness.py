@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def robustness(
 ) -> Robustness:
     """See `TrackingLaw.robustness`."""
     from nosnoc_py.control.tracking import deviation
+
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise OptionError(f"robustness: n: expected a positive whole number of draws, given {n!r}.")
     system = law.system if plant is None else plant
@@ -118,7 +120,9 @@ def robustness(
                 system, x0=start, duration=law.plan.duration, u=SampledLaw(control, law.period), p=p, method=method
             )
             reached = motion.success
-            ends[feedback].append(deviation(law.system, motion.final_state, end) if reached else np.full(end.size, np.nan))
+            ends[feedback].append(
+                deviation(law.system, motion.final_state, end) if reached else np.full(end.size, np.nan)
+            )
         starts.append(start)
         values.append(p)
     positions = range(*system.at_q.indices(end.size)) if isinstance(system, CLS) else range(end.size)
@@ -136,7 +140,7 @@ class _Acting:
     def __init__(self, law: TrackingLaw, share: float, noises: Array | None) -> None:
         self.law, self.share, self.noises = law, share, noises
         times, plan = law.times, PlanWindows(law.system, law.plan, law.p)
-        self.planned = [plan.mean(float(a), float(b)) for a, b in zip(times[:-1], times[1:], strict=True)]
+        self.planned = [plan.mean(float(a), float(b)) for a, b in pairwise(times)]
 
     def __call__(self, t: float, x: Array) -> Array:
         k = min(round(t / self.law.period), len(self.law.windows) - 1)
@@ -145,7 +149,7 @@ class _Acting:
 
 
 def spread(given: Any, system: Described, what: str, *, coordinates: bool = True) -> Array:
-    """How far every state may be off (n_x,): from a number (for all coordinates, or all states), (n_x,), or by names."""
+    """How far every state may be off (n_x,): of a number (for all coordinates, or all states), (n_x,), or by names."""
     names = system.state_names
     made = np.zeros(len(names))
     if given is None:

@@ -17,6 +17,7 @@ from nosnoc_py.control.windows import PlanWindow, PlanWindows
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.simulation.certification.windows import state_at
 from nosnoc_py.simulation.event_driven.options import EventDriven
+from nosnoc_py.soft_constraints import without_slacks
 from nosnoc_py.solution import Solution, Trajectory
 from nosnoc_py.solution.trajectory import PROBLEM
 from nosnoc_py.systems.cls import CLS
@@ -225,7 +226,8 @@ def track(
         raise OptionError("track: this plan does not know its system, since it was loaded or changed; give system=.")
     if not system.n_u or not len(solution.u):
         raise OptionError("track: expected a plan with controls; this one has none, so there is nothing to correct.")
-    p = system.parameters(solution.p if isinstance(solution, Solution) else _parameters(solution, system))
+    system = without_slacks(system)
+    p = system.parameters(solution.p[: system.n_p] if isinstance(solution, Solution) else _parameters(solution, system))
     count = _samples(solution, period)
     times = np.linspace(0.0, solution.duration, count + 1)
     weights, limits = _weights(solution, system, Q, R, Qf), _limits(problem, system, bounds)
@@ -263,7 +265,7 @@ def _law(
     off = np.array([deviation(system, x, wanted.state(t)) for t, x in zip(times, states, strict=True)])
     pushed = np.array([window.u - wanted.mean(window.start, window.end) for window in windows])
     gains, corrections = riccati(windows, weights, off, pushed, limits)
-    references = references_of(made, windows) if spreading and isinstance(system, CLS) else ()
+    references = references_of(made, windows) if spreading else ()
     lengths = np.diff(times)
     cost = np.einsum("k,ki,ij,kj", lengths, off[:-1], weights.Q, off[:-1]) + off[-1] @ weights.Qf @ off[-1]
     cost += np.einsum("k,ki,ij,kj", lengths, pushed, weights.R, pushed)
@@ -360,7 +362,11 @@ def _parameters(plan: Trajectory, system: Described) -> Any:
 
 def _weights(plan: Trajectory, system: Described, Q: Any, R: Any, Qf: Any) -> Weights:
     n_x, n_u = len(system.state_names), system.n_u
-    R = np.diag(np.full(n_u, 1.0) / _ranges(plan.u, system.u_nominal) ** 2) if R is None else _matrix(R, n_u, "R")
+    R = (
+        np.diag(np.full(n_u, 1.0) / _ranges(plan.u[:, :n_u], system.u_nominal) ** 2)
+        if R is None
+        else _matrix(R, n_u, "R")
+    )
     if not (np.linalg.eigvalsh(R) > 0.0).all():
         raise OptionError("track: R: expected a positive definite weight; otherwise the feedback has no limit.")
     if Q is None:
@@ -388,7 +394,9 @@ def _matrix(given: Any, size: int, what: str) -> Array:
         value = np.full(0, np.nan)
     matrix = value * np.eye(size) if value.ndim == 0 else np.diag(value) if value.shape == (size,) else value
     if matrix.shape != (size, size) or not np.isfinite(matrix).all():
-        raise OptionError(f"track: {what}: expected a number, {size} numbers or a {size} x {size} matrix, given {given!r}.")
+        raise OptionError(
+            f"track: {what}: expected a number, {size} numbers or a {size} x {size} matrix, given {given!r}."
+        )
     if np.linalg.eigvalsh(0.5 * (matrix + matrix.T)).min() < -1e-12 * max(1.0, np.abs(matrix).max()):
         raise OptionError(f"track: {what}: expected a weight without negative eigenvalues, given {given!r}.")
     return 0.5 * (matrix + matrix.T)
@@ -403,7 +411,10 @@ def _limits(problem: Any, system: Described, bounds: Any) -> tuple[Array, Array]
             lower, upper = bounds
         except (TypeError, ValueError):
             raise OptionError(f"track: bounds: expected (lower, upper), given {bounds!r}.") from None
-    made = tuple(np.broadcast_to(np.asarray(side, dtype=float).reshape(-1)[: system.n_u], (system.n_u,)) for side in (lower, upper))
+    made = tuple(
+        np.broadcast_to(np.asarray(side, dtype=float).reshape(-1)[: system.n_u], (system.n_u,))
+        for side in (lower, upper)
+    )
     if not (made[0] <= made[1]).all():
         raise OptionError(f"track: bounds: expected lower <= upper, given {bounds!r}.")
     return made[0], made[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class PlanWindows:
 
     def between(self, times: Array) -> tuple[PlanWindow, ...]:
         """The windows between times (M + 1,)."""
-        return tuple(self._window(float(a), float(b)) for a, b in zip(times[:-1], times[1:], strict=True))
+        return tuple(self._window(float(a), float(b)) for a, b in pairwise(times))
 
     def _window(self, start: float, end: float) -> PlanWindow:
         x = state_at(self.plan, start, "+")

@@ -96,7 +96,8 @@ class SampledLaw:
             raise OptionError(f"SampledLaw: expected a function of t and x, given {law!r}.")
         if isinstance(period, bool) or not isinstance(period, Real) or not 0.0 < float(period) < np.inf:
             raise OptionError(f"SampledLaw: period: expected a positive number of seconds, given {period!r}.")
-        self.law, self.period = law, float(period)
+        self.law: Callable[[float, np.ndarray], Any] = law
+        self.period: float = float(period)
 
     def __call__(self, t: float, x: np.ndarray) -> Any:
         """The value of the law (n_u,) at a sample."""

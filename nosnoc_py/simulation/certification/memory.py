@@ -7,7 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from nosnoc_py.solution import Solution
+from nosnoc_py.solution import Trajectory
 from nosnoc_py.systems.inclusion import MEMORY, inclusion_of
 from nosnoc_py.tolerances import TOUCHING_SOLVED
 
@@ -18,7 +18,7 @@ NEAR = 1e-6
 ROUNDED = 1e-10
 
 
-def modes_at(system: Any, solution: Solution, times: Array, *, after: bool = True) -> Array:
+def modes_at(system: Any, solution: Trajectory, p: Array, times: Array, *, after: bool = True) -> Array:
     """1 for "high" and -1 for "low" (m, n), one column for each switch with hysteresis, at times (m,) since the start.
 
     A threshold is passed where a node of the solution lies beyond it, and where an event is claimed and the node lies
@@ -30,7 +30,7 @@ def modes_at(system: Any, solution: Solution, times: Array, *, after: bool = Tru
     rows = np.clip(np.searchsorted(nodes, moved, "right") - 1, 0, nodes.size - 1)
     for column, part in enumerate(parts):
         function = ca.Function("function", [system.x, system.p], [part.functions])
-        values = np.asarray(function(solution.x.T, solution.p)).reshape(-1)
+        values = np.asarray(function(solution.x.T, p)).reshape(-1)
         events = [e.time - solution.t0 for e in solution.events if (e.name, e.kind) == (part.names[0], "switch")]
         claimed = np.abs(nodes[:, None] - np.reshape(events, (1, -1))).min(axis=1, initial=np.inf)
         mode = (1.0 if part.high[0] else -1.0) if abs(values[0]) < 1.0 else np.sign(values[0])

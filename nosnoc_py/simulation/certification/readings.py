@@ -19,7 +19,7 @@ from nosnoc_py.audit.inclusions import Inclusions
 from nosnoc_py.audit.records import Jumps, Measured, MotionSamples, Scales, statement
 from nosnoc_py.audit.redundancy import null_space
 from nosnoc_py.simulation.certification.memory import modes_at
-from nosnoc_py.solution import RungeKuttaInterpolant, Solution
+from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
 from nosnoc_py.solution.interpolant import Side
 from nosnoc_py.solution.violation import Law, Violation
 from nosnoc_py.systems.cls import CLS
@@ -79,7 +79,7 @@ def controls_of(solution: Solution, t: Array) -> Array:
     return np.asarray(solution.control(np.clip(t, *solution.u_grid[[0, -1]]))).reshape(len(t), -1)
 
 
-def states_of(solution: Solution, t: Array, side: Side) -> Array:
+def states_of(solution: Trajectory, t: Array, side: Side) -> Array:
     """The state (times, n_x); a failed solution may end too early or too late, its first or last state then stays."""
     own = solution.interpolant
     ends = solution.t[[0, -1]]
@@ -191,7 +191,7 @@ def inclusions_of(system: PSS | Heaviside | PDS, solution: Solution, elements: E
     multipliers = columns_of(solution.series, names, elements.t.size)  # and algebraic variables, if they are listed
     if multipliers is not None:
         multipliers = multipliers[np.flatnonzero(elements.kept(solution.duration).reshape(-1))]
-    modes, sizes = modes_at(system, solution, samples.t, after=False), _sizes(solution, elements, samples)
+    modes, sizes = modes_at(system, solution, solution.p, samples.t, after=False), _sizes(solution, elements, samples)
     return Inclusions(system, samples, solution.p, sizes, multipliers, modes > 0.0).violations()
 
 

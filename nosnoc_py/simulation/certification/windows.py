@@ -93,7 +93,7 @@ def modes_from(referee: Referee, solution: Trajectory, p: np.ndarray, start: flo
     states = np.array([state_at(solution, t, "+") for t in times])
     if isinstance(referee.model, Filippov):
         modes = referee.model.modes(states, p, TOUCHING_SOLVED)
-        remembered = modes_at(referee.system, solution, np.array([start]))[0]
+        remembered = modes_at(referee.system, solution, p, np.array([start]))[0]
         return referee.model.remembering(modes, remembered)
     gaps = np.array([referee.mechanics.touching(x, p)[0] for x in states])
     return tuple(STICK if closed else FREE for closed in np.all(gaps <= TOUCHING_SOLVED, axis=0).tolist())

@@ -1,0 +1,54 @@
+"""What a simulated motion costs by a problem's own measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+
+from nosnoc_py.ocp import OCP
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class MotionCost:
+    """Stage and terminal cost of an OCP on motions that no program has made.
+
+    Slacks of soft constraints count as zero, and path costs of what only a program knows (algebraic variables) have no
+    value: then `of` gives None.
+    """
+
+    stage: ca.Function
+    terminal: ca.Function
+    more: tuple[int, int]
+
+    @classmethod
+    def of(cls, ocp: OCP, n_u: int, n_p: int) -> MotionCost | None:
+        """For motions of n_u controls and n_p parameters, the first ones of the OCP's."""
+        s = ocp.system
+        known = ca.vertcat(s.x, s.u, s.p, s.x_initial)
+        costs = ca.vertcat(ca.SX(ocp.stage_cost), ca.SX(ocp.terminal_cost))
+        if not {str(symbol) for symbol in ca.symvar(costs)} <= {str(symbol) for symbol in ca.symvar(known)}:
+            return None
+        inputs = [s.x, s.u, s.p, s.x_initial]
+        return cls(
+            ca.Function("stage", inputs, [ocp.stage_cost]), ca.Function("terminal", inputs, [ocp.terminal_cost]),
+            (s.u.numel() - n_u, s.p.numel() - n_p),
+        )  # fmt: skip
+
+    def running(self, t: Array, x: Array, u: Array, p: Array) -> float:
+        """The stage cost of states (m, n_x) at times (m,), for controls (n_u,) or (m, n_u), by the trapezoidal rule."""
+        u = np.broadcast_to(u, (t.size, np.shape(u)[-1]))
+        u = np.hstack([u, np.zeros((t.size, self.more[0]))])
+        values = np.array(self.stage(x.T, u.T, self._p(p), x[0])).reshape(-1)
+        return float(np.sum(0.5 * (values[1:] + values[:-1]) * np.diff(t)))
+
+    def final(self, x: Array, first: Array, p: Array) -> float:
+        """The terminal cost of a state (n_x,) of a motion that began at `first`."""
+        u = np.zeros(self.terminal.size1_in(1))
+        return float(self.terminal(x, u, self._p(p), first))
+
+    def _p(self, p: Array) -> Array:
+        return np.append(p, np.zeros(self.more[1]))
