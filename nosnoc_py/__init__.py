@@ -10,6 +10,7 @@ from nosnoc_py.control.closed_loop import close_loop
 from nosnoc_py.control.estimation import Estimate, fit
 from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measurements import Measurements
+from nosnoc_py.control.moving_horizon import MHE
 from nosnoc_py.control.mpc import MPC
 from nosnoc_py.control.tracking import TrackingLaw, track
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
@@ -129,6 +130,7 @@ __all__ = [
     "Intersection",
     "Lagrangian",
     "LieGroupVariational",
+    "MHE",
     "MPC",
     "MPCC",
     "MPCCResult",

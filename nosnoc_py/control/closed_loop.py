@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from nosnoc_py.api import Simulator
 from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.mpc import MPC, Source, plan_of
-from nosnoc_py.errors import ModelError, OptionError, check_positive, unknown_name
+from nosnoc_py.control.predicted import by_names
+from nosnoc_py.errors import ModelError, OptionError, check_positive
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Event
 from nosnoc_py.status import Status, Stop
@@ -147,14 +148,14 @@ class _Loop:
             )
         names = (system or plant).state_names, (system or plant).control_names
         size = len(names[0])
+        noise = noise if callable(noise) else by_names(0.0 if noise is None else noise, names[0], "close_loop: noise")
         start = np.asarray(x0, dtype=float).reshape(-1)
         if start.size != size or not np.isfinite(start).all():
             raise OptionError(f"close_loop: x0: expected {size} finite numbers, given {x0!r}.")
         cost = controller.cost if isinstance(controller, MPC) and system is not None else None
         return cls(
             controller, plant, names, system, period, max(1, round(duration / period)), start, p,
-            noise if callable(noise) else _of_names(0.0 if noise is None else noise, names[0], "noise"), disturbances,
-            np.random.default_rng(seed), deadline, cost,
+            noise, disturbances, np.random.default_rng(seed), deadline, cost,
         )  # fmt: skip
 
     def run(self, callback: Callable[[Any], Any] | None) -> ClosedLoop:
@@ -232,7 +233,7 @@ class _Loop:
         added = np.zeros(x.size)
         for when, what in self.disturbances:
             if t - self.period * (1.0 - 1e-9) < when <= t * (1.0 + 1e-12):
-                added += _of_names(what, self.names[0], "disturbances")
+                added += by_names(what, self.names[0], "close_loop: disturbances")
         return x + added if added.any() else None
 
     def _cost(self, motion: Any, u: Array) -> float:
@@ -341,20 +342,3 @@ def _plan_rows(plan: Any, n_x: int) -> tuple[Array, Array]:
     motion = plan_of(step)
     assert motion is not None
     return motion.t - motion.t0 + began, motion.x[:, :n_x]
-
-
-def _of_names(what: Any, names: Sequence[str], option: str) -> Array:
-    """A number for every state (n_x,): one for all, (n_x,), or by names and else zero."""
-    if isinstance(what, Mapping):
-        made = np.zeros(len(names))
-        for name, value in what.items():
-            if name not in names:
-                raise OptionError(f"close_loop: {option}: {unknown_name(name, names)}")
-            made[list(names).index(name)] = float(value)
-        return made
-    value = np.asarray(what, dtype=float)
-    if value.shape not in {(), (len(names),)} or not np.isfinite(value).all():
-        raise OptionError(
-            f"close_loop: {option}: expected {len(names)} finite numbers or names of states, given {what!r}."
-        )
-    return np.broadcast_to(value, (len(names),))

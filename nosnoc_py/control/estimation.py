@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nosnoc_py.control.fitted import Optimum, least_squares_from
+from nosnoc_py.control.fitted import Optimum, search
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Predictions
 from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
@@ -152,7 +152,8 @@ def fit(
     start : mapping, optional
         Name -> where the first search starts; default the middle of the range.
     starts : int
-        Searches, the others from points spread over the ranges (Latin hypercube).
+        Searches at most, the others from points spread over the ranges (Latin hypercube); two that end at residuals
+        like the noise are enough.
     seed : int
     segments : int
         With more than one, the data are first fitted in so many pieces with states of their own at their beginnings,
@@ -189,15 +190,15 @@ def fit(
         check_type(run, Measurements, "data")
     if not runs:
         raise OptionError("fit: data: expected at least one ns.Measurements, given none.")
+    if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
+        raise OptionError(f"fit: segments: expected a positive whole number, given {segments!r}.")
     made = Predictions.of(system, runs, free, x0, p, u, outputs, method)
     lower, upper = made.bounds
     points = _starts(made.names, lower, upper, start, starts, seed)
-    found: list[Optimum] = []
-    for point in points:
-        found += least_squares_from(made, point, segments)
+    known = all(run.sigma is not None for run in runs)
+    found = search(made, points, segments, POOR**2 * sum(run.count for run in runs) if known else 0.0)
     if not found:
         raise ModelError("fit: the motion could not be simulated from any start; give start= values for which it can.")
-    found.sort(key=lambda optimum: optimum.cost)
     return _estimate(made, found)
 
 
@@ -207,53 +208,56 @@ def _estimate(made: Predictions, found: list[Optimum]) -> Estimate:
     chi2 = float(best.residuals @ best.residuals) / freedom
     known = all(run.sigma is not None for run in made.runs)
     at_bound = np.minimum(best.values - lower, upper - best.values) <= 1e-9 * widths
-    inside = np.flatnonzero(~at_bound)
-    scaled = best.jacobian[:, inside] * widths[inside]
-    _, sizes, directions = np.linalg.svd(scaled, full_matrices=True)
-    sizes = np.append(sizes, np.zeros(inside.size - sizes.size))
-    spread = np.full(sizes.shape, np.inf)
-    # A singular value that is rounding tells nothing.
-    told = sizes > 1e-10 * max(1.0, sizes.max(initial=0.0))
-    spread[told] = (1.0 if known else np.sqrt(chi2)) / sizes[told]
-    combinations = []
-    for std, direction in zip(spread, directions, strict=True):
-        weights = dict.fromkeys(made.names, 0.0)
-        weights.update({made.names[i]: float(share) for i, share in zip(inside, direction, strict=True)})
-        combinations.append(Combination(weights=weights, std=float(std), seen=bool(std <= UNSEEN)))
-    finite = np.where(np.isfinite(spread), spread, np.nan)
-    covariance = np.zeros((len(made.names),) * 2)
-    parts = directions.T * np.where(np.isnan(finite), 0.0, finite)
-    covariance[np.ix_(inside, inside)] = (parts @ parts.T) * np.outer(widths[inside], widths[inside])
+    combinations, covariance = _told(made, best.jacobian, ~at_bound, 1.0 if known else np.sqrt(chi2))
     std = np.sqrt(np.diag(covariance))
-    for i, place in enumerate(inside):
-        if np.isnan(finite[np.abs(directions[:, i]) > 0.1]).any():
-            std[place] = np.nan
     away = np.where(np.isfinite(std), APART * std, 0.0) + SHARE * widths
-    others = [o for o in found[1:] if (np.abs(o.values - best.values) > away).any()]
+    others = [o for o in found[1:] if o.converged and (np.abs(o.values - best.values) > away).any()]
+    poor = known and chi2 > POOR**2
     notes = []
     if others:
         notes.append(
             f"multimodal: {len(others)} of {len(found)} starts ended at other optima, the best of them with "
             f"{others[0].cost / max(best.cost, 1e-300):.3g} times the sum of squares"
         )
-    poor = known and chi2 > POOR**2
     if poor:
-        notes.append(
-            f"no fit: residuals are {np.sqrt(chi2):.3g} times the noise; give a better start, wider ranges, more starts, "
-            "segments, or free what else is unknown"
-        )
+        notes.append(f"no fit: residuals are {np.sqrt(chi2):.3g} times the noise")
     if at_bound.any():
         notes.append(f"at the end of its range: {', '.join(np.array(made.names)[at_bound])}")
-    unseen = [c for c in combinations if not c.seen]
-    notes += [f"the data do not tell {combination}" for combination in unseen]
-    status = Status.INACCURATE if poor else Status.SOLVED if best.converged else Status.ITERATION_LIMIT
+    notes += [f"the data do not tell {combination}" for combination in combinations if not combination.seen]
+    status = Status.POOR_FIT if poor else Status.SOLVED if best.converged else Status.ITERATION_LIMIT
     x0, p = made.split(best.values)
     return Estimate(
         status=status, message="; ".join(notes), values=dict(zip(made.names, map(float, best.values), strict=True)),
         std=dict(zip(made.names, map(float, std), strict=True)), p=p, x0=x0[0], residuals=best.residuals, chi2=chi2,
-        covariance=covariance, names=made.names, combinations=tuple(combinations), optima=tuple(found),
+        covariance=covariance, names=made.names, combinations=combinations, optima=tuple(found),
         multimodal=bool(others), motion=made.motion(best.values),
     )  # fmt: skip
+
+
+def _told(made: Predictions, jacobian: Array, inside: Array, unit: float) -> tuple[tuple[Combination, ...], Array]:
+    """Combinations of the values that are inside their ranges, the best told first, and the covariance of all values.
+
+    Residuals have the standard deviation `unit`; what the data do not tell has NaN in the covariance.
+    """
+    (lower, upper), places, names = made.bounds, np.flatnonzero(inside), made.names
+    widths = (upper - lower)[places]
+    _, sizes, directions = np.linalg.svd(jacobian[:, places] * widths, full_matrices=True)
+    sizes = np.append(sizes, np.zeros(places.size - sizes.size))
+    # A singular value that is rounding tells nothing.
+    told = sizes > 1e-10 * max(1.0, sizes.max(initial=0.0))
+    stds = np.where(told, unit / np.where(told, sizes, 1.0), np.inf)
+    combinations = []
+    for std, direction in zip(stds, directions, strict=True):
+        weights = dict.fromkeys(names, 0.0)
+        weights.update({names[i]: float(share) for i, share in zip(places, direction, strict=True)})
+        combinations.append(Combination(weights=weights, std=float(std), seen=bool(std <= UNSEEN)))
+    parts = directions.T * np.where(told, stds, 0.0)
+    own = (parts @ parts.T) * np.outer(widths, widths)
+    untold = (np.abs(directions[~told]) > 0.1).any(axis=0)
+    own[untold], own[:, untold] = np.nan, np.nan
+    covariance = np.zeros((len(names),) * 2)
+    covariance[np.ix_(places, places)] = own
+    return tuple(combinations), covariance
 
 
 def _starts(
@@ -273,6 +277,3 @@ def _starts(
         return [first]
     spread = qmc.LatinHypercube(len(names), seed=seed).random(count - 1)
     return [first, *(lower + (upper - lower) * spread)]
-
-
-Maker = Callable[..., Any]

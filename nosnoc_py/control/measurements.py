@@ -73,15 +73,30 @@ class Measurements:
                 raise OptionError(
                     f"Measurements: {name}: expected {times.size} values, one for every time, given {row.size}."
                 )
-            values[name] = row * factor
-            sigma = self.sigma.get(name) if isinstance(self.sigma, Mapping) else self.sigma
-            if sigma is None and self.sigma is not None:
-                raise OptionError(f"Measurements: sigma: {name} has none; give one for every name, or none at all.")
-            noise = np.broadcast_to(1.0 if sigma is None else np.asarray(sigma, dtype=float), times.shape)
-            if not ((noise > 0.0) & np.isfinite(noise)).all():
-                raise OptionError(f"Measurements: sigma: expected positive numbers for {name}, given {sigma!r}.")
-            sigmas[name] = noise * (factor if sigma is not None else 1.0)
+            values[name], sigmas[name] = row * factor, self._noise(name, factor, times.shape)
         assign(self, times=times, values=values, units=units, noise=sigmas)
+
+    def _noise(self, name: str, factor: float, shape: tuple[int, ...]) -> Array:
+        sigma = self.sigma.get(name) if isinstance(self.sigma, Mapping) else self.sigma
+        if sigma is None:
+            if self.sigma is not None:
+                raise OptionError(f"Measurements: sigma: {name} has none; give one for every name, or none at all.")
+            return np.ones(shape)
+        noise = np.broadcast_to(np.asarray(sigma, dtype=float), shape)
+        if not ((noise > 0.0) & np.isfinite(noise)).all():
+            raise OptionError(f"Measurements: sigma: expected positive numbers for {name}, given {sigma!r}.")
+        return noise * factor
+
+    def part(self, which: Array, begin: float = 0.0) -> Measurements:
+        """Some of the measurements, their times counted from `begin`."""
+        values = {name: row[which] for name, row in self.values.items()}
+        noise = {name: row[which] for name, row in self.noise.items()}
+        return Measurements(self.times[which] - begin, values, sigma=noise if self.sigma is not None else None)
+
+    @property
+    def count(self) -> int:
+        """Numbers that are not missing."""
+        return int(sum(np.isfinite(row).sum() for row in self.values.values()))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -348,7 +348,7 @@ class MPC:
         return self._held(), Source.HELD
 
     def _simulated_cost(self, x0: Array, u: Array, p: Any) -> float:
-        """What the controls (N, n_u) of the whole horizon cost; infinite where the simulation does not come to its end."""
+        """What the controls (N, n_u) of a horizon cost; infinite where the simulation does not come to its end."""
         assert self.cost is not None
         motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARED)
         if not motion.success:

@@ -298,7 +298,7 @@ def riccati(
 ) -> tuple[Array, Array]:
     """Gains K (M, n_u, n_x) and corrections k (M, n_u) of du = -K e - k about the windows.
 
-    They minimise the sum of h (|o + e|_Q^2 + |r + du|_R^2), and |o + e|_Qf^2 at the end, where e_k+1 = A e_k + B du + c:
+    They minimise the sum of h (|o + e|_Q^2 + |r + du|_R^2), and |o + e|_Qf^2 at the end, with e_k+1 = A e_k + B du + c:
     o (M + 1, n_x) is how far the windows are off what is to be followed, r (M, n_u) how far their controls are, and c
     where they end beside each other. What can only be corrected before a body is let go is corrected there. A control
     that would leave its limits stays at them and has no gain (Tassa, Mansard, Todorov 2014), so that others correct.
