@@ -8,7 +8,6 @@ from typing import Any
 from nosnoc_py.api import Simulator, certify, simulate, solve, transcribe
 from nosnoc_py.control.closed_loop import close_loop
 from nosnoc_py.control.estimation import Estimate, fit
-from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.moving_horizon import MHE
 from nosnoc_py.control.mpc import MPC
@@ -59,6 +58,7 @@ from nosnoc_py.simulation.newton.options import ActiveSetNewton
 from nosnoc_py.simulation.time_stepping.options import TimeStepping
 from nosnoc_py.solution import Candidate, Event, Sequence, Solution, SolutionSensitivity, Trajectory, explain, load
 from nosnoc_py.solution.certificate import Certificate
+from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.status import Stationarity, Status, Stop, Verdict
 from nosnoc_py.systems import scene
 from nosnoc_py.systems.algebraic import Algebraic

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.api import Simulator
-from nosnoc_py.control.log import ClosedLoop
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.mpc import MPC, Source, plan_of
 from nosnoc_py.control.predicted import by_names
 from nosnoc_py.errors import ModelError, OptionError, check_positive
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import Event
+from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.described import Described
 
@@ -88,7 +88,7 @@ def close_loop(
     >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
     >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
     >>> log = ns.close_loop(lambda t, x: 9 * (0.5 - x[0]) - 5 * x[1], cart, 3.0, [0, 0], period=0.1, noise=1e-3)
-    >>> log.success, len(log.u), bool(abs(log["q"][-1] - 0.5) < 0.02)
+    >>> log.success, len(log.u), bool(abs(log["q_0"][-1] - 0.5) < 0.02)
     (True, 30, True)
     """
     run = _Loop.of(controller, plant, duration, x0, period, p, noise, disturbances, seed, deadline, method)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from nosnoc_py.control.predicted import Pieces, Predictions
+from nosnoc_py.control.predicted import Predictions, ShootingPieces
 
 Array = np.ndarray
 # A motion that cannot be simulated counts as one with residuals of this size, so that the search turns back.
@@ -18,7 +18,7 @@ AGREED = 2
 # A first search from every start only has to tell optima from each other; the best of them is then finished.
 ROUGH, ROUGHLY = 1e-5, 30
 TOLERANCE, EVALUATIONS = 1e-10, 100
-# Pieces of a motion are held together by residuals of their gaps over these shares of `x_nominal`, one after the other.
+# Pieces of a motion are held together by residuals of their gaps over these shares of `x_nominal`, one by one.
 GAPS = (1.0, 0.1, 0.01, 1e-3)
 
 
@@ -73,7 +73,7 @@ def _least(made: Predictions, begin: Array, start: Array, tolerance: float, eval
 
 def _pieced(made: Predictions, start: Array, segments: int) -> Array:
     """The free values of a motion in pieces with states of their own, whose gaps are closed step by step."""
-    pieces = Pieces.of(made, start, segments)
+    pieces = ShootingPieces.of(made, start, segments)
     z = pieces.first
     for share in GAPS:
         both = partial(pieces.residuals, share=share)

@@ -167,7 +167,7 @@ class MHE:
         self._measured.append(np.array([float(y.get(name, np.nan)) for name in self.sigma]))
         self._controls.append(np.zeros(n_u) if u is None else np.asarray(u, dtype=float).reshape(n_u))
         found = self._explained()
-        self.x, self.p = np.array(found.motion.final_state), self._values(self._z)[1]
+        self.x, self.p = self._side_of(found.motion, y), self._values(self._z)[1]
         ahead = self._ahead(found.motion, self._z)
         spread = np.sqrt(np.diag(ahead @ np.linalg.pinv(found.jacobian.T @ found.jacobian) @ ahead.T))
         self.std = dict(zip((*self.system.state_names, *self.free), map(float, spread), strict=True))
@@ -263,6 +263,26 @@ class MHE:
             return again
         self._z = kept
         return found
+
+    def _side_of(self, motion: Trajectory, y: Mapping[str, float]) -> Array:
+        """The state at the end; of a last sample that was left out that before or behind an impact close to it."""
+        end = np.array(motion.final_state)
+        measured = np.array([float(y.get(name, np.nan)) for name in self.sigma])
+        seen = np.isfinite(measured)
+        if not seen.any() or np.isfinite(self._measured[-1]).any():
+            return end
+        p = self._values(self._z)[1]
+        sides = [end]
+        for before in np.flatnonzero(np.diff(motion.t) <= 0.0)[-1:]:
+            if motion.t[-1] - motion.t[before] < self.period:
+                sides.append(motion.x[before])
+        later = self._motion(np.append(end, self._z[self.n_x :]), self.period, [self._controls[-1]], None,
+                             sensitivities=False)  # fmt: skip
+        if later is not None:
+            sides += [later.x[before + 1] for before in np.flatnonzero(np.diff(later.t) <= 0.0)[:1]]
+        noise = np.array(list(self.sigma.values()))[seen]
+        away = [np.linalg.norm((self.output(x, p)[0][seen] - measured[seen]) / noise) for x in sides]
+        return np.array(sides[int(np.argmin(away))])
 
     def _worst(self, found: _Evaluated) -> tuple[int, float]:
         """The sample with the largest mean square of its residuals, and that."""

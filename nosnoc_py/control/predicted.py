@@ -250,7 +250,7 @@ class _Later:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pieces:
+class ShootingPieces:
     """A measured motion in pieces, each with its own state at its beginning (multiple shooting, Bock 1983).
 
     Attributes
@@ -267,7 +267,7 @@ class Pieces:
     bounds: tuple[Array, Array]
 
     @classmethod
-    def of(cls, made: Predictions, start: Array, segments: int) -> Pieces:
+    def of(cls, made: Predictions, start: Array, segments: int) -> ShootingPieces:
         """Cut between measurements into pieces with equally many."""
         if len(made.runs) > 1:
             raise OptionError("fit: segments: expected one motion; several motions are pieces already.")

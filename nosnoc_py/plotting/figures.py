@@ -15,9 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
+from nosnoc_py.plotting.loops import plot_loop
 from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of, worth_drawing
 from nosnoc_py.plotting.sheets import finished, new_figure, scaled, tidy, titled
 from nosnoc_py.solution.arrays import Array
+from nosnoc_py.solution.closed_loop import ClosedLoop
 from nosnoc_py.solution.solution import Solution
 from nosnoc_py.solution.trajectory import Trajectory
 
@@ -33,7 +35,7 @@ CLOSE = 1e-12  # of the duration: times that are the same
 
 
 def plot(
-    trajectory: Trajectory | Mapping[str, Trajectory] | Sequence[Trajectory],
+    trajectory: Trajectory | ClosedLoop | Mapping[str, Trajectory] | Sequence[Trajectory],
     names: Sequence[str | Sequence[str]] | None = None,
     *,
     ax: Axes | Sequence[Axes] | None = None,
@@ -46,7 +48,8 @@ def plot(
     ----------
     trajectory
         A trajectory or a solution; or several in one figure, told apart by their dashes and by labels: a mapping of
-        labels, or a sequence. What all of them have is drawn, with the events of the first.
+        labels, or a sequence. What all of them have is drawn, with the events of the first. Of the log of a closed loop
+        its states with the plans of every sample, its controls and its latencies.
     names
         What to draw, everything when None. A sequence inside is one panel: `["u", ("x", "y")]`.
     ax
@@ -75,6 +78,8 @@ def plot(
     >>> ns.plot(motions["1 per s"], ["x_0"], ax=axes) is figure
     True
     """
+    if isinstance(trajectory, ClosedLoop):
+        return plot_loop(trajectory, None if names is None else [str(name) for name in names], path=path, title=title)
     every = _labelled(trajectory)
     first = next(iter(every.values()))
     panels = panels_of(first, names if len(every) == 1 or names is not None else _common(every))
