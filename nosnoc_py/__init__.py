@@ -11,6 +11,7 @@ from nosnoc_py.control.estimation import Estimate, fit
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.moving_horizon import MHE
 from nosnoc_py.control.mpc import MPC
+from nosnoc_py.control.mujoco_plant import MujocoPlant
 from nosnoc_py.control.tracking import TrackingLaw, track
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
@@ -139,6 +140,7 @@ __all__ = [
     "ModelError",
     "ModelWarning",
     "Modes",
+    "MujocoPlant",
     "MultiPhase",
     "MultiStart",
     "NosnocError",

@@ -11,7 +11,11 @@ import pytest
 import nosnoc_py as ns
 
 # Modules whose examples need packages that are extras.
-EXTRAS = {"nosnoc_py.solution.tables": "xarray", "nosnoc_py.sweep.cluster": "distributed"}
+EXTRAS = {
+    "nosnoc_py.control.mujoco_plant": "mujoco",
+    "nosnoc_py.solution.tables": "xarray",
+    "nosnoc_py.sweep.cluster": "distributed",
+}
 PACKAGE = Path(ns.__file__).parent
 
 

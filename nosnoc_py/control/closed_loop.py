@@ -49,8 +49,8 @@ def close_loop(
         What has a `step(x, t)` that returns a control, or a law u(t, x). An `MPC` is prepared between samples.
     plant : CLS, PSS, Heaviside, PDS, Simulator or adapter
         A system is simulated event by event, or by `method`; a `Simulator` with the period as its step. An adapter has
-        `init(x0, p)` and `step(state, u)`, which return something with x and status, and the names `state_names`,
-        `control_names`: see `nosnoc_py.control.MujocoPlant`.
+        `init(x0, p)`, `put(state, x)` and `advance(state, u)`, and the names `state_names`, `control_names`: see
+        `ns.MujocoPlant`.
     duration : float
         Seconds; rounded to whole periods.
     x0 : (n_x,)
@@ -126,7 +126,7 @@ class _Loop:
                 "close_loop: controller: expected an MPC, a law u(t, x) or an object with step(x, t), given "
                 f"{controller!r}."
             )
-        known = getattr(controller, "period", None) or (plant.length if isinstance(plant, Simulator) else None)
+        known = getattr(controller, "period", None) or getattr(plant, "length", None)
         period = known if period is None else period
         if period is None:
             raise OptionError(

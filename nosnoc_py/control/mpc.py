@@ -70,7 +70,7 @@ class MPCStep:
     seconds : float
         From x to u.
     late : bool
-        Whether the solver's answer came after the deadline.
+        Whether the control, or the solver's answer that did not act, came after the deadline.
     message : str
         Why it is not a solved plan.
     plan : Answer or Solution, optional
@@ -391,7 +391,9 @@ class MPC:
         return np.clip(np.asarray(u, dtype=float)[..., : self.system.n_u], self.lower, self.upper)
 
     def _finished(self, step: MPCStep, began: float) -> Array:
-        self.last = replace(step, seconds=time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        late = step.late or (self.deadline is not None and self.last is not None and seconds > self.deadline)
+        self.last = replace(step, seconds=seconds, late=late)
         return self.last.u
 
 

@@ -48,16 +48,15 @@ def read_mjcf(source: str | Path) -> tuple[Tree, tuple[float, float, float]]:
     ModelError
         If MuJoCo is not installed or refuses the file, or the file has what is not had here: the message names it.
     """
-    return _Compiled(*_compiled(source)).tree()
+    return _Compiled(*compiled(source)).tree()
 
 
-def _compiled(source: str | Path) -> tuple[Any, Any]:
+def compiled(source: str | Path) -> tuple[Any, Any]:
+    """MuJoCo, and its model of a file or of the text of one; raise `ModelError` without MuJoCo, or if it refuses."""
     try:
         import mujoco
     except ImportError:
-        raise ModelError(
-            'Robot.from_mjcf: MuJoCo reads the file, and is not installed; pip install "nosnoc_py[robots]".'
-        ) from None
+        raise ModelError('MuJoCo reads this file, and is not installed; pip install "nosnoc_py[robots]".') from None
     text = str(source)
     is_text = text.lstrip().startswith("<")
     if not is_text and not Path(source).is_file():

@@ -1,0 +1,72 @@
+"""A cart keeps a pole upright whose tip touches walls, while it is kicked: `python -m problems.walled_cart_pole`.
+
+Model predictive control at 20 Hz: the tip of the pole meets a rigid wall on either side, and the controller may lean on
+them. Every eighth sample the rate of the pole is kicked by 2 rad/s to one side. After a kick the order of contacts may
+be another one, and no answer comes in time: then the better of the corrected and of the shifted plan acts, and a new
+plan is looked for while it does. `python -m problems.walled_cart_pole --json` tells where the controls are from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.systems.scene import Disc, Line
+from problems.loops import filmed, looped
+from problems.runner import program
+
+GRAVITY, LENGTH, WALL, KICK, EVERY = 9.81, 0.5, 0.3, 2.0, 8
+METHOD = ns.FESDJ(control_stages=10, finite_elements=2, rk_stages=2)
+START = (0.0, 0.0, 0.0, 2.2)
+
+
+def plant() -> ns.CLS:
+    """Cart of 1 kg, a mass of 0.2 kg at the end of a pole without mass, two walls."""
+    q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
+    tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
+    energy = ns.kinetic_energy(q, v, masses=[(1.0, ca.vertcat(q[0], 0)), (0.2, tip)])
+    made = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=0.2 * GRAVITY * tip[1])
+    walls = [Line([[side * WALL, 0.3], [side * WALL, 0.7]], joints=False) for side in (-1, 1)]
+    return ns.CLS(
+        q=q, v=v, u=u, mass_matrix=made.mass_matrix, force=made.force,
+        contacts=[ns.Contact("right", gap=WALL - tip[0]), ns.Contact("left", gap=WALL + tip[0])],
+        scene=[Line([[q[0] - 0.1, 0], [q[0] + 0.1, 0]]), Line([[q[0], 0], tip]), Disc(tip, 0.02), *walls],
+        names={"q": ["cart", "angle"], "u": ["motor"]},
+    )  # fmt: skip
+
+
+def build() -> ns.OCP:
+    """Upright, in the middle, at rest."""
+    s = plant()
+    cost = 10 * s.q[0] ** 2 + 20 * s.q[1] ** 2 + ca.sumsqr(s.v)
+    return ns.OCP(
+        s, horizon=0.5, x0=START, stage_cost=cost + 0.01 * s.u**2, terminal_cost=10 * cost,
+        bounds=ns.Bounds(u=(-20, 20)),
+    )  # fmt: skip
+
+
+def loop(method: Any = METHOD, samples: int = 80, seed: int = 0, preparation: float = 5.0) -> ns.ClosedLoop:
+    """So many samples with kicks to random sides."""
+    rng, mpc = np.random.default_rng(seed), ns.MPC(build(), method, preparation=preparation)
+    names = mpc.system.state_names
+    kicks = [(k * mpc.period, {names[3]: KICK * rng.choice([-1.0, 1.0])}) for k in range(EVERY, samples, EVERY)]
+    return ns.close_loop(mpc, plant(), samples * mpc.period, START, disturbances=kicks, seed=seed, deadline=mpc.period)
+
+
+def judged(log: ns.ClosedLoop) -> tuple[Mapping[str, Any], bool]:
+    """The largest angle [rad]; a pole beyond 1.5 has fallen."""
+    largest = float(np.abs(log["angle"]).max())
+    return {"largest_angle": largest}, largest < 1.5
+
+
+def film(path: str | Path) -> Path:
+    """Write a film of the plant up to the first kick."""
+    return filmed(plant(), loop(samples=EVERY), path)
+
+
+PROGRAM = program(__name__, looped(loop, judged), loop, quick={"samples": 8, "preparation": 1.0}, method=METHOD)
