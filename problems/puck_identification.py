@@ -55,7 +55,7 @@ def run(settings: Settings, progress: Progress) -> Report:
     rows: list[dict[str, Any]] = [
         {
             "value": name, "truth": true, "estimate": found.values[name], "std": found.std[name],
-            "off": (found.values[name] - true) / found.std[name],
+            "off": (found.values[name] - true) / found.std[name] if found.std[name] else np.inf,
         }
         for name, true in TRUTH.items()
     ]  # fmt: skip

@@ -13,6 +13,8 @@ from nosnoc_py.control.predicted import Predictions, ShootingPieces
 Array = np.ndarray
 # A motion that cannot be simulated counts as one with residuals of this size, so that the search turns back.
 LOST = 1e6
+# Where no start leads to a fit, so many are tried once more in so many pieces.
+TRIED, PIECES = 3, 5
 # So many starts that end at residuals like the noise are enough: no other can end much lower.
 AGREED = 2
 # A first search from every start only has to tell optima from each other; the best of them is then finished.
@@ -48,13 +50,24 @@ def search(made: Predictions, starts: Sequence[Array], segments: int, fits: floa
 
     A sum of squares up to `fits` is that of the noise.
     """
-    found = []
-    for start in starts:
-        begin = start if segments == 1 else _pieced(made, start, segments)
+    found: list[Optimum] = []
+
+    def tried(start: Array, pieces: int) -> bool:
+        """Whether enough starts end at residuals like the noise."""
+        begin = start if pieces == 1 else _pieced(made, start, pieces)
         rough = _least(made, begin, start, ROUGH, ROUGHLY)
-        found += [] if rough is None else [rough]
-        if sum(optimum.cost <= fits for optimum in found) == AGREED:
+        found.extend([] if rough is None else [rough])
+        return sum(optimum.cost <= fits for optimum in found) >= AGREED
+
+    for start in starts:
+        if tried(start, segments):
             break
+    long = len(made.runs) == 1 and made.runs[0].times.size >= 4 * PIECES
+    if segments == 1 and fits > 0.0 and long and not any(optimum.cost <= fits for optimum in found):
+        # No start of the whole motion explains the data: in pieces it is nearer to them from the beginning.
+        for start in starts[:TRIED]:
+            if tried(start, PIECES):
+                break
     found.sort(key=lambda optimum: optimum.cost)
     if found and (best := _least(made, found[0].values, found[0].start, TOLERANCE, EVALUATIONS)) is not None:
         found[0] = best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Real
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nosnoc_py.api import Simulator, simulate, transcribe
+from nosnoc_py.api import Simulator, simulate, solve, transcribe
 from nosnoc_py.control.costs import MotionCost
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
@@ -28,6 +28,13 @@ from nosnoc_py.transcription import Answer, Transcription
 Array = np.ndarray
 # The first plan, and preparations without a deadline, may take so long [s].
 PATIENCE = 20.0
+# The share of that which the search for the first plan may take.
+SEARCHED = 0.4
+# Whoever has fewer seconds for a plan does not search.
+SEARCH_SECONDS = 2.0
+# A plan that costs so much more (a share) than the cheapest so far is compared with others, which have to be cheaper
+# by this share.
+RISEN, BETTER = 0.2, 0.02
 # A period is this close to whole control stages, as a share of one.
 WHOLE = 1e-6
 # What predictions are made with: noise is larger than its errors.
@@ -125,7 +132,8 @@ class MPC:
     spread : (n_x,), optional
         How far measured states lie from predicted ones; see `Transcription.prepare`.
     guess : optional
-        For the first plan, as for `ns.solve`; default the motion without control.
+        For the first plan, as for `ns.solve`; default the better of what is found from the motion without control and
+        from the motion that `ns.solve` finds without a method (effort "quick").
 
     Raises
     ------
@@ -198,6 +206,7 @@ class MPC:
         self._ready: Answer | None = None
         self._ready_for = 0.0
         self._gain: Any = None
+        self._lowest = np.inf
         self._predictor: Any = None
         self._follower: Any = None
 
@@ -213,7 +222,7 @@ class MPC:
 
     def reset(self) -> None:
         """Forget all plans: the next sample is the first one."""
-        self.last, self._plan, self._ready, self._gain = None, None, None, None
+        self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
 
     def step(self, x: Any, t: float, p: Any = None) -> Array:
         """The control (n_u,) for a state measured at t; where it is from is in `last`.
@@ -301,11 +310,34 @@ class MPC:
             )  # fmt: skip
             if not ready.success:
                 return
+            if self._has_risen(ready.objective):
+                ready = self._cheaper(ready, p, end)
+            self._lowest = min(self._lowest, float(ready.objective))
             self._ready, self._ready_for = ready, at
             if "track" in self.on_failure:
                 self._gain = self.problem.differentiate(ready, x0=True)
         except Exception:  # a plan that cannot be prepared is solved again from the last one
             return
+
+    def _has_risen(self, objective: float) -> bool:
+        """Whether a plan costs more than an earlier one did: on a branch that has become a poor one it does."""
+        return bool(objective > RISEN * abs(self._lowest) + self._lowest) if np.isfinite(self._lowest) else False
+
+    def _cheaper(self, ready: Answer, p: Any, end: float) -> Answer:
+        """The prepared plan, or one from another start that costs less; looked for until `end`, a monotonic time."""
+        self._lowest = float(ready.objective)
+        x0 = np.asarray(ready.solution.x[0])[: len(self.system.state_names)]
+        for guess in self._guesses(x0, p, max(0.0, end - time.monotonic())):
+            left = end - time.monotonic()
+            if left <= 0.0:
+                break
+            found = self.problem.solve(self.solver, x0=x0, p=p, guess=guess, time_limit=left)
+            if found.success and found.objective < ready.objective - BETTER * abs(ready.objective):
+                again = self.problem.prepare(
+                    found, shift=0, spread=self.spread, p=p, solver=self.solver, time_limit=max(0.0, left)
+                )
+                ready = again if again.success else ready
+        return ready
 
     def _following(self, p: Any) -> Array:
         """The state that the control of the last sample leads to when the next one acts."""
@@ -316,18 +348,36 @@ class MPC:
         return admissible(self.system, state.x, p)
 
     def _answered(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
-        """A plan from x0; the first one, or where all before are over, from the default start."""
+        """A plan from x0, from the one before; the first one, or where all before are over, from several starts."""
         given: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
         if (ready := self._ready) is not None and self._is_ready(t):
             return self.problem.resolve(ready, **given, time_limit=limit)
         shift = self._stages_since(t + self.delay)
         if self._plan is not None and 0 <= shift < self.problem.grid.control_stages:
             return self.problem.resolve(self._plan, shift=shift, **given, time_limit=limit)
-        solver, guess = given.pop("solver"), self.guess
-        if guess is None:
-            idle = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), p=p, u=self._idle(), time_limit=limit)
-            guess = idle if idle.success else None
-        return self.problem.solve(solver, **given, guess=guess, time_limit=limit)
+        solver = given.pop("solver")
+        end, best = time.monotonic() + limit, None
+        for guess in self._guesses(x0, p, limit):
+            left = max(0.0, end - time.monotonic())
+            found = self.problem.solve(solver, **given, guess=guess, time_limit=left)
+            if best is None or (found.success, -found.objective) > (best.success, -best.objective):
+                best = found
+        assert best is not None
+        return best
+
+    def _guesses(self, x0: Array, p: Any, limit: float) -> Iterator[Any]:
+        """Starts of a plan that has none before it; the first optimum that is found may be a poor one."""
+        if self.guess is not None:
+            yield self.guess
+            return
+        horizon = float(self.ocp.horizon)
+        idle = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._idle(), time_limit=limit)
+        yield idle if idle.success else None
+        if limit >= SEARCH_SECONDS:
+            began = replace(self.ocp, x0=x0, p=self.ocp.system.parameters(p))
+            searched = solve(began, effort="quick", time_limit=SEARCHED * limit)
+            if searched.success:
+                yield searched
 
     def _instead(self, x0: Array, t: float, p: Any) -> tuple[Array, Source]:
         """What acts where there is no answer in time."""
