@@ -18,7 +18,7 @@ TRIED, PIECES = 3, 5
 # So many starts that end at residuals like the noise are enough: no other can end much lower.
 AGREED = 2
 # A first search from every start only has to tell optima from each other; the best of them is then finished.
-ROUGH, ROUGHLY = 1e-5, 30
+ROUGH, ROUGHLY = 1e-4, 25
 TOLERANCE, EVALUATIONS = 1e-10, 100
 # Pieces of a motion are held together by residuals of their gaps over these shares of `x_nominal`, one by one.
 GAPS = (1.0, 0.1, 0.01, 1e-3)
@@ -132,7 +132,9 @@ def _minimised(
         return np.zeros((first.size, z.size)) if found is None else found[1] * widths
 
     limits = np.where(finite, 0.0, -np.inf), np.where(finite, 1.0, np.inf)
+    # A velocity measured just beside an impact that the motion has on its other side is an outlier until the rest fits.
+    loss = "soft_l1" if tolerance == ROUGH else "linear"
     done = least_squares(
-        residuals, z, jacobian, limits, xtol=tolerance, ftol=tolerance, gtol=tolerance, max_nfev=evaluations
+        residuals, z, jacobian, limits, xtol=tolerance, ftol=tolerance, gtol=tolerance, max_nfev=evaluations, loss=loss
     )
     return base + widths * done.x, bool(done.status > 0)
