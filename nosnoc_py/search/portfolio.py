@@ -47,6 +47,8 @@ NOTHING_YET = 10.0
 REFINING = 0.35
 # The best motion is refined, if it has to be, where patience ends, or after this share of the time.
 REFINED = 0.6
+# Where so many starts have led to nothing that is confirmed, the best is refined at once.
+SEVERAL = 3
 # Motions that are followed one after the other, where the simulation of a solution shows another sequence.
 FOLLOWED = 3
 # Neighbours of a sequence are tried for so many seconds, one after the other.
@@ -213,7 +215,7 @@ class Search(CompleteMethod):
         # A motion without an event is found from everywhere: that says little of those with events.
         eventful = state.leader is not None and len(state.leader.sequence.items) > 1
         patience = effort.patience * (1 if len(state.agreement) >= effort.kinds and eventful else ALONE)
-        if state.confirmed and state.since >= patience:
+        if state.confirmed and state.since >= patience and state.rough is None:
             return Status.SOLVED
         # Something is looked at, whatever the limit of time.
         over = bool(state.candidates or state.seconds) and time.monotonic() >= self._search_until(state)
@@ -280,7 +282,8 @@ class Search(CompleteMethod):
         if MOVES in self.starts and state.movable is not None:
             kinds.append(MOVES)
         late = time.monotonic() - state.began > REFINED * (self._search_until(state) - state.began)
-        if state.provisional and (late or not kinds or state.since >= EFFORTS[self.effort].patience):
+        nothing = len(state.candidates) >= SEVERAL and not any(node.attempt.confirmed for node in state.nodes)
+        if state.rough is not None and (late or nothing or not kinds or state.since >= EFFORTS[self.effort].patience):
             return REFINE
         # Every other turn is of a kind that may still agree with the best: without that its value is unknown.
         alone = state.confirmed and len(state.agreement) < EFFORTS[self.effort].kinds
@@ -341,7 +344,7 @@ class Search(CompleteMethod):
 
     def _refined(self, state: SearchState, began: float) -> SearchState:
         """The best motion on the grid that is asked for, until it is confirmed; else it is the best no more."""
-        node = state.leader
+        node = state.rough
         assert node is not None
         found = self._on_own_grid(state, node.attempt, state.work.deadline)
         state = replace(state, refined=state.refined | {node.sequence})

@@ -136,6 +136,24 @@ class SearchState:
         return self.leader is not None and self._worth(self.leader)[0] == 0 and not self.confirmed
 
     @property
+    def rough(self) -> SequenceNode | None:
+        """What is refined next: the best, or a motion that is better than it if only the errors of its mesh are wrong.
+
+        On a coarse mesh contacts that close slowly make large errors of the states although all events agree.
+        """
+        if self.provisional:
+            return self.leader
+        bar = self._above(-AGREE) if self.confirmed else np.inf
+        found = [
+            node
+            for node in self.nodes
+            if node.attempt.verdict is Verdict.INACCURATE
+            and node.sequence not in self.refined
+            and node.attempt.solution.objective < bar
+        ]
+        return min(found, key=lambda node: node.attempt.solution.objective, default=None)
+
+    @property
     def agreement(self) -> tuple[str, ...]:
         """Kinds of start that found the best objective; neighbours of sequences are none."""
         if not self.confirmed:

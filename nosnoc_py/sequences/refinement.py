@@ -25,6 +25,7 @@ from nosnoc_py.sequences.program import PhaseMesh, PhaseNLP, PhaseStart, interva
 from nosnoc_py.sequences.reading import read
 from nosnoc_py.sequences.readout import PhasePoint, log_record, peaks_of, solution_of
 from nosnoc_py.simulation.certification.certify import certify
+from nosnoc_py.simulation.certification.statements import finely
 from nosnoc_py.simulation.common import SimulationTask
 from nosnoc_py.simulation.event_driven.options import EventDriven
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution, Trajectory
@@ -42,6 +43,8 @@ from nosnoc_py.tolerances import REST_VELOCITY
 Array = np.ndarray
 # Sequences that are tried one after the other where the simulation finds another one.
 TRIES = 4
+# So many refinements leave an error of quadrature only where an integrand is not smooth; it may have this share.
+FINE, QUADRATURE = 2, 1e-3
 # Points of states that a guess draws.
 DRAWN = 200
 # So often intervals are given to the phases anew, by the lengths that these turn out to have.
@@ -219,6 +222,8 @@ class Refinement:
                 found, start = self.elsewhere(laws, plan, mesh, start, found)
             if found.certificate is None:
                 return found
+            if rounds >= FINE:
+                found = self.priced(found)
             if mesh.equal:
                 found = self.moved(laws, plan, mesh, start, found)
             plan, lengths = found.point.program.plan, found.point.lengths
@@ -241,6 +246,26 @@ class Refinement:
             peaks = np.unique(np.concatenate([start.peaks, broken]))
             start = start_of_motion(self.ocp, found.point.sequence, found.solution)
             start = replace(start, peaks=peaks, kept=kept)
+
+    def priced(self, found: PhaseAttempt) -> PhaseAttempt:
+        """With the objective by a finer quadrature, where nothing but that keeps the motion from being confirmed.
+
+        An integrand with kinks in time or state (a reference in pieces, a penalty) has no order of convergence.
+        """
+        certificate, objective = found.certificate, found.solution.objective
+        if certificate is None or found.verdict is not Verdict.INACCURATE:
+            return found
+        if not abs(certificate.true_objective - objective) <= QUADRATURE * (1.0 + abs(objective)):
+            return found
+        solution = replace(found.solution, objective=finely(self.ocp, found.solution), certificate=None)
+        again = certify(self.ocp, solution, time_limit=None if np.isinf(self.left()) else self.left())
+        if again.verdict not in CONFIRMED:
+            return found
+        note = f"the objective is a finer integral of a stage cost with kinks; on the elements it is {objective:.8g}"
+        solution = replace(solution, certificate=again, message=note)
+        found = PhaseAttempt(point=found.point, solution=solution, certificate=again)
+        self.keep(found)
+        return found
 
     def elsewhere(
         self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart, found: PhaseAttempt

@@ -1,0 +1,56 @@
+"""A pole on a cart swings up between soft walls that its tip may lean on."""
+
+import casadi as ca
+
+import nosnoc_py as ns
+from nosnoc_py.mpcc.program import MPCC
+from problems.benchmarks.contact import crisp, walled_cart_pole
+from problems.benchmarks.contact.posed import Posed
+from problems.benchmarks.contact.walled_cart_pole import CART, GRAVITY, LENGTH, POLE, START, WALL
+
+STIFFNESS, COUNT = 200.0, 100
+
+
+def build() -> ns.OCP:
+    """The task with contacts that yield."""
+    return walled_cart_pole.build(STIFFNESS)
+
+
+def literal() -> MPCC:
+    """With 100 steps of 20 ms and the forces of both walls as variables."""
+    steps = crisp.Steps(names="x angle v w u right left", count=COUNT)
+    for k in range(COUNT):
+        at = steps[k]
+        if k == COUNT - 1:
+            steps.objective += 100 * (at.x**2 + at.angle**2 + at.v**2 + at.w**2)
+            break
+        then, c, s = steps[k + 1], ca.cos(at.angle), ca.sin(at.angle)
+        # The tip carries all of the pole's mass: a force on it does nothing to the cart but along the pole.
+        wall = at.left - at.right
+        heavy = CART + POLE * s**2
+        rate = (at.u + wall * s**2 - GRAVITY * POLE * c * s + LENGTH * POLE * at.w**2 * s) / heavy
+        turning = (
+            wall * CART * c - POLE * at.u * c + GRAVITY * POLE * (POLE + CART) * s - LENGTH * POLE**2 * at.w**2 * c * s
+        ) / (LENGTH * POLE * heavy)
+        steps.between(then.x - at.x - then.v * crisp.STEP)
+        steps.between(then.angle - at.angle - then.w * crisp.STEP)
+        steps.between(then.v - at.v - rate * crisp.STEP)
+        steps.between(then.w - at.w - turning * crisp.STEP)
+        tip = at.x + LENGTH * s
+        steps.pairs += [
+            (at.right, WALL - tip + at.right / STIFFNESS),
+            (at.left, WALL + tip + at.left / STIFFNESS),
+        ]
+        steps.objective += 0.001 * at.u**2
+    return steps.program(list(START))
+
+
+PROBLEM = Posed(
+    title="CRISP pushbot",
+    source=crisp.SOURCE,
+    build=build,
+    literal=literal,
+    best=2.5764,
+    found="finite elements on 50 stages; the literal program 2.7202 by plain Scholtes",
+    stages=50,
+)

@@ -1,0 +1,34 @@
+"""A pole on a cart swings up between rigid walls that its tip may strike."""
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+from problems.benchmarks.contact.posed import Posed, symbols
+
+CART, POLE, LENGTH, GRAVITY, WALL = 1.0, 0.1, 0.8, 9.8, 1.0
+START = (0.0, np.pi, 0.0, 2.8)
+
+
+def build(stiffness: float | None = None) -> ns.OCP:
+    """The task; walls of a stiffness [N/m] yield."""
+    q, v, u = symbols(2, 1)
+    tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
+    energy = ns.kinetic_energy(q, v, masses=[(CART, ca.vertcat(q[0], 0)), (POLE, tip)])
+    arm = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=POLE * GRAVITY * tip[1])
+    gaps = {"right": WALL - tip[0], "left": WALL + tip[0]}
+    contacts = [ns.Contact(name, gap=gap, stiffness=stiffness) for name, gap in gaps.items()]
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=arm.mass_matrix, force=arm.force, contacts=contacts)
+    return ns.OCP(
+        system, horizon=2.0, x0=START, stage_cost=0.05 * u**2, terminal_cost=100 * ca.sumsqr(ca.vertcat(q, v))
+    )
+
+
+PROBLEM = Posed(
+    title="cart-pole with hard walls",
+    source="CRISP (RSS 2025), pushbot, with walls that are rigid and inelastic",
+    build=build,
+    best=2.58,
+    found="FESDJ with 25 stages of 2 elements; the cheapest motions known use no wall",
+    stages=25,
+)

@@ -1,0 +1,290 @@
+"""Problems that others have posed, from a naive start: `python -m problems.benchmarks.contact_table`.
+
+Every problem of `problems.benchmarks.contact` is given to the plain call `ns.solve(ocp)`, to finite elements, to a
+plain relaxation of the same finite elements, and to smooth contacts by collocation. All start from the initial state
+and no control unless the source of the problem says otherwise, on one core, with the same limit of time. What counts is
+the objective of the motion that an event-driven simulation of the control shows. With `--set literal=true` the
+discretised problems of CRISP are solved as they are, beside a plain relaxation.
+
+`--set kept=DIR` keeps rows in a folder: a second run takes up where the first one was stopped. `--set page=FILE` writes
+the table for the documentation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.progress import Progress
+from nosnoc_py.sweep import tasks
+from nosnoc_py.sweep.local import LocalExecutor
+from nosnoc_py.sweep.perform import perform
+from nosnoc_py.sweep.store import Store
+from problems.benchmarks.contact import NAMES, posed
+from problems.benchmarks.contact.methods import METHODS, Answer
+from problems.benchmarks.orders import check_names
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+CONFIRMED = ("confirmed", "confirmed in windows", "simulated")
+NEAR, VERY_NEAR = 1.05, 1.01
+GRACE = 60.0  # seconds for imports, and for what is judged after the limit
+LITERAL: Mapping[str, Any] = {"default": None, "relaxation": ns.Homotopy(finish="none")}
+VERSIONS = {"Python": platform.python_version(), "casadi": ca.__version__, "nosnoc_py": ns.__version__}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What a method made of a problem; `seconds` are those of the processor, of all processes."""
+
+    problem: str
+    method: str
+    seconds: float
+    answer: Answer
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the motion is what it says."""
+        return self.answer.status == "solved" and self.answer.verdict in CONFIRMED
+
+    @property
+    def value(self) -> float:
+        """The true objective; infinite where nothing is confirmed."""
+        return self.answer.true_objective if self.confirmed else np.inf
+
+
+def answer(*, problem: str, method: str, limit: float, literal: bool) -> dict[str, Any]:
+    """Solve, in a process of its own; the row by name."""
+    _warm_up()
+    asked, before = posed(problem), _seconds()
+    if literal:
+        made = _literal(problem, method, limit)
+    else:
+        found = METHODS[method](asked, limit)
+        made = found or Answer(status="cannot be written", verdict="", objective=np.nan, true_objective=np.inf)
+    return {"problem": problem, "method": method, "seconds": _seconds() - before, "answer": asdict(made)}
+
+
+def _literal(problem: str, method: str, limit: float) -> Answer:
+    mpcc = posed(problem).literal
+    if mpcc is None:
+        return Answer(status="cannot be written", verdict="", objective=np.nan, true_objective=np.inf)
+    found = ns.solve_mpcc(mpcc(), LITERAL[method], time_limit=limit)
+    return Answer(
+        status=found.status.value,
+        verdict="confirmed" if found.success else "",  # by the residuals: there is no motion to simulate
+        objective=found.objective,
+        true_objective=found.objective if found.success else np.inf,
+        message=found.message,
+        stationarity=found.stationarity.value,
+    )
+
+
+def experiment(
+    *,
+    problems: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    time_limit: float = 60.0,
+    literal: bool = False,
+    kept: str = "",
+    page: str = "",
+) -> list[Row]:
+    """Return all rows.
+
+    Parameters
+    ----------
+    problems, methods : tuple of str
+        Names, by default all.
+    time_limit : float
+        Seconds for every problem and method.
+    literal : bool
+        Discretised problems of the sources instead, where there are any.
+    kept : str
+        A folder for rows; those in it are not made again.
+    page : str
+        A file for the table.
+
+    Raises
+    ------
+    OptionError
+        For an unknown problem or method.
+    """
+    known: Mapping[str, Any] = LITERAL if literal else METHODS
+    check_names(problem=(problems, NAMES), method=(methods, known))
+    asked = [
+        {"problem": problem, "method": method, "limit": time_limit, "literal": literal}
+        for problem in problems or NAMES
+        for method in methods or known
+        if not literal or posed(problem).literal is not None
+    ]
+    work = [_task(**one) for one in asked]
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    with TemporaryDirectory() as folder:
+        store = Store(kept or folder)
+        perform(work, store, LocalExecutor(1), attempts=1)
+        return [_row(one, store.row(task.key)) for one, task in zip(asked, work, strict=True)]
+
+
+def _task(**asked: Any) -> tasks.Task:
+    """The key is a hash of all that decides over the result: the arguments, versions, and the files of the problems."""
+    files = sorted((ROOT / "problems" / "benchmarks" / "contact").glob("*.py"))
+    said = "|".join(map(str, (*asked.values(), *VERSIONS.values()))).encode() + b"".join(f.read_bytes() for f in files)
+    return tasks.Task(
+        key=f"{asked['problem']}-{asked['method'].replace(' ', '_')}-{hashlib.sha256(said).hexdigest()[:12]}",
+        function=f"{__name__ if __name__ != '__main__' else 'problems.benchmarks.contact_table'}:answer",
+        arguments=asked,
+        paths=(str(ROOT),),
+        timeout=asked["limit"] + GRACE,
+    )
+
+
+def _row(asked: Mapping[str, Any], found: Mapping[str, Any] | None) -> Row:
+    """What a process has left; one that was killed or crashed has a row, too."""
+    if found is not None and "answer" in found:
+        return Row(
+            problem=found["problem"], method=found["method"], seconds=found["seconds"], answer=_read(found["answer"])
+        )
+    status, said = ("stopped", "") if found is None else (str(found["status"]), str(found.get("message", ""))[:300])
+    lost = Answer(status=status, verdict="", objective=np.nan, true_objective=np.inf, message=said)
+    return Row(problem=asked["problem"], method=asked["method"], seconds=asked["limit"], answer=lost)
+
+
+def _read(stored: Mapping[str, Any]) -> Answer:
+    """Files hold no infinite numbers."""
+    numbers = {"objective": np.nan, "true_objective": np.inf}
+    filled: dict[str, Any] = {name: numbers.get(name) if v is None else v for name, v in stored.items()}
+    return Answer(**filled)
+
+
+def best_of(rows: Sequence[Row], problem: str, literal: bool = False) -> float:
+    """The least true objective that anybody is known to have reached."""
+    known = np.inf if literal else posed(problem).best
+    return min([known, *(row.value for row in rows if row.problem == problem)])
+
+
+def counts(rows: Sequence[Row], literal: bool = False) -> list[dict[str, Any]]:
+    """Of every method how much it solves."""
+    made = []
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        ratios = [row.value / best_of(rows, row.problem, literal) for row in own]
+        made.append(
+            {
+                "method": method,
+                "confirmed": f"{sum(row.confirmed for row in own)} of {len(own)}",
+                "within 1 %": sum(ratio <= VERY_NEAR for ratio in ratios),
+                "within 5 %": sum(ratio <= NEAR for ratio in ratios),
+                "longest": max(row.seconds for row in own),
+            }
+        )
+    return made
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Do what is not known yet, and report."""
+    started, arguments = time.monotonic(), settings.arguments
+    rows, literal = experiment(**arguments), bool(arguments["literal"])
+    table = [
+        {
+            "problem": row.problem,
+            "method": row.method,
+            "objective": row.answer.true_objective,
+            "best known": best_of(rows, row.problem, literal),
+            "verdict": row.answer.verdict or row.answer.status,
+            "seconds": row.seconds,
+        }
+        for row in rows
+    ]
+    said = [f"{row.problem}, {row.method}: {row.answer.message}" for row in rows if row.answer.message]
+    summary = counts(rows, literal)
+    if arguments["page"]:
+        Path(arguments["page"]).write_text(page_of(rows), encoding="utf-8")
+    results = {"rows": [asdict(row) for row in rows], "summary": summary, "versions": VERSIONS}
+    return tabled(
+        {**results, "wall_seconds": time.monotonic() - started},
+        all(row.answer.status not in tasks.FAILED for row in rows),
+        {"problems of others": table, "solved": summary},
+        figures={"contact_profile.png": lambda: profile(rows)},
+        said=["true objectives; seconds are those of the processor", *said],
+    )
+
+
+def profile(rows: Sequence[Row]) -> Any:
+    """Share of problems that are solved within 5 % of the best known objective, over time."""
+    curves, problems = [], len({row.problem for row in rows})
+    for method in dict.fromkeys(row.method for row in rows):
+        times = sorted(r.seconds for r in rows if r.method == method and r.value <= NEAR * best_of(rows, r.problem))
+        share = np.arange(1, len(times) + 1) / problems
+        if times:
+            curves.append(Curve(np.array(times), share, method, {"drawstyle": "steps-post", "marker": "."}))
+    return chart([Panel(curves=curves, x="time on one core [s]", y="share of problems within 5 %", log="x")])
+
+
+def page_of(rows: Sequence[Row]) -> str:
+    """The table for the documentation."""
+    methods = list(dict.fromkeys(row.method for row in rows))
+    lines = [
+        "# Problems of others, from a naive start",
+        "",
+        "Written by `python -m problems.benchmarks.contact_table --set page=docs/contact.md`. Objectives are those of "
+        "the motion that an event-driven simulation of the control shows, behind them the seconds of one core; a dash "
+        "is an answer that is not confirmed. Bold: within 5 % of the best known.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in VERSIONS.items()) + ".",
+        "",
+        "| " + " | ".join(["problem", "best known", *methods]) + " |",
+        "| " + " | ".join("---" for _ in range(len(methods) + 2)) + " |",
+    ]
+    for name in dict.fromkeys(row.problem for row in rows):
+        best = best_of(rows, name)
+        cells = [_cell(next(r for r in rows if (r.problem, r.method) == (name, method)), best) for method in methods]
+        lines.append("| " + " | ".join([posed(name).title, f"{best:.5g}" if np.isfinite(best) else "-", *cells]) + " |")
+    lines += ["", "| " + " | ".join(counts(rows)[0]) + " |", "| --- | --- | --- | --- | --- |"]
+    for count in counts(rows):
+        lines.append("| " + " | ".join(f"{v:.1f}" if isinstance(v, float) else str(v) for v in count.values()) + " |")
+    lines += ["", "Sources, and where a problem here is not what its source says:", ""]
+    for name in dict.fromkeys(row.problem for row in rows):
+        one = posed(name)
+        parts = (one.source, f"here {one.differs}" if one.differs else "", one.reported, one.found)
+        lines.append(f"- {one.title}: " + ". ".join(part for part in parts if part) + ".")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: Row, best: float) -> str:
+    if not row.confirmed:
+        return f"- ({row.answer.verdict or row.answer.status}, {row.seconds:.0f} s)"
+    number = f"{row.value:.5g}"
+    return (f"**{number}**" if row.value <= NEAR * best else number) + f" ({row.seconds:.0f} s)"
+
+
+def _seconds() -> float:
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _warm_up() -> None:
+    """Something tiny loads IPOPT, so that this is not measured."""
+    x = ca.SX.sym("x")
+    ca.nlpsol("tiny", "ipopt", {"x": x, "f": x**2}, {"ipopt.print_level": 0, "print_time": False})(x0=1.0)
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    experiment,
+    quick={"problems": ("walled_cart_pole",), "methods": ("finite elements", "relaxation"), "time_limit": 20.0},
+)
