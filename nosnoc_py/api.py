@@ -23,7 +23,7 @@ from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
-from nosnoc_py.search import MultiStart, Search
+from nosnoc_py.search import ElementSearch, MultiStart, Search
 from nosnoc_py.sequences.multi_phase import MultiPhase
 from nosnoc_py.sequences.polish import polish as polished
 from nosnoc_py.sequences.refinement import sequence_of
@@ -52,6 +52,7 @@ __all__ = ["Simulator", "certify", "simulate", "solve", "transcribe"]
 SOLVING: tuple[Callable[..., Options], ...] = (
     Search,
     *FINITE_ELEMENTS,
+    ElementSearch,
     MultiPhase,
     MinimumPrinciple,
     AutonomousSwitching,
@@ -83,10 +84,11 @@ def solve(
     Parameters
     ----------
     ocp : OCP
-    method : Search, FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching or DirectShooting
+    method : Search, FESD, FESDJ, TimeFreezing, MultiPhase, MinimumPrinciple, AutonomousSwitching, DirectShooting
         By default a search (`ns.Search`): starts of different kinds, each simulated, its sequence of modes polished,
-        certified and ranked by the objective of its simulated motion; `MinimumPrinciple()` for a `HybridSystem`. With a
-        `solver`, or complementarities of the user's own, `FESDJ()` for a `CLS`, else `FESD()`.
+        certified and ranked by the objective of its simulated motion; `MinimumPrinciple()` for a `HybridSystem`;
+        `ElementSearch()` with complementarities of the user's own. With a `solver` `FESDJ()` for a `CLS`, else
+        `FESD()`.
     solver : Auto, ActiveSet, Homotopy or MultiStart, optional
         Of finite elements; default `Auto()`. The other methods solve by themselves.
     guess : optional
@@ -149,7 +151,8 @@ def solve(
             f"{', '.join(searched)}: of the search that solves without a method and a solver; leave these out, or give "
             "the options to the method."
         )
-    makers = SOLVING if solver is None and not ocp.complementarities else SOLVING[1:]
+    # Sequences of modes know nothing of complementarities that the user has written.
+    makers = SOLVING[1:] if solver is not None else (ElementSearch, *SOLVING) if ocp.complementarities else SOLVING
     chosen: FiniteElementMethod | CompleteMethod = fitting(
         ocp.system, method, makers, (FiniteElementMethod, CompleteMethod)
     )

@@ -14,10 +14,11 @@ from nosnoc_py.errors import ModelError, OptionError, check_type, unknown_name
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod
 from nosnoc_py.search.kinds import STARTS
+from nosnoc_py.search.stances import Proposal
 from nosnoc_py.search.starts import Start, StartTask
 from nosnoc_py.search.state import GUESS, MOVES, SearchState, worth
 from nosnoc_py.sequences.multi_phase import MultiPhase
-from nosnoc_py.sequences.plan import written
+from nosnoc_py.sequences.plan import Plan, written
 from nosnoc_py.sequences.reading import read
 from nosnoc_py.sequences.refinement import (
     CONFIRMED,
@@ -51,6 +52,8 @@ REFINED = 0.6
 SEVERAL = 3
 # Motions that are followed one after the other, where the simulation of a solution shows another sequence.
 FOLLOWED = 3
+# Phases of a program at most, where a simulation has more.
+PHASES = 16
 # Neighbours of a sequence are tried for so many seconds, one after the other.
 MOVING = 1.0
 # A start whose sequence is known counts as this share of a program when patience is counted.
@@ -204,6 +207,8 @@ class Search(CompleteMethod):
             return replace(state, streams={k: v for k, v in state.streams.items() if k != kind})
         if start is None:
             return state.spent(kind, began)
+        if isinstance(start, Proposal):
+            return self._polished(state, kind, start.motion, began, sequence=start.sequence)
         motion = state.task.motion(start, state.work.left()) if isinstance(start, Start) else start
         return self._polished(state, kind, motion, began, getattr(start, "p", None))
 
@@ -292,15 +297,28 @@ class Search(CompleteMethod):
             kinds = others
         return max(kinds, key=state.merit, default=None)
 
-    def _polished(self, state: SearchState, kind: str, motion: Trajectory, began: float, p: Any = None) -> SearchState:
-        """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead."""
+    def _polished(
+        self,
+        state: SearchState,
+        kind: str,
+        motion: Trajectory,
+        began: float,
+        p: Any = None,
+        sequence: Sequence | None = None,
+    ) -> SearchState:
+        """Solve the program of the sequence of a motion; follow what the simulation of the solution shows instead.
+
+        A motion that is drawn comes with its sequence.
+        """
         ocp, work, best = state.task.ocp, state.work, None
         for _ in range(FOLLOWED):
             laws = laws_of(ocp, motion)
             start = start_of_motion(ocp, Sequence([{}]), motion)
             start = start if p is None else replace(start, p=p)
             moves = len(motion.t) > 1  # else its simulation has failed at once
-            sequence = read(laws, motion, start.p) if moves else at_rest(laws, motion.x[0], start.p)
+            if sequence is None:
+                sequence = read(laws, motion, start.p) if moves else at_rest(laws, motion.x[0], start.p)
+                sequence = of_long_phases(sequence, laws, float(ocp.horizon))
             known = state.tried.get(sequence, frozenset())
             again = state.leader is not None and sequence == state.leader.sequence
             if kind in known or (len(known) >= ATTEMPTS and not again):
@@ -315,7 +333,7 @@ class Search(CompleteMethod):
             best = found if best is None or worth(found) < worth(best) else best
             if found.confirmed or found.certificate is None or not found.certificate.trajectory.success:
                 break
-            motion, p = found.certificate.trajectory, found.point.p
+            motion, p, sequence = found.certificate.trajectory, found.point.p, None
         return state.told(kind, began, best)
 
     def _moved(self, state: SearchState, began: float) -> SearchState:
@@ -396,6 +414,17 @@ class Search(CompleteMethod):
         found = f"only by {', '.join(state.agreement)}" if state.agreement else "from no start alone"
         over = "the time limit came first" if state.status is Status.TIME_LIMIT else "nothing better was found"
         return f"different kinds of start do not agree ({over}): this optimum was found {found}"
+
+
+def of_long_phases(sequence: Sequence, laws: Any, horizon: float) -> Sequence:
+    """The sequence with its `PHASES` longest phases: a motion that rattles has hundreds that no program can hold."""
+    if len(sequence.phases) <= PHASES or sequence.times is None:
+        return sequence
+    edges = np.concatenate([[0.0], sequence.times, [max(horizon, float(sequence.times[-1]))]])
+    lengths = np.diff(edges)
+    short = lengths < np.sort(lengths)[-PHASES]
+    plan, edges = Plan.of(sequence, laws).without(short, edges)
+    return written(plan.modes, plan.impacts, laws, edges[1:-1])
 
 
 def at_rest(laws: Any, x: np.ndarray, p: np.ndarray) -> Sequence:

@@ -61,6 +61,8 @@ BACK = 1.2
 MARGINS = 1e-5, 1e-3
 # A motion that amplifies errors by more is called unstable.
 UNSTABLE = 30.0
+# A program is worth more iterations where its constraints are violated by less.
+NEARLY = 1e-2
 # Iterations for a program whose phases may vanish.
 FEW = 100
 # Length of a phase that is added, as a share of the horizon.
@@ -325,14 +327,21 @@ class Refinement:
         """Solve one program: first with phases that cannot vanish at once, and from a wrong start with a penalty."""
         program = PhaseNLP(self.ocp, laws, plan, mesh, start)
         point = self.run(program, program.w0, "phases", least=KEPT)
+        if not self.good(point) and point.violation <= NEARLY:
+            # It ran out of iterations, or stalled, beside a motion.
+            point = min(point, self.run(program, point.w, "phases", least=KEPT), key=self.unsolved)
         if not self.good(point) and self.ocp.terminal_constraints and self.method.penalised:
             size = max(1.0, abs(point.objective)) if np.isfinite(point.objective) else 1.0
             soft = PhaseNLP(self.ocp, laws, plan, replace(mesh, penalty=PENALTY * size), start)
             reached = self.run(soft, soft.w0, "penalised", least=KEPT)
             near = np.clip(np.delete(reached.w, soft.at_slack), program.nlp.lbw, program.nlp.ubw)
             again = self.run(program, near, "phases", least=KEPT)
-            point = min((point, again), key=lambda found: found.violation if not self.good(found) else -1.0)
+            point = min(point, again, key=self.unsolved)
         return point
+
+    def unsolved(self, point: PhasePoint) -> float:
+        """The violation of a program that is not solved; less than any for one that is."""
+        return -1.0 if self.good(point) else point.violation
 
     def pruned(self, laws: ModeLaws, plan: Plan, mesh: PhaseMesh, start: PhaseStart) -> PhasePoint:
         """The optimum, without the phases that vanish: these make a program degenerate.
@@ -496,8 +505,11 @@ def check_times(ocp: OCP, sequence: Sequence) -> None:
         raise ModelError(f"Sequence: times: the last phase begins at {last:g} s, after the horizon of {longest:g} s.")
 
 
-def free_start(ocp: OCP, near: Array | None = None) -> Array:
-    """The state nearest to another (zero, or the middle of its bounds) that initial constraints and contacts allow."""
+def free_start(ocp: OCP, near: Array | None = None, closed: tuple[str, ...] | None = None) -> Array:
+    """The state nearest to another (zero, or the middle of its bounds) that initial constraints and contacts allow.
+
+    With names of contacts these are `closed`, and initial constraints do not count.
+    """
     s, (low, high) = ocp.system, ocp.x_bounds
     if near is None:
         both = np.isfinite(low) & np.isfinite(high)
@@ -505,10 +517,14 @@ def free_start(ocp: OCP, near: Array | None = None) -> Array:
     units = getattr(s, "unit_parts", ())
     near = with_attitude(near, units)
     gaps = s.mechanics.gaps if isinstance(s, CLS) else ca.SX(0, 1)
-    rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(*[c.expression for c in ocp.initial_constraints], gaps)])
+    asked = () if closed is not None else ocp.initial_constraints
+    rows = ca.Function("rows", [s.x, s.p], [ca.vertcat(ca.SX(0, 1), *[c.expression for c in asked], gaps)])
+    most = np.full(gaps.numel(), np.inf)
+    if closed:
+        most[[k for k, contact in enumerate(s.contacts) if contact.name in closed]] = 0.0
     limits = [
-        np.concatenate([np.zeros(0), *[getattr(c, side) for c in ocp.initial_constraints], np.full(gaps.numel(), end)])
-        for side, end in (("lower", 0.0), ("upper", np.inf))
+        np.concatenate([np.zeros(0), *[getattr(c, side) for c in asked], end])
+        for side, end in (("lower", np.zeros(gaps.numel())), ("upper", most))
     ]
     distance = ca.sumsqr((s.x - near) / s.x_nominal)
     index = np.arange(near.size)[None]

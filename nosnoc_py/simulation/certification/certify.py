@@ -32,6 +32,8 @@ REFEREE, REFEREE_RESTS = EventDriven(grazing="continue"), 1e-5
 # Violations up to so many times what a residual amounts to are explained by it, up to this share; residuals count up to
 # this size: a solution that admits more is no solution.
 EXPLAINED, MOST, RESIDUAL = 2.0, 1e-3, 1e-4
+# The share of the limit of time that the whole motion may take.
+WHOLE = 0.5
 # Starts of windows are tried beside the solution's own, at this distance at least.
 NEIGHBOUR = 1e-7
 
@@ -102,7 +104,9 @@ def certify(
     deadline = np.inf if time_limit is None else started + time_limit
     control = control_of(solution, ocp.system.n_u, ocp.horizon)
     referee = referee_of(ocp.system, method, np.asarray(solution.x0), control, np.asarray(solution.p), REFEREE_RESTS)
-    history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=deadline)
+    # What is unstable may end in ever more impacts: windows, which decide over such motions, keep their share of time.
+    whole = np.inf if time_limit is None else started + WHOLE * time_limit
+    history = referee.run(np.asarray(solution.x0), control, np.asarray(solution.p), deadline=whole)
     seconds = time.monotonic() - started
     again = Pieces(referee, solution, control, deadline)
     pieces = again.between(edges)
