@@ -44,7 +44,7 @@ Array = np.ndarray
 # Sequences that are tried one after the other where the simulation finds another one.
 TRIES = 4
 # So many refinements leave an error of quadrature only where an integrand is not smooth; it may have this share.
-FINE, QUADRATURE = 2, 1e-3
+FINE, QUADRATURE = 2, 1e-2
 # Points of states that a guess draws.
 DRAWN = 200
 # So often intervals are given to the phases anew, by the lengths that these turn out to have.

@@ -265,3 +265,18 @@ def test_the_goal_is_what_the_ends_ask_for() -> None:
     found = goal(ocp, np.array(ocp.x0))
     assert found == pytest.approx([1, 0], abs=1e-6)
     assert goal(cart(terminal_constraints=()), np.array(ocp.x0)) is None
+
+
+def test_a_cost_with_kinks_in_time_is_confirmed_with_its_integral() -> None:
+    """A reference in pieces: no order of quadrature helps, a fine integral along the motion does."""
+    q, v, u, t = (ca.SX.sym(name) for name in "qvut")
+    s = ns.CLS(q=q, v=v, u=u, t=t, mass_matrix=1, force=u, contacts=())
+    reference = ca.if_else(t < 0.31, 10 * t, 3.1 - 8 * (t - 0.31))
+    ocp = ns.OCP(s, horizon=1.0, x0={"q_0": 0.0}, stage_cost=100 * (q - reference) ** 2 + 1e-4 * u**2)
+    solution = quick(ocp)
+    assert solution.status is ns.Status.SOLVED
+    assert solution.certificate is not None
+    assert solution.objective == pytest.approx(solution.certificate.true_objective, rel=1e-6)
+    # A claim that is a little better than the motion is refuted all the same.
+    false = replace(solution, objective=solution.objective * (1 - 1e-3), certificate=None)
+    assert not ns.certify(ocp, false).confirmed

@@ -21,6 +21,8 @@ from nosnoc_py.tableaus import gauss_legendre, lagrange_basis
 # Violations below this are rounding.
 VIOLATION = 1e-9
 GAUSS = gauss_legendre(8)
+# Pieces of a step for integrands with kinks, as long as they change an integral by more than this share of all.
+PIECES, FINE = (2, 64, 2048), 1e-9
 # Places in a step, from end to end.
 CLOSE = np.linspace(0.0, 1.0, 33)
 
@@ -43,17 +45,39 @@ class HistorySamples:
         return self.forces[:, self.forces.shape[1] - count :]
 
 
-def points_of(histories: Sequence[History], inside: np.ndarray, shares: np.ndarray) -> HistorySamples:
-    """The same points in every step of histories, between whose samples are the integrator's own polynomials."""
+def integrated(integrals: Callable[[np.ndarray, int], np.ndarray], count: int) -> float:
+    """The sum over `count` elements of integrals(rows, pieces), by more pieces where that changes it.
+
+    Only elements in which an integrand has a kink (a reference in pieces, a penalty) need more than a few.
+    """
+    rows = np.arange(count)
+    total = integrals(rows, 1)
+    for pieces in PIECES:
+        finer = integrals(rows, pieces)
+        moved = np.abs(finer - total[rows]) > FINE * (1.0 + np.abs(total).sum())
+        total[rows] = finer
+        rows = rows[moved]
+        if not rows.size:
+            break
+    return float(total.sum())
+
+
+def points_of(
+    histories: Sequence[History], inside: np.ndarray, shares: np.ndarray, only: np.ndarray | None = None
+) -> HistorySamples:
+    """The same points in every step of histories, between whose samples are the integrator's own polynomials.
+
+    Or in some steps `only`, by their numbers.
+    """
     made: list[tuple[np.ndarray, ...]] = []
     basis = lagrange_basis(NODES, inside)
     pairs = [pair for history in histories for pair in zip(history.phases, history.flows, strict=True)]
-    for phase, flow in pairs:
-        for step in phase.steps:
-            h, x = float(step.t[-1] - step.t[0]), basis @ step.x
-            t = step.t[0] + h * inside
-            u = np.array([flow.control(*pair) for pair in zip(t, x, strict=True)]).reshape(t.size, -1)
-            made.append((t, h * shares, x, u, basis @ step.forces))
+    steps = [(step, flow) for phase, flow in pairs for step in phase.steps]
+    for step, flow in steps if only is None else [steps[k] for k in only]:
+        h, x = float(step.t[-1] - step.t[0]), basis @ step.x
+        t = step.t[0] + h * inside
+        u = np.array([flow.control(*pair) for pair in zip(t, x, strict=True)]).reshape(t.size, -1)
+        made.append((t, h * shares, x, u, basis @ step.forces))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)]
     return HistorySamples(**dict(zip(("t", "weights", "x", "u", "forces"), columns, strict=True)))
 
@@ -65,9 +89,15 @@ def objective(ocp: OCP, histories: Sequence[History], end: np.ndarray) -> float:
     at_end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
     total = float(at_end(end, start, p))
     if any(history.steps for history in histories):
-        points = points_of(histories, GAUSS.c, GAUSS.b)
-        z = points.algebraic(s.z.numel())
-        total += float(points.weights @ np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1))
+
+        def integrals(rows: np.ndarray, pieces: int) -> np.ndarray:
+            inside = (np.arange(pieces)[:, None] + GAUSS.c).reshape(-1) / pieces
+            points = points_of(histories, inside, np.tile(GAUSS.b, pieces) / pieces, rows)
+            z = points.algebraic(s.z.numel())
+            rates = np.array(stage(points.x.T, z.T, points.u.T, p)).reshape(-1)
+            return (points.weights * rates).reshape(rows.size, -1).sum(axis=1)
+
+        total += integrated(integrals, sum(len(phase.steps) for history in histories for phase in history.phases))
         for term in ocp.point_terms:
             total += float(term.costs(ocp, states_at(histories, term.times), p).sum())
     return total

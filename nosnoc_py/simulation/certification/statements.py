@@ -11,7 +11,7 @@ from nosnoc_py.audit import constraints
 from nosnoc_py.audit.elements import ElementStages, columns_of
 from nosnoc_py.audit.records import Measured, statement
 from nosnoc_py.ocp import OCP, Constraint
-from nosnoc_py.simulation.certification.measures import GAUSS
+from nosnoc_py.simulation.certification.measures import GAUSS, integrated
 from nosnoc_py.simulation.certification.readings import EDGE, controls_at_stages, controls_of, own_stages, states_of
 from nosnoc_py.solution import RungeKuttaInterpolant, Solution
 from nosnoc_py.solution.interpolant import Side
@@ -20,8 +20,6 @@ from nosnoc_py.tolerances import BROKEN, STATED
 
 # States of a solution are known to this share.
 KNOWN = 1e-7
-# Pieces of an element in which an integrand with kinks is integrated.
-PIECES = 32
 
 Array = np.ndarray
 Free = tuple[str, float, float, float]
@@ -177,21 +175,22 @@ def _objective(ocp: OCP, solution: Solution, elements: ElementStages) -> Iterato
 
 
 def finely(ocp: OCP, solution: Solution) -> float:
-    """The objective along the solution's own dense output, on `PIECES` of every element; NaN with algebraic variables.
-
-    What is left of kinks in the integrand (a reference in pieces, a penalty) is an error of second order.
-    """
+    """The objective along the solution's own dense output by ever more pieces; NaN with algebraic variables."""
     s, own = ocp.system, solution.interpolant
     if s.z.numel() or not isinstance(own, RungeKuttaInterpolant):
         return float("nan")
     stage = ca.Function("stage_cost", [s.x, s.u, s.p], [ca.densify(ocp.stage_cost)])
     end = ca.Function("terminal_cost", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
-    inside = (np.arange(PIECES)[:, None] + GAUSS.c).reshape(-1) / PIECES
-    t = (own.t_left[:, None] + own.h[:, None] * inside).reshape(-1)
-    rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
-    weights = (own.h[:, None] * np.tile(GAUSS.b, PIECES) / PIECES).reshape(-1)
-    last = float(end(solution.x[-1], solution.x0, solution.p))
-    return float(rates.reshape(-1) @ weights) + last + _points(ocp, solution)
+
+    def integrals(rows: Array, pieces: int) -> Array:
+        inside = (np.arange(pieces)[:, None] + GAUSS.c).reshape(-1) / pieces
+        t = (own.t_left[rows, None] + own.h[rows, None] * inside).reshape(-1)
+        rates = np.array(stage(states_of(solution, t, "+").T, controls_of(solution, t).T, solution.p))
+        found: Array = own.h[rows] * (rates.reshape(rows.size, -1) @ np.tile(GAUSS.b, pieces)) / pieces
+        return found
+
+    total = integrated(integrals, own.h.size)
+    return total + float(end(solution.x[-1], solution.x0, solution.p)) + _points(ocp, solution)
 
 
 def _points(ocp: OCP, solution: Solution, factor: float = 1.0) -> float:

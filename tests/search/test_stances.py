@@ -1,0 +1,77 @@
+"""Starts from where contacts can be: which sequences are proposed, what their states touch, and what they lead to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nosnoc_py as ns
+from nosnoc_py.search.portfolio import PHASES, of_long_phases
+from nosnoc_py.search.stances import between, stances
+from nosnoc_py.search.starts import StartTask
+from nosnoc_py.sequences.refinement import laws_of
+from problems.benchmarks.contact import posed
+
+FLIGHT: frozenset[str] = frozenset()
+
+
+def sets(*names: str) -> list[frozenset[str]]:
+    """Of words such as "left right", one for every phase."""
+    return [frozenset(one.split()) for one in names]
+
+
+@pytest.mark.quick
+def test_a_foot_hops() -> None:
+    proposed = list(between(*sets("foot", "foot"), ["foot"]))
+    assert proposed[:2] == [sets("foot"), sets("foot", "", "foot")]
+    assert max(len(one) for one in proposed) == 7
+    assert len({tuple(one) for one in proposed}) == len(proposed)
+
+
+@pytest.mark.quick
+def test_feet_step_one_after_the_other_and_fingers_grip() -> None:
+    steps = list(between(*sets("left right", "left right"), ["left", "right"]))
+    assert sets("left right", "left", "left right") in steps
+    assert sets("left right", "right", "left right") in steps
+    assert sets("", "left right") in list(between(*sets("", ""), ["left", "right"])) + [sets("", "left right")]
+    assert sets("", "left right", "") not in steps
+    assert list(between(*sets("", "left right"), ["left", "right"]))[0] == sets("", "left right")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["kneed_hopper", "monoped", "five_link_biped", "ellipse_squeeze"])
+def test_states_touch_what_their_phases_close(name: str) -> None:
+    ocp = posed(name).build()
+    system, names = ocp.system, [contact.name for contact in ocp.system.contacts]
+    proposed = [one for one in stances(StartTask.of(ocp), np.random.default_rng(0)) if one is not None]
+    assert len(proposed) >= 3
+    for one in proposed:
+        phases, times = one.sequence.phases, np.asarray(one.sequence.times)
+        for k, t in enumerate(times, start=1):
+            gaps = np.array(system.kinematics(one.motion(t)[None], 0.0, ocp.p).gaps[0])[: len(names)]
+            closed = [contact in {**phases[k - 1], **phases[k]} for contact in names]
+            np.testing.assert_allclose(gaps[closed], 0.0, atol=1e-6)
+            assert gaps.min() > -1e-6
+
+
+def test_two_fingers_grip_an_ellipse_without_a_guess() -> None:
+    """Motions that do nothing cost 4e6, one finger alone costs 4e5."""
+    ocp = posed("ellipse_squeeze").build()
+    solution = ns.Search(starts=("stances",), effort="quick").solve(ocp, time_limit=120)
+    assert solution.status is ns.Status.SOLVED
+    assert solution.objective == pytest.approx(400.09, rel=1e-2)
+    assert solution.final_state[1] == pytest.approx(0.3, abs=0.02)  # the height of the ellipse [m]
+
+
+@pytest.mark.quick
+def test_a_motion_that_rattles_keeps_its_long_phases() -> None:
+    ocp = posed("throwing_ball").build()
+    rest = np.zeros(ocp.system.n_u)
+    motion = ns.simulate(ocp.system, x0=ocp.x0, duration=1.0, u=rest, method=ns.EventDriven())
+    laws = laws_of(ocp, motion)
+    items = [{}, *["impact ground", {}] * 40]
+    times = np.cumsum(np.geomspace(0.5, 1e-4, 40))
+    short = of_long_phases(ns.Sequence(items, times), laws, float(times[-1]) + 1e-5)
+    assert len(short.phases) <= PHASES
+    few = ns.Sequence([{}, "impact ground", {}], [0.3])
+    assert of_long_phases(few, laws, 1.0) is few
