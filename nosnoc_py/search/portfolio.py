@@ -375,11 +375,13 @@ class Search(CompleteMethod):
         """What comes of a sequence; None where the time is over before anything has."""
         work.best = None
         try:
-            return work.refined(laws, sequence, start, bar)
+            found = work.refined(laws, sequence, start, bar)
         except Ended as end:
             if end.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt from None
             return work.best
+        # A finer mesh may fail where a coarse one has found a motion.
+        return work.best if work.best is not None and work.best.rank < found.rank else found
 
     def _on_own_grid(self, state: SearchState, attempt: PhaseAttempt, deadline: float) -> PhaseAttempt | None:
         """The sequence of an attempt on the grid that the program asks for, refined until it is confirmed."""

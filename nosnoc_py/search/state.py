@@ -15,7 +15,7 @@ from nosnoc_py.sequences.refinement import CONFIRMED, PhaseAttempt, Refinement
 from nosnoc_py.solution import Candidate, Sequence, Solution
 from nosnoc_py.status import Status, Verdict
 
-GUESS, MOVES = "guess", "moves"
+GUESS, MOVES, STANCES = "guess", "moves", "stances"
 # Objectives within this share are one; a gain below this share is none. What is below the last of them is nothing.
 AGREE, GAIN, NOTHING = 0.01, 1e-4, 1e-9
 # An inaccurate motion counts until it is refined where the states at the ends of windows are off by this share at most.
@@ -26,10 +26,11 @@ EXPANDED, NEARLY = 3, 3
 MISSES = 2
 # What violates constraints by this share less is nearer to a solution.
 NEARER = 0.7
-# Gains that are expected of moves from a sound motion; of everything else it is one. The seconds in which they are,
-# where it is not one: of moves from what is no motion, and of what simulates or solves much for one start.
+# Gains that are expected of moves from a sound motion, and of stances, which are few and are often those of legs and
+# hands; of everything else it is one. The seconds in which they are, where it is not one: of moves from what is no
+# motion, and of what simulates or solves much for one start.
 EXPECTED = 3.0
-USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0}
+USUAL = {"moves": 3.0, "relaxed": 2.0, "evolution": 3.0, "stances": 3.0}
 
 
 def worth(attempt: PhaseAttempt) -> tuple[int, float]:
@@ -196,7 +197,8 @@ class SearchState:
         """Gains for the time that a kind took, and those that are expected of one that is new."""
         sound = kind == MOVES and self.leader is not None and self._worth(self.leader)[0] == 0
         usual = 1.0 if sound else USUAL.get(kind, 1.0)
-        return ((EXPECTED if sound else 1.0) + self.gains.get(kind, 0)) / (usual + self.seconds.get(kind, 0.0))
+        expected = EXPECTED if sound or kind == STANCES else 1.0
+        return (expected + self.gains.get(kind, 0)) / (usual + self.seconds.get(kind, 0.0))
 
     def gained(self, found: PhaseAttempt) -> bool:
         """Whether an attempt is better than the best by more than nothing."""

@@ -54,7 +54,7 @@ def of_solution(found: ns.Solution) -> Answer:
         status=found.status.value,
         verdict="" if judged is None else judged.verdict.value,
         objective=found.objective,
-        true_objective=judged.true_objective if judged is not None and found.success else np.inf,
+        true_objective=_true(found),
         message=found.message,
         stationarity=found.stationarity.value,
         start=next((c.start for c in starts if c.sequence is not None and c.sequence == found.sequence), ""),
@@ -120,6 +120,14 @@ METHODS: Mapping[str, Method] = {
     "relaxation": relaxation,
     "smoothed": smoothed,
 }
+
+
+def _true(found: ns.Solution) -> float:
+    """Of the simulated motion; of an unstable one, which no simulation of the whole follows, the solution's own."""
+    judged = found.certificate
+    if judged is None or not found.success:
+        return np.inf
+    return found.objective if judged.verdict is ns.Verdict.CONFIRMED_IN_WINDOWS else judged.true_objective
 
 
 def _start(posed: Posed) -> Any:

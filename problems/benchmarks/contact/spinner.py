@@ -49,6 +49,6 @@ def build() -> ns.OCP:
 PROBLEM = Posed(
     title="finger spinner",
     source="nosnoc (MATLAB), spinner_ocp.m",
-    differs="the normal force has its moment on the ellipse, without which the tip does not stay on the edge it touches",
+    differs="the normal force has its moment on the ellipse, without which the tip does not stay on its edge",
     build=build,
 )
