@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -86,6 +86,8 @@ class ElementSearch(CompleteMethod):
     >>> round(ns.solve(ocp, effort="quick").objective, 6)
     1.0
     """
+
+    takes: ClassVar[tuple[type, ...]] = tuple(dict.fromkeys(kind for each in FINITE_ELEMENTS for kind in each.takes))
 
     effort: Literal["quick", "normal", "thorough"] = "normal"
     seed: int = Field(default=0, ge=0)

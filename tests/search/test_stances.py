@@ -33,9 +33,9 @@ def test_feet_step_one_after_the_other_and_fingers_grip() -> None:
     steps = list(between(*sets("left right", "left right"), ["left", "right"]))
     assert sets("left right", "left", "left right") in steps
     assert sets("left right", "right", "left right") in steps
-    assert sets("", "left right") in list(between(*sets("", ""), ["left", "right"])) + [sets("", "left right")]
-    assert sets("", "left right", "") not in steps
-    assert list(between(*sets("", "left right"), ["left", "right"]))[0] == sets("", "left right")
+    grips = list(between(*sets("", "left right"), ["left", "right"]))
+    assert grips[0] == sets("", "left right")
+    assert sets("", "left", "left right") in grips
 
 
 @pytest.mark.quick
@@ -59,7 +59,7 @@ def test_two_fingers_grip_an_ellipse_without_a_guess() -> None:
     ocp = posed("ellipse_squeeze").build()
     solution = ns.Search(starts=("stances",), effort="quick").solve(ocp, time_limit=120)
     assert solution.status is ns.Status.SOLVED
-    assert solution.objective == pytest.approx(400.09, rel=1e-2)
+    assert solution.objective < 401.0  # 400.09 with one phase of grip, less with slips
     assert solution.final_state[1] == pytest.approx(0.3, abs=0.02)  # the height of the ellipse [m]
 
 

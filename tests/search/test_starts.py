@@ -71,7 +71,7 @@ def found(kind: str, ocp: ns.OCP, count: int = 1, pieces: int = 60) -> Iterator[
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize("kind", [kind for kind in STARTS if kind != "stances"])  # these are sequences
 def test_starts_are_controls_in_their_bounds(kind: str, name: str) -> None:
     ocp = PROBLEMS[name]()
     task, low_high = StartTask.of(ocp), ocp.u_bounds
