@@ -238,11 +238,10 @@ def page_of(rows: Sequence[Row]) -> str:
     """The table for the documentation."""
     methods = list(dict.fromkeys(row.method for row in rows))
     lines = [
-        "# Problems of others, from a naive start",
-        "",
-        "Written by `python -m problems.benchmarks.contact_table --set page=docs/contact.md`. Objectives are those of "
-        "the motion that an event-driven simulation of the control shows, behind them the seconds of one core; a dash "
-        "is an answer that is not confirmed. Bold: within 5 % of the best known.",
+        "Written by `python -m problems.benchmarks.contact_table --set page=docs/results/contact_table.md`. Objectives "
+        "are those of the motion that an event-driven simulation of the control shows (of an unstable one the "
+        "solution's own), behind them the seconds of one core; a dash is an answer that is not confirmed. Bold: within "
+        "5 % of the best known.",
         "",
         ", ".join(f"{name} {version}" for name, version in VERSIONS.items()) + ".",
         "",

@@ -171,4 +171,5 @@ def _softened(system: ns.CLS) -> ns.CLS:
         mass_matrix=system.mass_matrix,
         force=force,
         contacts=[],
+        names=system.names,
     )
