@@ -1,1 +1,1 @@
-"""In the loop: feedback about plans, model predictive control, closed loops, and estimation from data."""
+"""Control and estimation in closed loop: tracking, model predictive control, moving horizon estimation, fits."""

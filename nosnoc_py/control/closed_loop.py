@@ -1,4 +1,10 @@
-"""A controller and a plant in a closed loop, with noise, disturbances and delays, and a log of every sample."""
+"""Closed-loop simulation of a controller and a plant with noise, disturbances and delays, and a log of every sample.
+
+Order of one sample at t_k = k T: disturb the state, measure it (with noise), compute the control, advance the plant by
+one period T under the held control, then let the controller prepare the next sample. With a delay the control acts only
+after it, so a period has two parts: old control, then new control. Errors of controller or plant end the loop with a
+status; the samples before stay in the log.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ from nosnoc_py.status import Status, Stop
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Points of a motion between two samples that a log keeps.
+# Points of the motion per smooth phase between two samples that the log keeps (for plots and costs).
 POINTS = 8
 LAW = "law"
 
@@ -41,46 +47,51 @@ def close_loop(
     method: Any = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> ClosedLoop:
-    """Measure, control, simulate, again and again.
+    """Simulate a controller and a plant in a closed loop.
 
     Parameters
     ----------
     controller : MPC, TrackingLaw, SampledLaw or function
-        What has a `step(x, t)` that returns a control, or a law u(t, x). An `MPC` is prepared between samples.
+        An object with `step(x, t)` -> (n_u,), or a law u(t, x) -> (n_u,). An object with `prepare()` (an `MPC`) is
+        prepared between samples.
     plant : CLS, PSS, Heaviside, PDS, Simulator or adapter
-        A system is simulated event by event, or by `method`; a `Simulator` with the period as its step. An adapter has
-        `init(x0, p)`, `put(state, x)` and `advance(state, u)`, and the names `state_names`, `control_names`: see
-        `ns.MujocoPlant`.
+        A system is simulated by `method`; a `Simulator` has the period as its step. An adapter has the methods
+        `init(x0, p)`, `put(state, x)` and `advance(state, u)` and the attributes `state_names`, `control_names` (see
+        `ns.MujocoPlant`).
     duration : float
-        Seconds; rounded to whole periods.
+        Simulated time [s], rounded to whole periods.
     x0 : (n_x,)
+        Initial state of the plant.
     period : float, optional
-        Between samples [s]; default that of the controller or of the simulator.
+        Time between samples [s]; default that of the controller or of the simulator.
     p : (n_p,), optional
-        Of the plant, which may be others than those that the controller knows.
+        Parameters of the plant, which may differ from those of the controller.
     noise : float, (n_x,), mapping or function, optional
-        Standard deviation of white noise on every measured state, or on those named; or a function (t, x, rng) ->
-        (n_x,) of what is added to the state, NaN for a measurement that fails.
+        Standard deviation of white measurement noise, in units of the states: of all states, or of those named. A
+        function (t, x, rng) -> (n_x,) returns the error added to the state; NaN stands for a failed measurement.
     disturbances : sequence of (t, (n_x,) or mapping), or function, optional
-        What is added to the state at the sample at or after t; or a function (t, x, rng) -> (n_x,) at every sample.
+        Jumps added to the state at the first sample at or after t [s]; a function (t, x, rng) -> (n_x,) is called at
+        every sample.
     seed : int
+        Seed of the random generator `rng`.
     deadline : float, optional
-        Seconds for an answer: later ones are counted, and those of an `MPC` do not act (it has its own, else this one).
+        Computing time available for a control [s]. Later controls are counted in the log; an `MPC` without a deadline
+        of its own takes this one and then discards late plans.
     method : EventDriven, TimeStepping, FESDJ, optional
-        Of a plant that is a system; default `EventDriven(grazing="continue")`.
+        Simulation method of a plant that is a system; default `EventDriven(grazing="continue")`.
     callback : callable, optional
-        Called after every sample with the log so far (a function that makes it); returns `ns.Stop` to end the loop.
+        Called after every sample with a function that returns the log so far; returns `ns.Stop` to end the loop.
 
     Returns
     -------
     ClosedLoop
-        Up to where it ended: Ctrl-C, a plant that cannot go on and a controller's error leave what there is, and
-        `status` and `message` say what it was.
+        Log of all completed samples. Ctrl-C, a failed simulation of the plant and an error of the controller end the
+        loop early; `status` and `message` give the reason.
 
     Raises
     ------
     OptionError
-        For what does not fit together.
+        For inputs of wrong sizes or names, a missing period, or a delay or method that the plant does not support.
 
     Examples
     --------
@@ -97,7 +108,7 @@ def close_loop(
 
 @dataclass(eq=False)
 class _Loop:
-    """A loop on its way."""
+    """State of a running closed loop; the log is built from `rows` and `events`."""
 
     controller: Any
     plant: Any
@@ -120,28 +131,28 @@ class _Loop:
         cls, controller: Any, plant: Any, duration: Any, x0: Any, period: Any, p: Any, noise: Any, disturbances: Any,
         seed: int, deadline: Any, method: Any,
     ) -> _Loop:  # fmt: skip
-        """Check and put together."""
+        """Check the inputs of `close_loop` and build the loop."""
         if not (callable(controller) or hasattr(controller, "step")):
             raise OptionError(
                 "close_loop: controller: expected an MPC, a law u(t, x) or an object with step(x, t), given "
                 f"{controller!r}."
             )
-        known = getattr(controller, "period", None) or getattr(plant, "length", None)
-        period = known if period is None else period
+        own_period = getattr(controller, "period", None) or getattr(plant, "length", None)
+        period = own_period if period is None else period
         if period is None:
             raise OptionError(
                 "close_loop: period: expected seconds between samples; this controller has none of its own."
             )
         check_positive(duration=duration, period=period, **({} if deadline is None else {"deadline": deadline}))
         period, duration = float(period), float(duration)
-        if known is not None and isinstance(controller, MPC) and abs(period - controller.period) > 1e-9 * period:
+        if own_period is not None and isinstance(controller, MPC) and abs(period - controller.period) > 1e-9 * period:
             raise OptionError(
                 f"close_loop: period: the controller plans for {controller.period:g} s, given {period:g} s."
             )
         system = plant if isinstance(plant, Described) else plant.system if isinstance(plant, Simulator) else None
         delay = float(getattr(controller, "delay", 0.0))
         if isinstance(plant, Described | Simulator):
-            plant = _Stepped(plant, EventDriven(grazing="continue") if method is None else method, period, delay)
+            plant = _SimulatedPlant(plant, EventDriven(grazing="continue") if method is None else method, period, delay)
         elif delay or method is not None:
             raise OptionError(
                 "close_loop: a delay and a method need a plant that is a system; this adapter steps whole periods."
@@ -159,7 +170,7 @@ class _Loop:
         )  # fmt: skip
 
     def run(self, callback: Callable[[Any], Any] | None) -> ClosedLoop:
-        """All samples."""
+        """Run all samples and return the log."""
         if isinstance(self.controller, MPC):
             self.controller.reset()
             if self.deadline is not None and self.controller.deadline is None:
@@ -181,60 +192,61 @@ class _Loop:
 
     def _sample(self, state: Any, k: int) -> tuple[Any, Status, str]:
         t = k * self.period
-        moved = self._disturbed(t, self.x[-1])
-        if moved is not None:
-            moved = moved if self.system is None else admissible(self.system, moved, self.p)
-            self.x[-1], state = moved, self.plant.put(state, moved)
-        noisy = self._measured(t, self.x[-1])
+        disturbed = self._with_disturbance(t, self.x[-1])
+        if disturbed is not None:
+            disturbed = disturbed if self.system is None else admissible(self.system, disturbed, self.p)
+            self.x[-1], state = disturbed, self.plant.put(state, disturbed)
+        measured = self._with_noise(t, self.x[-1])
         try:
-            row = self._controlled(noisy, t)
-        except Exception as error:  # whatever a controller raises: what was logged is not lost
+            row = self._control_row(measured, t)
+        except Exception as error:  # any error of a controller ends the loop, but keeps the log
             return state, Status.CONTROLLER_FAILED, f"sample {k}: {type(error).__name__}: {error}"
         state, motion = self.plant.advance(state, row["u"])
         if not state.status.success:
-            why = getattr(state, "message", "") or state.status
-            return state, state.status, f"the plant stopped in sample {k}: {why}"
+            reason = getattr(state, "message", "") or state.status
+            return state, state.status, f"the plant stopped in sample {k}: {reason}"
         began = time.perf_counter()
         if hasattr(self.controller, "prepare") and k + 1 < self.count:
             self.controller.prepare()
         row["preparation"] = time.perf_counter() - began
         self.rows.append(row | {"cost": self._cost(motion, row["u"]), "t": motion[0] + t, "x": motion[1]})
-        self.events += [_moved(event, t) for event in motion[2]]
+        self.events += [_shifted_event(event, t) for event in motion[2]]
         self.x.append(np.asarray(state.x, dtype=float))
         return state, Status.SOLVED, ""
 
-    def _measured(self, t: float, x: Array) -> Array:
+    def _with_noise(self, t: float, x: Array) -> Array:
         if callable(self.noise):
             return np.asarray(x + np.asarray(self.noise(t, x, self.rng), dtype=float))
         return np.asarray(x + self.noise * self.rng.standard_normal(x.size))
 
-    def _controlled(self, x: Array, t: float) -> dict[str, Any]:
-        """The control for a measured state, and what the controller says of it."""
+    def _control_row(self, x: Array, t: float) -> dict[str, Any]:
+        """Call the controller and return the fields of the log row: control, latency, source, plan."""
         began = time.perf_counter()
-        given = self.controller.step(x, t) if hasattr(self.controller, "step") else self.controller(t, x)
+        returned = self.controller.step(x, t) if hasattr(self.controller, "step") else self.controller(t, x)
         latency = time.perf_counter() - began
-        u = np.asarray(given, dtype=float).reshape(-1)
+        u = np.asarray(returned, dtype=float).reshape(-1)
         if u.size != len(self.names[1]) or not np.isfinite(u).all():
-            raise ModelError(f"expected {len(self.names[1])} finite numbers of the controller, given {given!r}.")
+            raise ModelError(f"expected {len(self.names[1])} finite numbers of the controller, given {returned!r}.")
         late = self.deadline is not None and latency > self.deadline
         row = {"measured": x, "u": u, "latency": latency, "late": late, "source": LAW, "status": Status.SOLVED}
         if isinstance(self.controller, MPC):
             last = self.controller.last
             assert last is not None
-            told = {"how": last.how, "message": last.message, "late": last.late, "plan": (t, last)}
-            row |= {"source": last.source, "status": last.status, **told}
+            plan_fields = {"how": last.how, "message": last.message, "late": last.late, "plan": (t, last)}
+            row |= {"source": last.source, "status": last.status, **plan_fields}
         return row
 
-    def _disturbed(self, t: float, x: Array) -> Array | None:
+    def _with_disturbance(self, t: float, x: Array) -> Array | None:
         if self.disturbances is None:
             return None
         if callable(self.disturbances):
             return x + np.asarray(self.disturbances(t, x, self.rng), dtype=float)
-        added = np.zeros(x.size)
-        for when, what in self.disturbances:
+        jump = np.zeros(x.size)
+        for when, value in self.disturbances:
+            # Half-open interval (t - period, t] with room for rounding, so that each jump acts exactly once.
             if t - self.period * (1.0 - 1e-9) < when <= t * (1.0 + 1e-12):
-                added += by_names(what, self.names[0], "close_loop: disturbances")
-        return x + added if added.any() else None
+                jump += by_names(value, self.names[0], "close_loop: disturbances")
+        return x + jump if jump.any() else None
 
     def _cost(self, motion: Any, u: Array) -> float:
         if self.cost is None:
@@ -244,12 +256,13 @@ class _Loop:
         return float(self.cost.running(t, x, u, self.system.parameters(self.p)))
 
     def log(self, status: Status = Status.SOLVED, message: str = "") -> ClosedLoop:
-        """What there is."""
+        """Return the log of the completed samples."""
         rows, n_x = self.rows, len(self.names[0])
-        done = len(rows)
+        count = len(rows)
         plans = [_plan_rows(row.get("plan"), n_x) for row in rows]
         width = max((len(t) for t, _ in plans), default=0)
-        plan_t, plan_x = np.full((done, width), np.nan), np.full((done, width, n_x), np.nan)
+        # Plans have different numbers of points; rows are padded by NaN.
+        plan_t, plan_x = np.full((count, width), np.nan), np.full((count, width, n_x), np.nan)
         for k, (t, x) in enumerate(plans):
             plan_t[k, : len(t)], plan_x[k, : len(t)] = t, x
 
@@ -257,12 +270,12 @@ class _Loop:
             return tuple(str(row.get(name, "")) for row in rows)
 
         def numbers(name: str, *shape: int) -> Array:
-            return np.array([row[name] for row in rows], dtype=float).reshape(done, *shape)
+            return np.array([row[name] for row in rows], dtype=float).reshape(count, *shape)
 
         return ClosedLoop(
             state_names=self.names[0], control_names=self.names[1], period=self.period,
-            deadline=np.inf if self.deadline is None else self.deadline, t=self.period * np.arange(done + 1),
-            x=np.array(self.x[: done + 1]), measured=numbers("measured", n_x), u=numbers("u", len(self.names[1])),
+            deadline=np.inf if self.deadline is None else self.deadline, t=self.period * np.arange(count + 1),
+            x=np.array(self.x[: count + 1]), measured=numbers("measured", n_x), u=numbers("u", len(self.names[1])),
             motion_t=np.concatenate([np.zeros(0), *(row["t"] for row in rows)]),
             motion_x=np.concatenate([np.zeros((0, n_x)), *(row["x"] for row in rows)]),
             plan_t=plan_t, plan_x=plan_x, events=tuple(self.events), status=status, message=message,
@@ -273,8 +286,8 @@ class _Loop:
 
 
 @dataclass(eq=False)
-class _Stepped:
-    """A plant of ours: steps of one period, cut where a delayed control begins to act."""
+class _SimulatedPlant:
+    """Plant simulated by this library; a period is split where a delayed control begins to act."""
 
     def __init__(self, plant: Any, method: Any, period: float, delay: float) -> None:
         if isinstance(plant, Simulator):
@@ -291,45 +304,46 @@ class _Stepped:
         self.acting: Array | None = None
 
     def init(self, x0: Any, p: Any) -> Any:
-        """The state at the start."""
+        """Return the initial simulator state."""
         self.p = p
         return self.parts[0].init(x0, p)
 
     def put(self, state: Any, x: Array) -> Any:
-        """The same with another x."""
+        """Return the simulator state for another x."""
         return self.parts[0].init(x, self.p)
 
     def advance(self, state: Any, u: Array) -> tuple[Any, Any]:
-        """One period: during the delay the control before acts."""
-        before = np.zeros_like(u) if self.acting is None else self.acting
-        times, states, events, at = [0.0], [np.asarray(state.x, dtype=float)], [], 0.0
-        controls = [before, u][-len(self.parts) :] if self.delayed else [u]
+        """Advance by one period; during the delay the previous control still acts."""
+        last_control = np.zeros_like(u) if self.acting is None else self.acting
+        times, states, events, begin = [0.0], [np.asarray(state.x, dtype=float)], [], 0.0
+        controls = [last_control, u][-len(self.parts) :] if self.delayed else [u]
         for part, control in zip(self.parts, controls, strict=True):
             state = part.step(part.init(state.x, self.p) if len(self.parts) > 1 else state, control)
             if not state.status.success:
                 break
-            inner_t, inner_x, found = _between(state, part.length)
-            times += [at + t for t in inner_t]
+            inner_t, inner_x, inner_events = _step_motion(state, part.length)
+            times += [begin + t for t in inner_t]
             states += list(inner_x)
-            events += [_moved(event, at) for event in found]
-            at += part.length
+            events += [_shifted_event(event, begin) for event in inner_events]
+            begin += part.length
         self.acting = u
         return state, (np.array(times), np.array(states), events)
 
 
-def _between(state: Any, length: float) -> tuple[Array, Array, list[Event]]:
-    """Times since the beginning of a step, states and events in it, as far as the simulator tells them."""
+def _step_motion(state: Any, length: float) -> tuple[Array, Array, list[Event]]:
+    """Return times since the beginning of a step, states and events in it (only its end if there is no history)."""
     history = getattr(state, "history", None)
     if history is None or not history.steps:
         return np.array([length]), np.asarray(state.x)[None], []
     begin = state.t - length
     t = np.concatenate([step.t for step in history.steps]) - begin
     x = np.concatenate([step.x for step in history.steps])
+    # Thin out the integrator steps; a log of thousands of samples would grow too large.
     keep = np.unique(np.linspace(0, len(t) - 1, POINTS * max(1, len(history.phases))).astype(int))
-    return t[keep], x[keep], [_moved(event, -begin) for event in history.events]
+    return t[keep], x[keep], [_shifted_event(event, -begin) for event in history.events]
 
 
-def _moved(event: Event, by: float) -> Event:
+def _shifted_event(event: Event, by: float) -> Event:
     return replace(event, time=event.time + by)
 
 

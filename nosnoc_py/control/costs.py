@@ -1,4 +1,4 @@
-"""What a simulated motion costs by a problem's own measure."""
+"""Cost of simulated motions, measured by the stage and terminal cost of an OCP."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class MotionCost:
-    """Stage and terminal cost of an OCP on motions that no program has made.
+    """Stage and terminal cost of an OCP, evaluated on a simulated motion instead of a discretised solution.
 
-    Slacks of soft constraints count as zero, and path costs of what only a program knows (algebraic variables) have no
-    value: then `of` gives None.
+    Slacks of soft constraints count as zero. Costs that depend on algebraic variables cannot be evaluated from states
+    and controls; `of` then returns None.
+
+    Parameters
+    ----------
+    stage, terminal : casadi.Function
+        Of (x, u, p, x_initial).
+    more : (int, int)
+        Number of extra controls and parameters (slacks, weights) that the OCP has and the motion does not.
     """
 
     stage: ca.Function
@@ -26,7 +33,7 @@ class MotionCost:
 
     @classmethod
     def of(cls, ocp: OCP, n_u: int, n_p: int) -> MotionCost | None:
-        """For motions of n_u controls and n_p parameters, the first ones of the OCP's."""
+        """Return the cost for motions with the first n_u controls and n_p parameters of the OCP, or None."""
         s = ocp.system
         known = ca.vertcat(s.x, s.u, s.p, s.x_initial)
         costs = ca.vertcat(ca.SX(ocp.stage_cost), ca.SX(ocp.terminal_cost))
@@ -39,14 +46,14 @@ class MotionCost:
         )  # fmt: skip
 
     def running(self, t: Array, x: Array, u: Array, p: Array) -> float:
-        """The stage cost of states (m, n_x) at times (m,), for controls (n_u,) or (m, n_u), by the trapezoidal rule."""
+        """Integrate the stage cost (trapezoidal rule): times (m,), states (m, n_x), controls (n_u,) or (m, n_u)."""
         u = np.broadcast_to(u, (t.size, np.shape(u)[-1]))
         u = np.hstack([u, np.zeros((t.size, self.more[0]))])
         values = np.array(self.stage(x.T, u.T, self._p(p), x[0])).reshape(-1)
         return float(np.sum(0.5 * (values[1:] + values[:-1]) * np.diff(t)))
 
     def final(self, x: Array, first: Array, p: Array) -> float:
-        """The terminal cost of a state (n_x,) of a motion that began at `first`."""
+        """Return the terminal cost of a state (n_x,) of a motion that started at `first` (n_x,)."""
         u = np.zeros(self.terminal.size1_in(1))
         return float(self.terminal(x, u, self._p(p), first))
 

@@ -1,4 +1,13 @@
-"""Parameters and initial states from measured motions: least squares through impacts."""
+"""Fit of parameters and initial states to measured motions: least squares through impacts.
+
+The residuals (measured - predicted) / sigma are minimised over the free values within their ranges. Their Jacobian J
+follows from sensitivities through events. After the fit the covariance is (J^T J)^-1, and the singular value
+decomposition of J, scaled by the ranges, gives combinations of free values in order of their standard deviation; those
+with a standard deviation above half of the range are reported as not identifiable (Bard 1974).
+
+With impacts the sum of squares has several local optima (an impact before or after a measurement), hence the search
+from several starts, and the check if different starts agree.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +27,28 @@ from nosnoc_py.status import Status
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Starts of the search for the best fit, the user's or the middle of all ranges first.
+# Default number of starts; the first is the user's start or the middle of the ranges.
 STARTS = 8
-# Optima are others where a value differs by more than these standard deviations and this share of its range.
-APART, SHARE = 5.0, 1e-3
-# Residuals larger than the noise by this factor are no fit.
-POOR = 3.0
-# A combination of values is not seen where its standard deviation exceeds this share of the range that it may have.
-UNSEEN = 0.5
+# Optima are different if a value differs by more than this many standard deviations plus this fraction of its range.
+APART_STDS, APART_FRACTION = 5.0, 1e-3
+# The fit is poor if the root mean square of the residuals exceeds the noise by this factor.
+POOR_FIT = 3.0
+# A combination is not identifiable if its standard deviation exceeds this fraction of its range.
+UNIDENTIFIABLE = 0.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Combination:
-    """A direction in the space of the free values, each relative to the width of its range.
+    """Direction in the space of the free values, each divided by the width of its range.
 
     Attributes
     ----------
     weights : dict
-        Name -> share; the squares add up to one.
+        Name -> component of the unit vector.
     std : float
-        Standard deviation of the combination, in widths of ranges.
+        Standard deviation along the direction, in widths of the ranges.
     seen : bool
-        Whether the data tell it.
+        True if the data determine the combination (standard deviation at most half of the range).
     """
 
     weights: dict[str, float]
@@ -53,33 +62,35 @@ class Combination:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimate:
-    """What data say of parameters and initial states.
+    """Estimated parameters and initial states with their uncertainty.
 
     Attributes
     ----------
     status : Status
-        SOLVED for an optimum whose residuals are those of the noise.
+        SOLVED for an optimum with residuals of the size of the noise.
     message : str
-        Of a poor fit, several optima, values at their bounds.
+        Notes on a poor fit, several optima, values at their bounds, and combinations that are not identifiable.
     values, std : dict
-        Name -> value and standard deviation, of everything that was free; NaN of what the data do not tell.
+        Name -> value and standard deviation of every free value; the standard deviation is NaN if the data do not
+        determine the value.
     p, x0 : (n_p,), (n_x,)
-        All parameters and the initial state, with these values in them.
+        All parameters and the initial state (of the first motion), with the estimated values inserted.
     residuals : (n,)
-        Measured less predicted, over the standard deviation of the noise, one measured quantity after the other.
+        (Measured - predicted) / sigma, time by time.
     chi2 : float
-        Sum of their squares over the degrees of freedom: about 1 where the noise is what it was said to be.
+        Sum of squared residuals over the degrees of freedom: about 1 if `sigma` is the true noise.
     covariance : (k, k)
-        Of the free values in the order of `names`.
+        Covariance of the free values in the order of `names`.
     names : tuple of str
+        Names of the free values.
     combinations : tuple of Combination
-        The best told first.
+        Principal directions of the covariance, the best determined first.
     optima : tuple of Optimum
-        What the starts led to, the best first.
+        Local optima of all starts, the best first.
     multimodal : bool
-        Whether starts led to several optima.
+        True if starts led to different optima.
     motion : Trajectory
-        Simulated with the estimate.
+        Motion simulated with the estimate.
     """
 
     status: Status
@@ -99,19 +110,19 @@ class Estimate:
 
     @property
     def success(self) -> bool:
-        """Whether the best optimum fits the data."""
+        """True if the best optimum fits the data."""
         return self.status.success
 
     @property
     def identifiable(self) -> dict[str, bool]:
-        """Name -> whether the data tell the value: no combination that they do not tell contains it."""
+        """Name -> True if the data determine the value (it is in no combination that is not identifiable)."""
         unseen = [c for c in self.combinations if not c.seen]
         return {name: all(abs(c.weights[name]) < 0.1 for c in unseen) for name in self.names}
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name} = {self.values[name]:.6g} +- {self.std[name]:.2g}" for name in self.names)
+        values = ", ".join(f"{name} = {self.values[name]:.6g} +- {self.std[name]:.2g}" for name in self.names)
         modes = ", multimodal" if self.multimodal else ""
-        return f"Estimate: {told}; chi2 {self.chi2:.3g}{modes}, {self.status}"
+        return f"Estimate: {values}; chi2 {self.chi2:.3g}{modes}, {self.status}"
 
 
 def fit(
@@ -131,34 +142,37 @@ def fit(
 ) -> Estimate:
     """Fit parameters and initial states to measured motions.
 
-    The sum of squared residuals is minimised by a Gauss-Newton method with bounds (`scipy.optimize.least_squares`)
-    from several starts; its derivatives go through impacts by saltation matrices.
+    The sum of squared residuals is minimised with bounds (Gauss-Newton with a trust region,
+    `scipy.optimize.least_squares`) from several starts. Derivatives cross impacts by saltation matrices.
 
     Parameters
     ----------
     system : CLS, PSS, Heaviside or PDS
     data : Measurements, or several of them
-        Several motions share the parameters; free initial states are those of the first, of each where named "x[1]".
+        Several motions share the parameters. A free initial state belongs to the first motion; name it "x[1]" for that
+        of the second one.
     free : mapping
-        Name of a parameter or of a state (its initial value) -> (lower, upper).
+        Name of a parameter or of a state (its initial value) -> (lower, upper), in units of the system.
     x0 : (n_x,) or mapping
-        Initial state; of free states the value does not count. For several motions a sequence of them.
+        Initial state; values of free states are ignored. A sequence for several motions.
     p : (n_p,) or mapping, optional
-        Parameters that are known.
+        Known parameters.
     u : optional
-        The controls, as for `ns.simulate`; for several motions a sequence of them.
+        Controls as for `ns.simulate`; a sequence for several motions.
     outputs : mapping, optional
-        Name of a measured quantity that is no state -> its expression in the symbols of the system.
+        Name of a measured quantity that is not a state -> its expression in the symbols of the system.
     start : mapping, optional
-        Name -> where the first search starts; default the middle of the range.
+        Name -> start of the first search; default the middle of the range.
     starts : int
-        Searches at most, the others from points spread over the ranges (Latin hypercube); two that end at residuals
-        like the noise are enough.
+        Maximal number of searches. Further starts are spread over the ranges (Latin hypercube); the search stops after
+        two that reach residuals of the size of the noise.
     seed : int
+        Seed of the Latin hypercube.
     segments : int
-        With more than one, the data are first fitted in so many pieces with states of their own at their beginnings,
-        which are then driven together (multiple shooting, Bock 1983): for long motions that amplify every error.
+        If larger than 1, the data are first fitted in this number of pieces with free initial states, whose gaps are
+        then closed (multiple shooting, Bock 1983). Use it for long motions that amplify errors.
     method : EventDriven, optional
+        Simulation options; default `EventDriven(grazing="continue")`.
 
     Returns
     -------
@@ -166,12 +180,14 @@ def fit(
 
     Raises
     ------
-    OptionError, ModelError
-        For names that the system does not have, ranges without an inside, data without points.
+    OptionError
+        For unknown names, empty ranges, no measurements, or invalid `starts` and `segments`.
+    ModelError
+        If no start can be simulated.
 
     Examples
     --------
-    How high does a ball bounce, and where is the floor?
+    Restitution of a ball and height of the floor from measured heights:
 
     >>> import casadi as ca, numpy as np, nosnoc_py as ns
     >>> q, v, p = ca.SX.sym("q"), ca.SX.sym("v"), ca.SX.sym("p", 2)
@@ -192,71 +208,79 @@ def fit(
         raise OptionError("fit: data: expected at least one ns.Measurements, given none.")
     if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
         raise OptionError(f"fit: segments: expected a positive whole number, given {segments!r}.")
-    made = Predictions.of(system, runs, free, x0, p, u, outputs, method)
-    lower, upper = made.bounds
-    points = _starts(made.names, lower, upper, start, starts, seed)
-    known = all(run.sigma is not None for run in runs)
-    found = search(made, points, segments, POOR**2 * sum(run.count for run in runs) if known else 0.0)
-    if not found:
+    predictions = Predictions.of(system, runs, free, x0, p, u, outputs, method)
+    lower, upper = predictions.bounds
+    points = _starts(predictions.names, lower, upper, start, starts, seed)
+    known_noise = all(run.sigma is not None for run in runs)
+    optima = search(predictions, points, segments, POOR_FIT**2 * sum(run.count for run in runs) if known_noise else 0.0)
+    if not optima:
         raise ModelError("fit: the motion could not be simulated from any start; give start= values for which it can.")
-    return _estimate(made, found)
+    return _estimate(predictions, optima)
 
 
-def _estimate(made: Predictions, found: list[Optimum]) -> Estimate:
-    best, (lower, upper) = found[0], made.bounds
-    widths, freedom = upper - lower, max(1, best.residuals.size - len(made.names))
+def _estimate(predictions: Predictions, optima: list[Optimum]) -> Estimate:
+    best, (lower, upper) = optima[0], predictions.bounds
+    widths, freedom = upper - lower, max(1, best.residuals.size - len(predictions.names))
     chi2 = float(best.residuals @ best.residuals) / freedom
-    known = all(run.sigma is not None for run in made.runs)
+    known_noise = all(run.sigma is not None for run in predictions.runs)
     at_bound = np.minimum(best.values - lower, upper - best.values) <= 1e-9 * widths
-    combinations, covariance = _told(made, best.jacobian, ~at_bound, 1.0 if known else np.sqrt(chi2))
+    combinations, covariance = _identifiability(
+        predictions, best.jacobian, ~at_bound, 1.0 if known_noise else np.sqrt(chi2)
+    )
     std = np.sqrt(np.diag(covariance))
-    away = np.where(np.isfinite(std), APART * std, 0.0) + SHARE * widths
-    others = [o for o in found[1:] if o.converged and (np.abs(o.values - best.values) > away).any()]
-    poor = known and chi2 > POOR**2
+    distance = np.where(np.isfinite(std), APART_STDS * std, 0.0) + APART_FRACTION * widths
+    others = [o for o in optima[1:] if o.converged and (np.abs(o.values - best.values) > distance).any()]
+    poor = known_noise and chi2 > POOR_FIT**2
     notes = []
     if others:
         notes.append(
-            f"multimodal: {len(others)} of {len(found)} starts ended at other optima, the best of them with "
+            f"multimodal: {len(others)} of {len(optima)} starts ended at other optima, the best of them with "
             f"{others[0].cost / max(best.cost, 1e-300):.3g} times the sum of squares"
         )
     if poor:
-        notes.append(f"no fit: residuals are {np.sqrt(chi2):.3g} times the noise")
+        notes.append(f"poor fit: residuals are {np.sqrt(chi2):.3g} times the noise")
     if at_bound.any():
-        notes.append(f"at the end of its range: {', '.join(np.array(made.names)[at_bound])}")
-    notes += [f"the data do not tell {combination}" for combination in combinations if not combination.seen]
+        notes.append(f"at a bound of its range: {', '.join(np.array(predictions.names)[at_bound])}")
+    notes += [f"not identifiable from the data: {combination}" for combination in combinations if not combination.seen]
     status = Status.POOR_FIT if poor else Status.SOLVED if best.converged else Status.ITERATION_LIMIT
-    x0, p = made.split(best.values)
+    x0, p = predictions.split(best.values)
     return Estimate(
-        status=status, message="; ".join(notes), values=dict(zip(made.names, map(float, best.values), strict=True)),
-        std=dict(zip(made.names, map(float, std), strict=True)), p=p, x0=x0[0], residuals=best.residuals, chi2=chi2,
-        covariance=covariance, names=made.names, combinations=combinations, optima=tuple(found),
-        multimodal=bool(others), motion=made.motion(best.values),
+        status=status, message="; ".join(notes),
+        values=dict(zip(predictions.names, map(float, best.values), strict=True)),
+        std=dict(zip(predictions.names, map(float, std), strict=True)), p=p, x0=x0[0], residuals=best.residuals,
+        chi2=chi2,
+        covariance=covariance, names=predictions.names, combinations=combinations, optima=tuple(optima),
+        multimodal=bool(others), motion=predictions.motion(best.values),
     )  # fmt: skip
 
 
-def _told(made: Predictions, jacobian: Array, inside: Array, unit: float) -> tuple[tuple[Combination, ...], Array]:
-    """Combinations of the values that are inside their ranges, the best told first, and the covariance of all values.
+def _identifiability(
+    predictions: Predictions, jacobian: Array, inside: Array, unit: float
+) -> tuple[tuple[Combination, ...], Array]:
+    """Return combinations of free values, the best determined first, and the covariance of all free values.
 
-    Residuals have the standard deviation `unit`; what the data do not tell has NaN in the covariance.
+    Only values inside their ranges (`inside`) vary; those at a bound have zero variance. `unit` is the standard
+    deviation of a residual. The covariance is NaN for values that the data do not determine.
     """
-    (lower, upper), places, names = made.bounds, np.flatnonzero(inside), made.names
-    widths = (upper - lower)[places]
-    _, sizes, directions = np.linalg.svd(jacobian[:, places] * widths, full_matrices=True)
-    sizes = np.append(sizes, np.zeros(places.size - sizes.size))
-    # A singular value that is rounding tells nothing.
-    told = sizes > 1e-10 * max(1.0, sizes.max(initial=0.0))
-    stds = np.where(told, unit / np.where(told, sizes, 1.0), np.inf)
+    (lower, upper), indices, names = predictions.bounds, np.flatnonzero(inside), predictions.names
+    widths = (upper - lower)[indices]
+    _, singular_values, directions = np.linalg.svd(jacobian[:, indices] * widths, full_matrices=True)
+    singular_values = np.append(singular_values, np.zeros(indices.size - singular_values.size))
+    # Singular values at the level of rounding do not determine a direction.
+    determined = singular_values > 1e-10 * max(1.0, singular_values.max(initial=0.0))
+    # Residuals have standard deviation `unit`, so a direction has standard deviation unit / singular value.
+    stds = np.where(determined, unit / np.where(determined, singular_values, 1.0), np.inf)
     combinations = []
     for std, direction in zip(stds, directions, strict=True):
         weights = dict.fromkeys(names, 0.0)
-        weights.update({names[i]: float(share) for i, share in zip(places, direction, strict=True)})
-        combinations.append(Combination(weights=weights, std=float(std), seen=bool(std <= UNSEEN)))
-    parts = directions.T * np.where(told, stds, 0.0)
-    own = (parts @ parts.T) * np.outer(widths, widths)
-    untold = (np.abs(directions[~told]) > 0.1).any(axis=0)
-    own[untold], own[:, untold] = np.nan, np.nan
+        weights.update({names[i]: float(share) for i, share in zip(indices, direction, strict=True)})
+        combinations.append(Combination(weights=weights, std=float(std), seen=bool(std <= UNIDENTIFIABLE)))
+    scaled = directions.T * np.where(determined, stds, 0.0)
+    block = (scaled @ scaled.T) * np.outer(widths, widths)
+    undetermined = (np.abs(directions[~determined]) > 0.1).any(axis=0)
+    block[undetermined], block[:, undetermined] = np.nan, np.nan
     covariance = np.zeros((len(names),) * 2)
-    covariance[np.ix_(places, places)] = own
+    covariance[np.ix_(indices, indices)] = block
     return tuple(combinations), covariance
 
 

@@ -1,4 +1,10 @@
-"""The search for a least-squares fit: from one start, and in pieces of the motion that are driven together."""
+"""Bounded nonlinear least squares from several starts, optionally with multiple shooting as a first phase.
+
+Each start is minimised to a coarse tolerance (`scipy.optimize.least_squares`, trust-region reflective) only to separate
+local optima; the best one is then solved to full accuracy. If no start reaches residuals of the size of the noise, a
+long motion is fitted in pieces with free initial states (Bock 1983), whose gaps are closed by a continuation in
+`GAP_SCALES`; the result is the next start for the whole motion.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +17,31 @@ import numpy as np
 from nosnoc_py.control.predicted import Predictions, ShootingPieces
 
 Array = np.ndarray
-# A motion that cannot be simulated counts as one with residuals of this size, so that the search turns back.
-LOST = 1e6
-# Where no start leads to a fit, so many are tried once more in so many pieces.
-TRIED, PIECES = 3, 5
-# So many starts that end at residuals like the noise are enough: no other can end much lower.
-AGREED = 2
-# A first search from every start only has to tell optima from each other; the best of them is then finished.
-ROUGH, ROUGHLY = 1e-4, 25
+# Residual (in standard deviations) of a motion that cannot be simulated: large, so that the trust region shrinks.
+LOST_RESIDUAL = 1e6
+# If no start fits the data: number of starts repeated with multiple shooting, and number of pieces.
+PIECED_STARTS, PIECES = 3, 5
+# Stop after this number of starts with residuals of the size of the noise: no other can be much better.
+ENOUGH_FITS = 2
+# Coarse phase (tolerance, evaluations) to separate local optima, then full accuracy for the best of them.
+COARSE_TOLERANCE, COARSE_EVALUATIONS = 1e-4, 25
 TOLERANCE, EVALUATIONS = 1e-10, 100
-# Pieces of a motion are held together by residuals of their gaps over these shares of `x_nominal`, one by one.
-GAPS = (1.0, 0.1, 0.01, 1e-3)
+# Scales of the gap residuals relative to `x_nominal`: a continuation from loose to closed pieces.
+GAP_SCALES = (1.0, 0.1, 0.01, 1e-3)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Optimum:
-    """Where a start led to.
+    """Local optimum of a least-squares fit.
 
     Attributes
     ----------
     values, start : (k,)
+        Free values at the optimum and at the start of the search.
     cost : float
         Sum of squared residuals.
     residuals, jacobian : (n,), (n, k)
+        Residuals over the standard deviation of the noise and their derivatives by the free values.
     converged : bool
     """
 
@@ -45,73 +53,89 @@ class Optimum:
     converged: bool
 
 
-def search(made: Predictions, starts: Sequence[Array], segments: int, fits: float) -> list[Optimum]:
-    """The optima that starts lead to, the best first and finished; empty where no motion can be simulated.
+def search(predictions: Predictions, starts: Sequence[Array], segments: int, fits: float) -> list[Optimum]:
+    """Return the local optima reached from the starts, the best one first; empty if no motion can be simulated.
 
-    A sum of squares up to `fits` is that of the noise.
+    A sum of squares up to `fits` counts as noise. Only the best optimum is solved to full accuracy.
     """
-    found: list[Optimum] = []
+    optima: list[Optimum] = []
 
-    def tried(start: Array, pieces: int) -> bool:
-        """Whether enough starts end at residuals like the noise."""
-        begin = start if pieces == 1 else _pieced(made, start, pieces)
-        rough = _least(made, begin, start, ROUGH, ROUGHLY)
-        found.extend([] if rough is None else [rough])
-        return sum(optimum.cost <= fits for optimum in found) >= AGREED
+    def is_enough(start: Array, pieces: int) -> bool:
+        """Search from a start; True if enough starts reached residuals of the size of the noise."""
+        begin = start if pieces == 1 else _start_from_pieces(predictions, start, pieces)
+        optimum = _optimum_from(predictions, begin, start, COARSE_TOLERANCE, COARSE_EVALUATIONS)
+        optima.extend([] if optimum is None else [optimum])
+        return sum(each.cost <= fits for each in optima) >= ENOUGH_FITS
 
     for start in starts:
-        if tried(start, segments):
+        if is_enough(start, segments):
             break
-    long = len(made.runs) == 1 and made.runs[0].times.size >= 4 * PIECES
-    if segments == 1 and fits > 0.0 and long and not any(optimum.cost <= fits for optimum in found):
-        # No start of the whole motion explains the data: in pieces it is nearer to them from the beginning.
-        for start in starts[:TRIED]:
-            if tried(start, PIECES):
+    long = len(predictions.runs) == 1 and predictions.runs[0].times.size >= 4 * PIECES
+    if segments == 1 and fits > 0.0 and long and not any(optimum.cost <= fits for optimum in optima):
+        # No start of the whole motion explains the data. Pieces start at measured states, so they begin closer to them.
+        for start in starts[:PIECED_STARTS]:
+            if is_enough(start, PIECES):
                 break
-    found.sort(key=lambda optimum: optimum.cost)
-    if found and (best := _least(made, found[0].values, found[0].start, TOLERANCE, EVALUATIONS)) is not None:
-        found[0] = best
-    return found
+    optima.sort(key=lambda optimum: optimum.cost)
+    if (
+        optima
+        and (best := _optimum_from(predictions, optima[0].values, optima[0].start, TOLERANCE, EVALUATIONS)) is not None
+    ):
+        optima[0] = best
+    return optima
 
 
-def _least(made: Predictions, begin: Array, start: Array, tolerance: float, evaluations: int) -> Optimum | None:
-    lower, upper = made.bounds
-    done = _minimised(made.only, made.residuals, begin, lower, upper, tolerance, evaluations)
-    found = None if done is None else made.residuals(done[0])
-    if done is None or found is None:
+def _optimum_from(
+    predictions: Predictions, begin: Array, start: Array, tolerance: float, evaluations: int
+) -> Optimum | None:
+    lower, upper = predictions.bounds
+    minimum = _bounded_least_squares(
+        predictions.only, predictions.residuals, begin, lower, upper, tolerance, evaluations
+    )
+    evaluation = None if minimum is None else predictions.residuals(minimum[0])
+    if minimum is None or evaluation is None:
         return None
-    r, jacobian = found
-    return Optimum(values=done[0], start=start, cost=float(r @ r), residuals=r, jacobian=jacobian, converged=done[1])
+    r, jacobian = evaluation
+    return Optimum(
+        values=minimum[0], start=start, cost=float(r @ r), residuals=r, jacobian=jacobian, converged=minimum[1]
+    )
 
 
-def _pieced(made: Predictions, start: Array, segments: int) -> Array:
-    """The free values of a motion in pieces with states of their own, whose gaps are closed step by step."""
-    pieces = ShootingPieces.of(made, start, segments)
+def _start_from_pieces(predictions: Predictions, start: Array, segments: int) -> Array:
+    """Return the free values fitted by multiple shooting, with gaps between pieces closed by continuation."""
+    pieces = ShootingPieces.of(predictions, start, segments)
     z = pieces.first
-    for share in GAPS:
-        both = partial(pieces.residuals, share=share)
-        done = _minimised(partial(_first, both), both, z, *pieces.bounds, ROUGH, ROUGHLY)
-        if done is None:
+    for share in GAP_SCALES:
+        with_jacobian = partial(pieces.residuals, share=share)
+        minimum = _bounded_least_squares(
+            partial(_residuals_only, with_jacobian),
+            with_jacobian,
+            z,
+            *pieces.bounds,
+            COARSE_TOLERANCE,
+            COARSE_EVALUATIONS,
+        )
+        if minimum is None:
             break
-        z = done[0]
-    return np.clip(z[: start.size], *made.bounds)
+        z = minimum[0]
+    return np.clip(z[: start.size], *predictions.bounds)
 
 
-def _first(both: Callable[[Array], tuple[Array, Array] | None], z: Array) -> Array | None:
-    pair = both(z)
+def _residuals_only(with_jacobian: Callable[[Array], tuple[Array, Array] | None], z: Array) -> Array | None:
+    pair = with_jacobian(z)
     return None if pair is None else pair[0]
 
 
-def _minimised(
-    alone: Callable[[Array], Array | None],
-    both: Callable[[Array], tuple[Array, Array] | None],
+def _bounded_least_squares(
+    residuals_at: Callable[[Array], Array | None],
+    with_jacobian: Callable[[Array], tuple[Array, Array] | None],
     start: Array,
     lower: Array,
     upper: Array,
     tolerance: float,
     evaluations: int,
 ) -> tuple[Array, bool] | None:
-    """`scipy.optimize.least_squares` in widths of ranges: the end and whether it converged; None without a motion."""
+    """Minimise in units of the ranges; return the values and True if converged, or None if the start has no motion."""
     from scipy.optimize import least_squares  # not paid for by an import of the library
 
     finite = np.isfinite(lower) & np.isfinite(upper)
@@ -119,22 +143,24 @@ def _minimised(
     widths = np.where(finite, upper - base, 1.0)
     z = (start - base) / widths
     z = np.where(finite, np.clip(z, 1e-6, 1.0 - 1e-6), z)
-    first = alone(base + widths * z)
+    # least_squares needs a start strictly inside the bounds.
+    first = residuals_at(base + widths * z)
     if first is None:
         return None
 
     def residuals(z: Array) -> Array:
-        found = alone(base + widths * z)
-        return np.full(first.size, LOST) if found is None or found.size != first.size else found
+        value = residuals_at(base + widths * z)
+        return np.full(first.size, LOST_RESIDUAL) if value is None or value.size != first.size else value
 
     def jacobian(z: Array) -> Array:
-        found = both(base + widths * z)
-        return np.zeros((first.size, z.size)) if found is None else found[1] * widths
+        value = with_jacobian(base + widths * z)
+        return np.zeros((first.size, z.size)) if value is None else value[1] * widths
 
     limits = np.where(finite, 0.0, -np.inf), np.where(finite, 1.0, np.inf)
-    # A velocity measured just beside an impact that the motion has on its other side is an outlier until the rest fits.
-    loss = "soft_l1" if tolerance == ROUGH else "linear"
-    done = least_squares(
+    # A velocity measured close to an impact is an outlier while the predicted impact is on its other side. The coarse
+    # phase therefore uses a robust loss.
+    loss = "soft_l1" if tolerance == COARSE_TOLERANCE else "linear"
+    solution = least_squares(
         residuals, z, jacobian, limits, xtol=tolerance, ftol=tolerance, gtol=tolerance, max_nfev=evaluations, loss=loss
     )
-    return base + widths * done.x, bool(done.status > 0)
+    return base + widths * solution.x, bool(solution.status > 0)

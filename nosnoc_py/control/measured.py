@@ -1,4 +1,9 @@
-"""Measured states: noise makes bodies overlap and quaternions longer, which no simulation or plan may start from."""
+"""Projection of measured states onto admissible ones: no penetration, quaternions of unit length.
+
+Noise makes bodies overlap, and neither a simulation nor a plan may start from such a state. The projection is a
+Gauss-Newton iteration for the nearest position in the metric of the mass matrix:
+delta q = M^-1 J_n^T (J_n M^-1 J_n^T)^-1 gap for the penetrated contacts, repeated since gaps are nonlinear.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +17,32 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import unit_states
 
 Array = np.ndarray
-# Gaps below this count as penetrated [m]; Newton's method for the nearest position takes a few rounds.
+# Gaps below -DEEP [m] count as penetrated (rounding of a position of 1 m is 1e-16), and the limit of iterations.
 DEEP, ROUNDS = 1e-13, 30
 
 
 def unit_parts(system: Described) -> tuple[slice, ...]:
-    """Where the quaternions of a system are, if it has some."""
+    """Return the slices of x that hold unit quaternions."""
     return tuple(getattr(system, "unit_parts", ()))
 
 
 def admissible(system: Described, x: Any, p: Any = None) -> Array:
-    """The state (n_x,), its position moved in the metric of the masses until no contact is penetrated.
+    """Return the state (n_x,) with its position moved, in the metric of the masses, until no contact is penetrated.
 
-    Velocities stay: those that approach are the business of the impact law.
+    Velocities stay unchanged: approaching ones are handled by the impact law.
+
+    Parameters
+    ----------
+    system : CLS, PSS, ...
+    x : (n_x,)
+        Measured state.
+    p : (n_p,), optional
+        Parameters; default those of the system.
 
     Raises
     ------
     ModelError
-        For another number of states, one that is not finite, or a position that Newton's method does not free.
+        For a wrong number of states, NaN or inf, or a position without an admissible one nearby.
 
     Examples
     --------
@@ -47,14 +60,19 @@ def admissible(system: Described, x: Any, p: Any = None) -> Array:
     if not isinstance(system, CLS) or not system.contacts:
         return x
     p = system.parameters(p)
+    # The set of penetrated contacts is evaluated anew in each round: moving out of one may move into another.
     for _ in range(ROUNDS):
         gaps = np.asarray(system.mechanics.gaps_at(x, p)).reshape(-1)
-        deep = np.flatnonzero(gaps < -DEEP).tolist()
-        if not deep:
+        penetrated = np.flatnonzero(gaps < -DEEP).tolist()
+        if not penetrated:
             return x
-        look = system.mechanics.at(x, np.zeros(system.n_u), p)
-        pushed = look.response[:, deep] @ np.linalg.lstsq(look.delassus[np.ix_(deep, deep)], gaps[deep], rcond=1e-12)[0]
-        x[system.at_q] -= system.mechanics.moved(x, p, pushed)
+        contact_terms = system.mechanics.at(x, np.zeros(system.n_u), p)
+        # Least squares, as rows of parallel contacts (a plate on several springs) are linearly dependent.
+        shift = (
+            contact_terms.response[:, penetrated]
+            @ np.linalg.lstsq(contact_terms.delassus[np.ix_(penetrated, penetrated)], gaps[penetrated], rcond=1e-12)[0]
+        )
+        x[system.at_q] -= system.mechanics.moved(x, p, shift)
         x = unit_states(x, system.unit_parts)
-    names = ", ".join(system.contacts[i].name for i in deep)
+    names = ", ".join(system.contacts[i].name for i in penetrated)
     raise ModelError(f"x: contacts {names} are penetrated, and no position nearby is free of all of them.")

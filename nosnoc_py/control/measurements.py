@@ -1,4 +1,4 @@
-"""Measured motions: times, values by name, their noise and their units."""
+"""Measured motions: times, named values, standard deviations of their noise, and units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import assign
 
 Array = np.ndarray
-# What a unit of the user is in m, rad, s and their quotients.
+# Factors from a unit to m, rad, s and their quotients.
 UNITS = {
     "m": 1.0, "cm": 1e-2, "mm": 1e-3, "rad": 1.0, "deg": np.pi / 180.0, "s": 1.0, "ms": 1e-3,
     "m/s": 1.0, "cm/s": 1e-2, "mm/s": 1e-3, "rad/s": 1.0, "deg/s": np.pi / 180.0, "rpm": np.pi / 30.0,
@@ -21,24 +21,24 @@ UNITS = {
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Values measured at given times; NaN for one that is missing.
+    """Measured values at given times; NaN marks a missing one.
 
     Parameters
     ----------
     times : (n,)
-        Seconds since the beginning of the motion, in order.
+        Seconds since the beginning of the motion, in ascending order.
     values : mapping
-        Name of a state (or of an output that is given to `ns.fit`) -> (n,).
+        Name of a state (or of an output passed to `ns.fit`) -> (n,).
     sigma : float or mapping, optional
-        Standard deviation of the noise, of all or by name, in the unit of the values; (n,) for each value its own.
-        Without it the noise is estimated from the residuals, all values alike.
+        Standard deviation of the noise in the unit of the values: a number, or by name, or (n,) for individual values.
+        Without it `ns.fit` estimates one common standard deviation from the residuals.
     units : mapping, optional
-        Name -> "mm", "deg", "deg/s", ... or the factor that makes it the system's unit; "t" is for the times.
+        Name -> "mm", "deg", "deg/s", ... or the factor to the unit of the system; "t" is the unit of the times.
 
     Raises
     ------
     OptionError
-        For times out of order, values of another number, an unknown unit, noise that is not positive.
+        For times out of order, a wrong number of values, an unknown unit, or noise that is not positive.
 
     Examples
     --------
@@ -64,11 +64,11 @@ class Measurements:
                 f"Measurements: values: expected a mapping of names to values, given {self.values!r:.60}."
             )
         values, sigmas = {}, {}
-        if wrong := [name for name in units if name not in self.values]:
-            raise OptionError(f"Measurements: units: there are no values {', '.join(wrong)}.")
-        for name, given in self.values.items():
+        if unknown := [name for name in units if name not in self.values]:
+            raise OptionError(f"Measurements: units: there are no values {', '.join(unknown)}.")
+        for name, samples in self.values.items():
             factor = _factor(name, units.get(name, 1.0))
-            row = _numbers(given, name)
+            row = _numbers(samples, name)
             if row.shape != times.shape:
                 raise OptionError(
                     f"Measurements: {name}: expected {times.size} values, one for every time, given {row.size}."
@@ -87,20 +87,20 @@ class Measurements:
             raise OptionError(f"Measurements: sigma: expected positive numbers for {name}, given {sigma!r}.")
         return noise * factor
 
-    def part(self, which: Array, begin: float = 0.0) -> Measurements:
-        """Some of the measurements, their times counted from `begin`."""
-        values = {name: row[which] for name, row in self.values.items()}
-        noise = {name: row[which] for name, row in self.noise.items()}
-        return Measurements(self.times[which] - begin, values, sigma=noise if self.sigma is not None else None)
+    def part(self, indices: Array, begin: float = 0.0) -> Measurements:
+        """Return the measurements at some indices, with times counted from `begin`."""
+        values = {name: row[indices] for name, row in self.values.items()}
+        noise = {name: row[indices] for name, row in self.noise.items()}
+        return Measurements(self.times[indices] - begin, values, sigma=noise if self.sigma is not None else None)
 
     @property
     def count(self) -> int:
-        """Numbers that are not missing."""
+        """Number of values that are not missing."""
         return int(sum(np.isfinite(row).sum() for row in self.values.values()))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is measured."""
+        """Names of the measured quantities."""
         return tuple(self.values)
 
     def __repr__(self) -> str:
@@ -108,11 +108,11 @@ class Measurements:
         return f"Measurements: {self.times.size} of {', '.join(self.values)} {ends}"
 
 
-def _numbers(given: Any, what: str) -> Array:
+def _numbers(values: Any, what: str) -> Array:
     try:
-        return np.asarray(given, dtype=float).reshape(-1)
+        return np.asarray(values, dtype=float).reshape(-1)
     except (TypeError, ValueError):
-        raise OptionError(f"Measurements: {what}: expected numbers, given {given!r:.60}.") from None
+        raise OptionError(f"Measurements: {what}: expected numbers, given {values!r:.60}.") from None
 
 
 def _factor(name: str, unit: Any) -> float:

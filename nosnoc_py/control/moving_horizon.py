@@ -1,4 +1,15 @@
-"""Moving horizon estimation: the state, and parameters, from the last measurements and what was known before them."""
+"""Moving horizon estimation through impacts: states and parameters from the last measurements and an arrival cost.
+
+The unknown z = (state at the beginning of the window, free parameters) minimises
+
+    |z - z_mean|^2 in the metric of P^-1   +   sum over samples k of |(y_k - h(x(t_k; z))) / sigma|^2 .
+
+z_mean and P (the arrival cost) summarise all samples before the window. When the window moves on, an extended Kalman
+filter step updates them with the dropped sample, linearised about the motion of the whole window (Rao, Rawlings, Mayne
+2003, IEEE Trans. Automat. Control 48(2)). Derivatives of x(t; z) cross impacts by saltation matrices. A velocity
+measured just before an impact, while the predicted impact has just happened, is an outlier that least squares cannot
+pass; such a sample is left out.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +31,18 @@ from nosnoc_py.systems.controls import PiecewiseConstant
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Gauss-Newton steps of a sample, halvings of each, and the step that ends them, in standard deviations.
-ROUNDS, HALVINGS, SMALL = 8, 6, 1e-3
-# Mean squares of the residuals of a sample above the square of this are not noise.
+# Gauss-Newton iterations per sample, halvings of each step, and the step size [standard deviations] that ends them.
+ITERATIONS, HALVINGS, STEP_TOLERANCE = 8, 6, 1e-3
+# A sample is an outlier if the root mean square of its residuals exceeds this many standard deviations.
 OUTLIER = 5.0
-# Differences, where a motion has no derivative: shares of standard deviations.
-STEP = 1e-4
+# Step of finite differences in standard deviations, where a motion has no derivative.
+DIFFERENCE_STEP = 1e-4
 MODEL = EventDriven(grazing="continue", rtol=1e-7, atol=1e-9)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Evaluated:
-    """A start of the window: sum of squares, residuals, motion, Jacobian."""
+class _WindowFit:
+    """Least-squares terms at one z: sum of squares, residuals, motion and Jacobian."""
 
     cost: float
     r: Array
@@ -40,49 +51,52 @@ class _Evaluated:
 
 
 class MHE:
-    """Estimates states and parameters from the measurements of a moving window, through impacts.
+    """Moving horizon estimator of states and parameters through impacts.
 
-    The motion of the window is the one that starts at its beginning with the least sum of squares of what differs from
-    the measurements and from what was known there (the arrival cost, which an extended Kalman filter carries along:
-    Rao, Rawlings, Mayne 2003). Derivatives go through impacts by saltation matrices; Gauss-Newton.
+    At every sample a Gauss-Newton method minimises the squared residuals of the measurements in the window plus the
+    arrival cost, which an extended Kalman filter updates when the window moves on (Rao, Rawlings, Mayne 2003).
+    Derivatives cross impacts by saltation matrices.
 
     Parameters
     ----------
     system : CLS, PSS, Heaviside or PDS
+        Model of the plant.
     sigma : mapping
-        Measured state or output -> standard deviation of its noise.
+        Name of a measured state or output -> standard deviation of its noise, in the unit of the value.
     period : float
-        Between samples [s].
+        Time between samples [s].
     x0, x0_std : (n_x,) or mapping
-        What is known of the first state, and its standard deviations (or one for all).
+        Initial state one period before the first measurement, and its standard deviations (a number for all).
     window : int
-        Samples that are looked at.
+        Number of samples in the window.
     free : mapping, optional
-        Parameter that is estimated with the state -> standard deviation of what is known of it.
+        Name of a parameter to be estimated -> standard deviation of its initial value.
     process : float, (n_x,) or mapping
-        Standard deviations of what the model does not know, per square root of a second; larger ones forget faster.
+        Standard deviations of the process noise per square root of a second; larger ones forget faster.
     outputs : mapping, optional
-        Name of a measured quantity that is no state -> its expression in the symbols of the system.
+        Name of a measured quantity that is not a state -> its expression in the symbols of the system.
     p : (n_p,) or mapping, optional
+        Known parameters and initial values of free ones; default those of the system.
     method : EventDriven, optional
+        Simulation options.
 
     Attributes
     ----------
     x, p : (n_x,), (n_p,)
-        The estimate at the last measurement.
+        Estimates at the last measurement.
     std : dict
-        State or free parameter -> standard deviation at the last measurement.
+        Name of a state or free parameter -> standard deviation at the last measurement.
     left_out : int
-        Samples that no motion explained, so that they were not used.
+        Number of samples rejected as outliers.
 
     Raises
     ------
     OptionError, ModelError
-        For unknown names, and numbers that are not positive.
+        For unknown names, and values that must be positive and are not.
 
     Examples
     --------
-    A ball that bounces; measured is its height alone:
+    A bouncing ball of which only the height is measured:
 
     >>> import casadi as ca, numpy as np, nosnoc_py as ns
     >>> q, v = ca.SX.sym("q"), ca.SX.sym("v")
@@ -126,17 +140,17 @@ class MHE:
         self.output = Output.of(system, tuple(self.sigma), outputs)
         self.method = MODEL if method is None else method
         n_x = len(system.state_names)
-        self.places = [system.parameter_names.index(name) for name in free or {}]
+        self.free_indices = [system.parameter_names.index(name) for name in free or {}]
         self.free = tuple(free or {})
         self._p0 = np.array(system.parameters(p), dtype=float)
-        known = by_names(x0_std, system.state_names, "MHE: x0_std")
+        prior_std = by_names(x0_std, system.state_names, "MHE: x0_std")
         noise = by_names(process, system.state_names, "MHE: process")
-        if not (known > 0.0).all() or (noise < 0.0).any():
+        if not (prior_std > 0.0).all() or (noise < 0.0).any():
             raise OptionError("MHE: expected positive x0_std and process that is not negative.")
-        self.Q = np.diag(np.append(noise**2 * self.period, np.zeros(len(self.places))))
-        # What is known at the beginning of the window: mean and covariance of states and free parameters.
-        self._mean = np.append(by_names(x0, system.state_names, "MHE: x0"), self._p0[self.places])
-        self._covariance = np.diag(np.append(known**2, [float(value) ** 2 for value in (free or {}).values()]))
+        self.Q = np.diag(np.append(noise**2 * self.period, np.zeros(len(self.free_indices))))
+        # Arrival cost: mean and covariance of states and free parameters at the beginning of the window.
+        self._mean = np.append(by_names(x0, system.state_names, "MHE: x0"), self._p0[self.free_indices])
+        self._covariance = np.diag(np.append(prior_std**2, [float(value) ** 2 for value in (free or {}).values()]))
         self._z = self._mean.copy()
         self._measured: deque[Array] = deque()
         self._controls: deque[Array] = deque()
@@ -145,47 +159,47 @@ class MHE:
         self.left_out = 0
 
     def step(self, y: Mapping[str, float], u: Any = None) -> Array:
-        """The state (n_x,) at a measurement, one period after the one before.
+        """Add a measurement one period after the last one and return the estimated state (n_x,).
 
         Parameters
         ----------
         y : mapping
-            Measured values by name; one that is missing or NaN is not used.
+            Measured values by name; missing ones and NaN are not used.
         u : (n_u,), optional
-            The control of the period before the measurement; default zero.
+            Control during the period before the measurement; default zero.
 
         Raises
         ------
         ModelError
-            For names that are not measured, or a motion that cannot be simulated from what is known.
+            For names that are not in `sigma`, or a window that cannot be simulated.
         """
         if unknown := [name for name in y if name not in self.sigma]:
             raise ModelError(f"MHE: y: {unknown_name(unknown[0], tuple(self.sigma))}")
         if len(self._measured) == self.window:
-            self._slide()
+            self._drop_first_sample()
         n_u = self.system.n_u
         self._measured.append(np.array([float(y.get(name, np.nan)) for name in self.sigma]))
         self._controls.append(np.zeros(n_u) if u is None else np.asarray(u, dtype=float).reshape(n_u))
-        found = self._explained()
-        self.x, self.p = self._side_of(found.motion, y), self._values(self._z)[1]
-        ahead = self._ahead(found.motion, self._z)
-        spread = np.sqrt(np.diag(ahead @ np.linalg.pinv(found.jacobian.T @ found.jacobian) @ ahead.T))
+        fitted = self._fit_without_outlier()
+        self.x, self.p = self._state_near_impact(fitted.motion, y), self._unpack(self._z)[1]
+        transition = self._transition(fitted.motion, self._z)
+        spread = np.sqrt(np.diag(transition @ np.linalg.pinv(fitted.jacobian.T @ fitted.jacobian) @ transition.T))
         self.std = dict(zip((*self.system.state_names, *self.free), map(float, spread), strict=True))
         return self.x.copy()
 
-    def _values(self, z: Array) -> tuple[Array, Array]:
+    def _unpack(self, z: Array) -> tuple[Array, Array]:
         p = self._p0.copy()
-        p[self.places] = z[self.n_x :]
+        p[self.free_indices] = z[self.n_x :]
         return admissible(self.system, z[: self.n_x], p), p
 
     def _motion(self, z: Array, duration: float, controls: Any, times: Array | None, *, sensitivities: bool) -> Any:
-        """The motion from a start of the window; None where there is none."""
+        """Simulate from z, the state and parameters at the start of the window; None if the simulation fails."""
         control = None
         if self.system.n_u:
             rows = np.array(controls)
             control = PiecewiseConstant(np.linspace(0.0, duration, len(rows) + 1), rows)
         try:
-            x0, p = self._values(z)
+            x0, p = self._unpack(z)
             motion = simulate(
                 self.system, x0=x0, duration=duration, p=p, u=control, times=times, method=self.method,
                 sensitivities=sensitivities,
@@ -194,156 +208,162 @@ class MHE:
             return None
         return motion if motion.success else None
 
-    def _evaluated(self, z: Array, *, sensitivities: bool) -> _Evaluated | None:
-        """The sum of squares of a start of the window; None without a motion."""
+    def _evaluate(self, z: Array, *, sensitivities: bool) -> _WindowFit | None:
+        """Evaluate the least-squares terms at z; None if the simulation fails."""
         times = self.period * np.arange(1, len(self._measured) + 1)
         data = Measurements(times, dict(zip(self.sigma, np.array(self._measured).T, strict=True)), sigma=self.sigma)
         motion = self._motion(z, float(times[-1]), self._controls, times, sensitivities=sensitivities)
         if motion is None:
             return None
-        r, by_x, by_p = weighted(motion, data, self.output, self._values(z)[1])
+        r, by_x, by_p = weighted(motion, data, self.output, self._unpack(z)[1])
+        # Whitening: |root (z - mean)|^2 is the arrival cost.
         root = np.linalg.inv(np.linalg.cholesky(self._covariance))
         r = np.append(r, root @ (z - self._mean))
         if not sensitivities:
             jacobian = np.zeros((0, 0))
         elif motion.sensitivity is not None and motion.sensitivity.smooth and by_x.size:
-            jacobian = np.vstack([np.hstack([by_x, by_p[:, self.places]]), root])
+            jacobian = np.vstack([np.hstack([by_x, by_p[:, self.free_indices]]), root])
         else:
-            jacobian = self._differences(z, r, lambda z: getattr(self._evaluated(z, sensitivities=False), "r", None))
-        return _Evaluated(cost=float(r @ r), r=r, motion=motion, jacobian=jacobian)
+            jacobian = self._differences(z, r, lambda z: getattr(self._evaluate(z, sensitivities=False), "r", None))
+        return _WindowFit(cost=float(r @ r), r=r, motion=motion, jacobian=jacobian)
 
-    def _minimised(self) -> _Evaluated:
-        """Gauss-Newton with halved steps."""
-        found = self._evaluated(self._z, sensitivities=True)
-        if found is None:  # the last start has no motion: what was known before may have one
+    def _minimise(self) -> _WindowFit:
+        """Minimise by Gauss-Newton with step halving."""
+        current = self._evaluate(self._z, sensitivities=True)
+        if current is None:  # the last z has no motion; the mean of the arrival cost may have one
             self._z = self._mean.copy()
-            found = self._evaluated(self._z, sensitivities=True)
-        if found is None:
+            current = self._evaluate(self._z, sensitivities=True)
+        if current is None:
             raise ModelError("MHE: the motion of the window cannot be simulated; see x0, or use a shorter window.")
-        for _ in range(ROUNDS):
-            step = -np.linalg.lstsq(found.jacobian, found.r, rcond=None)[0]
-            for size in 0.5 ** np.arange(HALVINGS):
-                trial = self._evaluated(self._z + size * step, sensitivities=False)
-                if trial is not None and trial.cost < found.cost:
+        for _ in range(ITERATIONS):
+            step = -np.linalg.lstsq(current.jacobian, current.r, rcond=None)[0]
+            for fraction in 0.5 ** np.arange(HALVINGS):
+                trial = self._evaluate(self._z + fraction * step, sensitivities=False)
+                if trial is not None and trial.cost < current.cost:
                     break
             else:
                 break
-            moved = float(np.linalg.norm(found.jacobian @ (size * step)))
-            better = self._evaluated(self._z + size * step, sensitivities=True)
+            decrease = float(np.linalg.norm(current.jacobian @ (fraction * step)))
+            better = self._evaluate(self._z + fraction * step, sensitivities=True)
             if better is None:
                 break
-            self._z, found = self._z + size * step, better
-            if moved < SMALL:
+            self._z, current = self._z + fraction * step, better
+            if decrease < STEP_TOLERANCE:
                 break
-        return found
+        return current
 
-    def _explained(self) -> _Evaluated:
-        """The least sum of squares, without a sample that no motion nearby explains.
+    def _fit_without_outlier(self) -> _WindowFit:
+        """Fit the window; leave out the worst sample if no nearby motion explains it.
 
-        A velocity that was measured just before an impact, when the motion has just had it, is a wall that least
-        squares do not pass: the sample is left out, and taken in again where that leads to a motion that explains it.
+        A velocity measured just before an impact that the predicted motion has just had is a barrier for least squares.
+        Fit without the sample first, then start again with it: the impact is then often on the correct side.
         """
-        began = self._z.copy()
-        found = self._minimised()
-        worst, share = self._worst(found)
+        start = self._z.copy()
+        all_samples = self._minimise()
+        worst, share = self._worst_sample(all_samples)
         if share <= OUTLIER**2:
-            return found
-        kept, y = self._z.copy(), self._measured[worst]
-        self._z, self._measured[worst] = began, np.full(y.size, np.nan)
-        without = self._minimised()
-        start, self._measured[worst] = self._z.copy(), y
-        again = self._minimised()
-        if self._worst(again)[1] <= OUTLIER**2:
-            return again
-        if self._worst(without)[1] <= OUTLIER**2:
-            self._z, self._measured[worst] = start, np.full(y.size, np.nan)
+            return all_samples
+        all_z, y = self._z.copy(), self._measured[worst]
+        self._z, self._measured[worst] = start, np.full(y.size, np.nan)
+        without = self._minimise()
+        without_z, self._measured[worst] = self._z.copy(), y
+        repeated = self._minimise()
+        if self._worst_sample(repeated)[1] <= OUTLIER**2:
+            return repeated
+        if self._worst_sample(without)[1] <= OUTLIER**2:
+            self._z, self._measured[worst] = without_z, np.full(y.size, np.nan)
             self.left_out += 1
             return without
-        if again.cost < found.cost:
-            return again
-        self._z = kept
-        return found
+        if repeated.cost < all_samples.cost:
+            return repeated
+        self._z = all_z
+        return all_samples
 
-    def _side_of(self, motion: Trajectory, y: Mapping[str, float]) -> Array:
-        """The state at the end; of a last sample that was left out that before or behind an impact close to it."""
+    def _state_near_impact(self, motion: Trajectory, y: Mapping[str, float]) -> Array:
+        """Return the state at the end of the window.
+
+        If the last sample was left out, an impact lies close to it. Then the measurement selects among the states at
+        the end, before the last impact, and after the next one.
+        """
         end = np.array(motion.final_state)
         measured = np.array([float(y.get(name, np.nan)) for name in self.sigma])
-        seen = np.isfinite(measured)
-        if not seen.any() or np.isfinite(self._measured[-1]).any():
+        finite = np.isfinite(measured)
+        if not finite.any() or np.isfinite(self._measured[-1]).any():
             return end
-        p = self._values(self._z)[1]
-        sides = [end]
+        p = self._unpack(self._z)[1]
+        candidates = [end]
         for before in np.flatnonzero(np.diff(motion.t) <= 0.0)[-1:]:
             if motion.t[-1] - motion.t[before] < self.period:
-                sides.append(motion.x[before])
+                candidates.append(motion.x[before])
         later = self._motion(np.append(end, self._z[self.n_x :]), self.period, [self._controls[-1]], None,
                              sensitivities=False)  # fmt: skip
         if later is not None:
-            sides += [later.x[before + 1] for before in np.flatnonzero(np.diff(later.t) <= 0.0)[:1]]
-        noise = np.array(list(self.sigma.values()))[seen]
-        away = [np.linalg.norm((self.output(x, p)[0][seen] - measured[seen]) / noise) for x in sides]
-        return np.array(sides[int(np.argmin(away))])
+            candidates += [later.x[before + 1] for before in np.flatnonzero(np.diff(later.t) <= 0.0)[:1]]
+        noise = np.array(list(self.sigma.values()))[finite]
+        distances = [np.linalg.norm((self.output(x, p)[0][finite] - measured[finite]) / noise) for x in candidates]
+        return np.array(candidates[int(np.argmin(distances))])
 
-    def _worst(self, found: _Evaluated) -> tuple[int, float]:
-        """The sample with the largest mean square of its residuals, and that."""
-        shares, first = [], 0
+    def _worst_sample(self, fitted: _WindowFit) -> tuple[int, float]:
+        """Return the index of the sample with the largest mean squared residual, and this value."""
+        means, first = [], 0
         for y in self._measured:
             count = int(np.isfinite(y).sum())
-            shares.append(float(np.mean(found.r[first : first + count] ** 2)) if count else 0.0)
+            means.append(float(np.mean(fitted.r[first : first + count] ** 2)) if count else 0.0)
             first += count
-        return int(np.argmax(shares)), max(shares)
+        return int(np.argmax(means)), max(means)
 
     def _differences(self, z: Array, value: Array, function: Any) -> Array:
-        """The Jacobian of a function at z by differences, where a motion has no derivative."""
+        """Return the Jacobian of a function at z by forward differences."""
         columns = []
-        for i, size in enumerate(STEP * np.sqrt(np.diag(self._covariance))):
-            moved = z.copy()
-            moved[i] += size
-            other = function(moved)
+        for i, size in enumerate(DIFFERENCE_STEP * np.sqrt(np.diag(self._covariance))):
+            shifted = z.copy()
+            shifted[i] += size
+            other = function(shifted)
             columns.append(np.zeros(value.size) if other is None else (other - value) / size)
         return np.array(columns).T
 
-    def _ahead(self, motion: Any, z: Array) -> Array:
-        """Derivative of states and free parameters at the end of a motion by those at its beginning z."""
-        made, sensitivity = np.eye(z.size), motion.sensitivity
+    def _transition(self, motion: Any, z: Array) -> Array:
+        """Return d(state, free parameters at the end) / dz of a motion from z; parameters are constant."""
+        transition, sensitivity = np.eye(z.size), motion.sensitivity
         if sensitivity is not None and sensitivity.smooth and sensitivity.orbital is not None:
-            made[: self.n_x, : self.n_x] = sensitivity.orbital[-1]
-            made[: self.n_x, self.n_x :] = sensitivity.orbital_p[-1][:, self.places]
-            return made
+            transition[: self.n_x, : self.n_x] = sensitivity.orbital[-1]
+            transition[: self.n_x, self.n_x :] = sensitivity.orbital_p[-1][:, self.free_indices]
+            return transition
         rows = self._controls_of(motion)
 
         def end(z: Array) -> Array | None:
             return getattr(self._motion(z, motion.duration, rows, None, sensitivities=False), "final_state", None)
 
-        made[: self.n_x] = self._differences(z, motion.final_state, end)
-        return made
+        transition[: self.n_x] = self._differences(z, motion.final_state, end)
+        return transition
 
     def _controls_of(self, motion: Any) -> list[Array]:
         return [np.asarray(u) for u in motion.u[:, : self.system.n_u]]
 
-    def _slide(self) -> None:
-        """Leave the first sample: what it says goes into what is known at the second (extended Kalman filter)."""
+    def _drop_first_sample(self) -> None:
+        """Drop the first sample and move its information into the arrival cost (extended Kalman filter step)."""
         y, u = self._measured.popleft(), self._controls.popleft()
-        p = self._values(self._z)[1]
+        p = self._unpack(self._z)[1]
         motion = self._motion(self._z, self.period, [u], None, sensitivities=True)
         if motion is None:
             raise ModelError("MHE: the first period of the window cannot be simulated; use another method or window.")
-        ahead = self._ahead(motion, self._z)
-        # Linear about the window's own motion, which all of its measurements have made, not the first alone.
-        mean = np.append(motion.final_state, p[self.places]) + ahead @ (self._mean - self._z)
-        covariance = ahead @ self._covariance @ ahead.T + self.Q
-        seen = np.isfinite(y)
-        if seen.any():
-            height, by_x, by_p = self.output(motion.final_state, p)
-            H = np.hstack([by_x, by_p[:, self.places]])[seen]
-            R = np.diag(np.array(list(self.sigma.values()))[seen] ** 2)
+        transition = self._transition(motion, self._z)
+        # Linearise about the motion fitted to the whole window, not about the filtered mean: it is more accurate.
+        mean = np.append(motion.final_state, p[self.free_indices]) + transition @ (self._mean - self._z)
+        covariance = transition @ self._covariance @ transition.T + self.Q
+        finite = np.isfinite(y)
+        if finite.any():
+            output, by_x, by_p = self.output(motion.final_state, p)
+            H = np.hstack([by_x, by_p[:, self.free_indices]])[finite]
+            R = np.diag(np.array(list(self.sigma.values()))[finite] ** 2)
             gain = np.linalg.solve(H @ covariance @ H.T + R, H @ covariance).T
-            predicted = height[seen] + H @ (mean - np.append(motion.final_state, p[self.places]))
-            mean = mean + gain @ (y[seen] - predicted)
-            kept = np.eye(mean.size) - gain @ H
-            covariance = kept @ covariance @ kept.T + gain @ R @ gain.T
-        # Impacts without restitution leave directions without any spread, of which a root cannot be taken.
-        least = 1e-12 * np.append(self.system.x_nominal, np.maximum(np.abs(p[self.places]), 1e-3)) ** 2
+            predicted = output[finite] + H @ (mean - np.append(motion.final_state, p[self.free_indices]))
+            mean = mean + gain @ (y[finite] - predicted)
+            reduction = np.eye(mean.size) - gain @ H
+            # Joseph form: stays symmetric and positive semidefinite in rounding.
+            covariance = reduction @ covariance @ reduction.T + gain @ R @ gain.T
+        # A plastic impact removes the variance of a direction; the Cholesky factor needs a positive definite matrix.
+        least = 1e-12 * np.append(self.system.x_nominal, np.maximum(np.abs(p[self.free_indices]), 1e-3)) ** 2
         self._covariance = 0.5 * (covariance + covariance.T) + np.diag(least)
         self._mean = mean
-        self._z = np.append(motion.final_state, p[self.places])
+        self._z = np.append(motion.final_state, p[self.free_indices])

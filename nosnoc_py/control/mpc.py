@@ -1,4 +1,17 @@
-"""Model predictive control: a control at every sample, whatever the solver does, and word of where it is from."""
+"""Model predictive control through impacts: one control per sample, also if the solver fails or is late.
+
+Each sampling period has two phases (Diehl, Bock, Schloeder 2005, real-time iteration; Zavala and Biegler 2009,
+advanced-step NMPC):
+
+* Preparation, before the state is measured: predict the state of the next sample, shift and solve the plan for it
+  (`Transcription.prepare`) and differentiate it by the initial state.
+* Feedback, after the measurement: solve on the same branch of active complementarities (`Transcription.resolve`),
+  which takes milliseconds, since mode sequence and factorisation are known.
+
+Invariant: `MPC.step` always returns a finite control within the bounds. Solver failures and answers after the deadline
+lead to a fallback control, and `MPC.last` records its source and the reason. Every plan is compared with the cheapest
+cost so far, because following one branch of active contacts may become poor after a disturbance.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +39,32 @@ from nosnoc_py.systems.cls import CLS
 from nosnoc_py.transcription import Answer, Transcription
 
 Array = np.ndarray
-# The first plan, and preparations without a deadline, may take so long [s].
-PATIENCE = 20.0
-# The share of that which the search for the first plan may take.
-SEARCHED = 0.4
-# Whoever has fewer seconds for a plan does not search.
+# Time limit [s] of the first plan, of plans without a deadline, and of preparations: no control loop runs yet.
+FIRST_PLAN_SECONDS = 20.0
+# Fraction of the time limit that the global search for the first plan may use.
+SEARCH_FRACTION = 0.4
+# No global search if fewer seconds than this remain: it would not finish.
 SEARCH_SECONDS = 2.0
-# A plan that costs so much more (a share) than the cheapest so far is compared with others, which have to be cheaper
-# by this share.
-RISEN, BETTER = 0.2, 0.02
-# A period is this close to whole control stages, as a share of one.
-WHOLE = 1e-6
-# What predictions are made with: noise is larger than its errors.
-MODEL = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
-# What controls are compared by.
-COMPARED = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
-# The share of the deadline that a solver may use; the rest is for what acts instead.
-SOLVING = 0.6
+# Relative increase of the objective over the cheapest plan so far that triggers a comparison with other starts, and the
+# relative gain that another plan needs to replace it (avoids switching between plans of equal cost).
+COST_RISE, COST_GAIN = 0.2, 0.02
+# Tolerance for "whole control stages" and for "prepared for this sample", relative to a stage or period.
+STAGE_TOLERANCE = 1e-6
+# Simulator of predictions over delay and period: its errors are far below usual measurement noise.
+PREDICTION = EventDriven(grazing="continue", rtol=1e-8, atol=1e-9)
+# Simulator that compares fallback controls: only their order matters, so loose tolerances are enough.
+COMPARISON = EventDriven(grazing="continue", rtol=1e-4, atol=1e-5)
+# Fraction of the deadline that the solver may use; the rest is left for the fallback control.
+SOLVER_FRACTION = 0.6
 
 
 class Source(StrEnum):
-    """Where a control is from."""
+    """Source of a control."""
 
-    SOLVED = "solved"  # a plan from the measured state
-    TRACKED = "plan tracked"  # the plan for the predicted state, corrected by its derivative
-    SHIFTED = "plan shifted"  # what an earlier plan has for this time
-    HELD = "held"  # the last control once more
+    SOLVED = "solved"  # first control of a plan solved for the measured state
+    TRACKED = "plan tracked"  # prepared plan, corrected to first order by the measured state
+    SHIFTED = "plan shifted"  # control of an earlier plan at this time
+    HELD = "held"  # last control repeated
 
 
 ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.HELD}
@@ -59,29 +72,31 @@ ON_FAILURE = {"track": Source.TRACKED, "shift": Source.SHIFTED, "hold": Source.H
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MPCStep:
-    """One sample of a controller.
+    """Result of a controller at one sample.
 
     Attributes
     ----------
     t : float
+        Time of the measurement [s].
     x : (n_x,)
-        As it was measured.
+        Measured state.
     planned_from : (n_x,)
-        The state the plan begins with: admissible, and after the delay.
+        Initial state of the plan: without penetration, predicted over the delay.
     u : (n_u,)
+        Control that acts, within the bounds.
     source : Source
     how : str
-        How the plan was found, see `Answer.how`.
+        Method that solved the plan, see `Answer.how`; "first" for a plan without a predecessor.
     status : Status
-        Of the solver.
+        Status of the solver.
     seconds : float
-        From x to u.
+        Computing time from x to u [s].
     late : bool
-        Whether the control, or the solver's answer that did not act, came after the deadline.
+        True if the control, or a solved plan that was discarded for it, came after the deadline.
     message : str
-        Why it is not a solved plan.
+        Reason why the control does not belong to a solved plan, else empty.
     plan : Answer or Solution, optional
-        The plan that is followed from here.
+        Plan that is followed from this sample on.
     """
 
     t: float
@@ -98,47 +113,55 @@ class MPCStep:
 
 
 class MPC:
-    """Plans again at every sample, and always has a control.
+    """Model predictive controller that solves a new plan at every sample and always returns a control.
 
-    A sample is answered on the branch of the last plan, in milliseconds (`Transcription.resolve`). What can be done
-    before the state is known is done before: call `prepare` while a control acts (`ns.close_loop` does). Where no plan
-    is found, or too late, `on_failure` says what acts instead, and `last.source` what it was.
+    A plan is solved on the branch of active complementarities of the last plan, in milliseconds
+    (`Transcription.resolve`). All work that does not depend on the measured state is done before it is known: call
+    `prepare` while a control acts (`ns.close_loop` does). If no plan is found in time, `on_failure` selects the control
+    that acts instead, and `last.source` reports it.
 
     Parameters
     ----------
     problem : OCP or Transcription
-        Its x0 is replaced by the measured state.
+        Problem with a fixed horizon; its x0 is replaced by the measured state.
     method : FESDJ, FESD or TimeFreezing, optional
-        Of an OCP; default finite elements with two elements in every control stage, a stage for every period.
+        Discretisation of an OCP; default finite elements with two elements per control stage and one stage per
+        period (20 stages without a period).
     period : float, optional
-        Between samples [s], whole control stages; default one.
+        Time between samples [s], a whole number of control stages; default one stage.
     delay : float
-        Seconds from a measurement to when its control acts: the state is predicted over them under the control that
-        acts meanwhile, and the plan begins there.
+        Time from a measurement until its control acts [s], at most one period. The state is predicted over the delay
+        with the control that still acts, and the plan starts from the predicted state.
     deadline : float, optional
-        Seconds for an answer; a later one does not act, but is the plan that the next sample begins with. The first
-        plan is waited for, and without a deadline all of them.
+        Computing time available for a control [s]. A plan that comes later does not act, but initialises the next
+        sample. The first plan has no deadline.
     on_failure : sequence of {"track", "shift", "hold"}
-        What may act without an answer: the prepared plan corrected to first order by the measured state, an earlier
-        plan's control for this time, or the last control. Of the first two the one whose simulation costs less.
+        Fallback controls that may act without a plan in time: the prepared plan corrected to first order by the
+        measured state, an earlier plan's control at this time, or the last control. If the first two are available, the
+        one with the lower simulated cost acts.
     not_finite : {"error", "hold"}
-        What a measurement that is not finite leads to: a `ModelError`, or the last control once more.
+        Reaction to a measurement with NaN or inf: raise a `ModelError`, or repeat the last control.
     preparation : float, optional
-        Seconds that `prepare` may take; default 20. In a loop in real time that is what a period leaves.
+        Time limit of `prepare` [s]; default 20. In real time: the part of the period that remains after the control.
     solver : Homotopy, ActiveSet or Auto, optional
-        Where a branch is lost; its limits of iterations count. Default `Auto()`.
+        Solver used when the branch of the last plan is lost; its iteration limits hold. Default `Auto()`.
     p : (n_p,) or function of t, optional
-        Values of the parameters, references among them; default those of the system.
+        Parameter values, for instance references; default those of the system.
     spread : (n_x,), optional
-        How far measured states lie from predicted ones; see `Transcription.prepare`.
+        Expected distance of measured from predicted states; see `Transcription.prepare`.
     guess : optional
-        For the first plan, as for `ns.solve`; default the better of what is found from the motion without control and
-        from the motion that `ns.solve` finds without a method (effort "quick").
+        Initial guess of the first plan, as for `ns.solve`. Default: the better of the plans found from the motion with
+        zero control and from `ns.solve` without a method (effort "quick").
 
     Raises
     ------
     OptionError
-        For a period that is no whole number of control stages, options of a wrong kind, or a free horizon.
+        For a period that is not a whole number of control stages, options of a wrong type, or a free horizon.
+
+    References
+    ----------
+    Diehl, Bock and Schloeder (2005), SIAM J. Control Optim. 43(5) (preparation and feedback phase). Zavala and Biegler
+    (2009), Automatica 45(1) (advanced-step NMPC: first-order correction of a prepared plan).
 
     Examples
     --------
@@ -179,7 +202,7 @@ class MPC:
         self.period = self.stage if period is None else _seconds(period, "period", positive=True)
         self.stages = round(self.period / self.stage)
         if (
-            abs(self.period / self.stage - self.stages) > WHOLE
+            abs(self.period / self.stage - self.stages) > STAGE_TOLERANCE
             or not 1 <= self.stages < self.problem.grid.control_stages
         ):
             raise OptionError(
@@ -190,15 +213,17 @@ class MPC:
         self.deadline = None if deadline is None else _seconds(deadline, "deadline", positive=True)
         if self.delay > self.period:
             raise OptionError(f"MPC: delay: expected at most the period of {self.period:g} s, given {delay!r}.")
-        wrong = [name for name in on_failure if name not in ON_FAILURE]
-        if isinstance(on_failure, str) or wrong:
+        unknown = [name for name in on_failure if name not in ON_FAILURE]
+        if isinstance(on_failure, str) or unknown:
             raise OptionError(
                 f"MPC: on_failure: expected some of {', '.join(ON_FAILURE)} in order, given {on_failure!r}."
             )
         if not_finite not in ("error", "hold"):
             raise OptionError(f'MPC: not_finite: expected "error" or "hold", given {not_finite!r}.')
         self.on_failure, self.not_finite = tuple(on_failure), not_finite
-        self.preparation = PATIENCE if preparation is None else _seconds(preparation, "preparation", positive=True)
+        self.preparation = (
+            FIRST_PLAN_SECONDS if preparation is None else _seconds(preparation, "preparation", positive=True)
+        )
         self.solver, self.p, self.spread, self.guess = solver, p, spread, guess
         self.last: MPCStep | None = None
         self._plan: Answer | Solution | None = None
@@ -212,34 +237,34 @@ class MPC:
 
     @property
     def lower(self) -> Array:
-        """Lower limits of the controls (n_u,)."""
+        """Lower bounds of the controls (n_u,)."""
         return np.asarray(self.ocp.u_bounds[0])[: self.system.n_u]
 
     @property
     def upper(self) -> Array:
-        """Upper limits of the controls (n_u,)."""
+        """Upper bounds of the controls (n_u,)."""
         return np.asarray(self.ocp.u_bounds[1])[: self.system.n_u]
 
     def reset(self) -> None:
-        """Forget all plans: the next sample is the first one."""
+        """Discard all plans; the next sample is treated as the first one."""
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
 
     def step(self, x: Any, t: float, p: Any = None) -> Array:
-        """The control (n_u,) for a state measured at t; where it is from is in `last`.
+        """Return the control (n_u,) for a state measured at t; `last` holds its source and the plan.
 
         Parameters
         ----------
         x : (n_x,)
-            Measured; noise may have moved it into a contact.
+            Measured state; slight penetrations from noise are removed.
         t : float
-            Seconds.
+            Time of the measurement [s].
         p : (n_p,), optional
-            Instead of the values given to the controller.
+            Parameter values that replace those of the controller.
 
         Raises
         ------
         ModelError
-            For another number of states, or one that is not finite unless `not_finite="hold"`.
+            For a wrong number of states, or NaN or inf unless `not_finite="hold"`.
         """
         began = time.perf_counter()
         try:
@@ -248,159 +273,177 @@ class MPC:
             raise ModelError(f"x: expected {len(self.system.state_names)} numbers, given {x!r}.") from None
         if x.size != len(self.system.state_names):
             raise ModelError(f"x: expected {len(self.system.state_names)} numbers, given {x.size}.")
-        made = {"t": float(t), "x": x.copy(), "planned_from": x}
+        fields = {"t": float(t), "x": x.copy(), "planned_from": x}
         if not np.isfinite(x).all():
             if self.not_finite == "error":
                 raise ModelError(f"x: the measurement at {t:g} s is not finite: {x.tolist()}.")
-            held = MPCStep(**made, u=self._held(), source=Source.HELD, message="the measurement is not finite")
-            return self._finished(held, began)
+            fallback = MPCStep(
+                **fields, u=self._last_control(), source=Source.HELD, message="the measurement is not finite"
+            )
+            return self._record(fallback, began)
         values = self._parameters(t, p)
         answer: Answer | Solution | None = None
-        why, start = "", x
+        reason, planned_from = "", x
         try:
-            start = self._ahead(x, t, values)
-            made["planned_from"] = start
-            limit = PATIENCE if self.deadline is None or self._plan is None else SOLVING * self.deadline
-            answer = self._answered(start, t, values, limit)
+            planned_from = self._predicted_start(x, t, values)
+            fields["planned_from"] = planned_from
+            limit = (
+                FIRST_PLAN_SECONDS if self.deadline is None or self._plan is None else SOLVER_FRACTION * self.deadline
+            )
+            answer = self._solve_from(planned_from, t, values, limit)
         except NosnocError as error:
-            why = str(error)
-        except Exception as error:  # whatever a solver, a library or a user's function does: the plant needs a control
-            why = f"{type(error).__name__}: {error}"
+            reason = str(error)
+        except Exception as error:  # solver, library or user function: the plant needs a control in any case
+            reason = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
+        # The first plan has no deadline: without it no fallback but a zero control exists.
         late = self.deadline is not None and self._plan is not None and seconds > self.deadline
         if answer is not None and answer.success and not late:
             self._plan, self._began = answer, t + self.delay
             how = answer.how if isinstance(answer, Answer) else "first"
-            step = MPCStep(**made, u=self._clipped(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
-            return self._finished(step, began)
-        u, source = self._instead(start, t, values)
+            step = MPCStep(**fields, u=self._within_bounds(answer.u[0]), source=Source.SOLVED, how=how, plan=answer)
+            return self._record(step, began)
+        u, source = self._fallback(planned_from, t, values)
         if answer is not None and answer.success:
-            why, self._plan, self._began = f"the answer came {seconds:.3g} s after the state", answer, t + self.delay
+            # Too late to act, but still the best start for the next sample.
+            reason, self._plan, self._began = f"the answer came {seconds:.3g} s after the state", answer, t + self.delay
         status = Status.CONTROLLER_FAILED if answer is None else answer.status
         step = MPCStep(
-            **made, u=u, source=source, status=status, late=late, message=why or str(status), plan=self._plan
+            **fields, u=u, source=source, status=status, late=late, message=reason or str(status), plan=self._plan
         )
-        return self._finished(step, began)
+        return self._record(step, began)
 
     def prepare(self, *, time_limit: float | None = None) -> None:
-        """Plan for the state predicted at the next sample; to be called while the control of the last one acts.
+        """Solve the plan for the state predicted at the next sample; call it while the last control acts.
 
-        Nothing is raised: what fails leaves the plan that there was.
+        Errors are not raised: after a failure the next sample starts from the previous plan.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds; default `preparation`.
         """
         self._ready = self._gain = None
         if self.last is None:
             return
-        at = self.last.t + self.period + self.delay
+        begin = self.last.t + self.period + self.delay
         limit = self.preparation if time_limit is None else time_limit
-        end = time.monotonic() + limit
+        end_time = time.monotonic() + limit
         try:
-            p = self._parameters(at, None)
+            p = self._parameters(begin, None)
             if self.last.source is not Source.SOLVED:
-                # The plan is not from the state that there was: one from the state that follows is looked for now.
-                following = self._following(p)
-                plan = self._answered(following, at - self.delay, p, limit)
+                # The last control was a fallback, so its plan does not start from the measured state: solve again
+                # from the predicted state now, without the deadline of the feedback phase.
+                state = self._next_state(p)
+                plan = self._solve_from(state, begin - self.delay, p, limit)
                 if plan.success:
-                    self._plan, self._began = plan, at
-            shift = self._stages_since(at)
+                    self._plan, self._began = plan, begin
+            shift = self._stages_since(begin)
             if self._plan is None or not self._plan.success or not 0 <= shift < self.problem.grid.control_stages:
                 return
             ready = self.problem.prepare(
                 self._plan, shift=shift, spread=self.spread, p=p, solver=self.solver,
-                time_limit=max(0.0, end - time.monotonic()),
+                time_limit=max(0.0, end_time - time.monotonic()),
             )  # fmt: skip
             if not ready.success:
                 return
             if self._has_risen(ready.objective):
-                ready = self._cheaper(ready, p, end)
+                ready = self._cheaper(ready, p, end_time)
             self._lowest = min(self._lowest, float(ready.objective))
-            self._ready, self._ready_for = ready, at
+            self._ready, self._ready_for = ready, begin
             if "track" in self.on_failure:
                 self._gain = self.problem.differentiate(ready, x0=True)
-        except Exception:  # a plan that cannot be prepared is solved again from the last one
+        except Exception:  # the next sample then starts from the last plan
             return
 
     def _has_risen(self, objective: float) -> bool:
-        """Whether a plan costs more than an earlier one did: on a branch that has become a poor one it does."""
-        return bool(objective > RISEN * abs(self._lowest) + self._lowest) if np.isfinite(self._lowest) else False
+        """True if the objective exceeds the lowest one so far, a sign that the branch has become a poor one."""
+        return bool(objective > COST_RISE * abs(self._lowest) + self._lowest) if np.isfinite(self._lowest) else False
 
     def _cheaper(self, ready: Answer, p: Any, end: float) -> Answer:
-        """The prepared plan, or one from another start that costs less; looked for until `end`, a monotonic time."""
+        """Return a cheaper plan from another start, searched until `end` (monotonic time), else the prepared one."""
         self._lowest = float(ready.objective)
         x0 = np.asarray(ready.solution.x[0])[: len(self.system.state_names)]
         for guess in self._guesses(x0, p, max(0.0, end - time.monotonic())):
-            left = end - time.monotonic()
-            if left <= 0.0:
+            remaining = end - time.monotonic()
+            if remaining <= 0.0:
                 break
-            found = self.problem.solve(self.solver, x0=x0, p=p, guess=guess, time_limit=left)
-            if found.success and found.objective < ready.objective - BETTER * abs(ready.objective):
-                again = self.problem.prepare(
-                    found, shift=0, spread=self.spread, p=p, solver=self.solver, time_limit=max(0.0, left)
+            candidate = self.problem.solve(self.solver, x0=x0, p=p, guess=guess, time_limit=remaining)
+            if candidate.success and candidate.objective < ready.objective - COST_GAIN * abs(ready.objective):
+                prepared = self.problem.prepare(
+                    candidate, shift=0, spread=self.spread, p=p, solver=self.solver, time_limit=max(0.0, remaining)
                 )
-                ready = again if again.success else ready
+                ready = prepared if prepared.success else ready
         return ready
 
-    def _following(self, p: Any) -> Array:
-        """The state that the control of the last sample leads to when the next one acts."""
+    def _next_state(self, p: Any) -> Array:
+        """Predict the state when the control of the next sample begins to act."""
         assert self.last is not None
         if self._follower is None:
-            self._follower = Simulator(self.system, MODEL, step=self.period)
+            self._follower = Simulator(self.system, PREDICTION, step=self.period)
         state = self._follower.step(self._follower.init(self.last.planned_from, p), self.last.u)
         return admissible(self.system, state.x, p)
 
-    def _answered(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
-        """A plan from x0, from the one before; the first one, or where all before are over, from several starts."""
-        given: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
+    def _solve_from(self, x0: Array, t: float, p: Any, limit: float) -> Answer | Solution:
+        """Solve a plan from x0: on the branch of the prepared or the last plan, else from several starts."""
+        arguments: dict[str, Any] = {"x0": x0, "p": p, "solver": self.solver}
         if (ready := self._ready) is not None and self._is_ready(t):
-            return self.problem.resolve(ready, **given, time_limit=limit)
+            return self.problem.resolve(ready, **arguments, time_limit=limit)
         shift = self._stages_since(t + self.delay)
         if self._plan is not None and 0 <= shift < self.problem.grid.control_stages:
-            return self.problem.resolve(self._plan, shift=shift, **given, time_limit=limit)
-        solver = given.pop("solver")
+            return self.problem.resolve(self._plan, shift=shift, **arguments, time_limit=limit)
+        solver = arguments.pop("solver")
         end, best = time.monotonic() + limit, None
         for guess in self._guesses(x0, p, limit):
-            left = max(0.0, end - time.monotonic())
-            found = self.problem.solve(solver, **given, guess=guess, time_limit=left)
-            if best is None or (found.success, -found.objective) > (best.success, -best.objective):
-                best = found
+            remaining = max(0.0, end - time.monotonic())
+            candidate = self.problem.solve(solver, **arguments, guess=guess, time_limit=remaining)
+            if best is None or (candidate.success, -candidate.objective) > (best.success, -best.objective):
+                best = candidate
         assert best is not None
         return best
 
     def _guesses(self, x0: Array, p: Any, limit: float) -> Iterator[Any]:
-        """Starts of a plan that has none before it; the first optimum that is found may be a poor one."""
+        """Yield initial guesses of a plan without a predecessor; several, as the first local optimum may be poor."""
         if self.guess is not None:
             yield self.guess
             return
         horizon = float(self.ocp.horizon)
-        idle = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._idle(), time_limit=limit)
-        yield idle if idle.success else None
+        uncontrolled = simulate(self.system, x0=x0, duration=horizon, p=p, u=self._zero_control(), time_limit=limit)
+        yield uncontrolled if uncontrolled.success else None
         if limit >= SEARCH_SECONDS:
-            began = replace(self.ocp, x0=x0, p=self.ocp.system.parameters(p))
-            searched = solve(began, effort="quick", time_limit=SEARCHED * limit)
+            measured = replace(self.ocp, x0=x0, p=self.ocp.system.parameters(p))
+            searched = solve(measured, effort="quick", time_limit=SEARCH_FRACTION * limit)
             if searched.success:
                 yield searched
 
-    def _instead(self, x0: Array, t: float, p: Any) -> tuple[Array, Source]:
-        """What acts where there is no answer in time."""
+    def _fallback(self, x0: Array, t: float, p: Any) -> tuple[Array, Source]:
+        """Return the fallback control (n_u,) and its source if no plan was solved in time."""
         rows = dict[Source, Array]()
         ready = self._ready if self._is_ready(t) else None
         if "track" in self.on_failure and ready is not None and self._gain is not None:
             rows[Source.TRACKED] = self._gain.predict(x0=x0).u
         plan, began = (self._plan, self._began) if ready is None else (ready, self._ready_for)
-        if "shift" in self.on_failure and plan is not None and 0 <= (k := self._stages_from(began, t)) < len(plan.u):
-            rows[Source.SHIFTED] = np.vstack([plan.u[k:], np.repeat(plan.u[-1:], k, axis=0)])
-        rows = {source: self._clipped(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()}
+        if (
+            "shift" in self.on_failure
+            and plan is not None
+            and 0 <= (passed := self._stages_from(began, t)) < len(plan.u)
+        ):
+            rows[Source.SHIFTED] = np.vstack([plan.u[passed:], np.repeat(plan.u[-1:], passed, axis=0)])
+        rows = {
+            source: self._within_bounds(u) for source, u in rows.items() if np.isfinite(u[:, : self.system.n_u]).all()
+        }
         if len(rows) > 1 and self.cost is not None:
-            # A large disturbance makes of the linear correction anything: what it leads to has to be looked at.
+            # After a large disturbance the first-order correction may be far off, so compare by simulation.
             best = min(rows, key=lambda source: self._simulated_cost(x0, rows[source], p))
             return rows[best][0], best
         for source, u in rows.items():
             return u[0], source
-        return self._held(), Source.HELD
+        return self._last_control(), Source.HELD
 
     def _simulated_cost(self, x0: Array, u: Array, p: Any) -> float:
-        """What the controls (N, n_u) of a horizon cost; infinite where the simulation does not come to its end."""
+        """Return the simulated cost of controls (N, n_u) over the horizon; infinite if the simulation stops early."""
         assert self.cost is not None
-        motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARED)
+        motion = simulate(self.system, x0=x0, duration=float(self.ocp.horizon), u=u, p=p, method=COMPARISON)
         if not motion.success:
             return np.inf
         stages = np.clip(np.searchsorted(motion.u_grid, motion.t, "right") - 1, 0, len(motion.u) - 1)
@@ -414,33 +457,33 @@ class MPC:
         return round((t + self.delay - began) / self.stage)
 
     def _is_ready(self, t: float) -> bool:
-        """Whether the prepared plan is for a sample at t."""
-        return self._ready is not None and abs(self._ready_for - t - self.delay) <= WHOLE * self.period
+        """True if the prepared plan belongs to a sample at t."""
+        return self._ready is not None and abs(self._ready_for - t - self.delay) <= STAGE_TOLERANCE * self.period
 
-    def _ahead(self, x: Array, t: float, p: Any) -> Array:
-        """The state when the control will act: admissible, and after the delay."""
+    def _predicted_start(self, x: Array, t: float, p: Any) -> Array:
+        """Return the state (n_x,) when the control begins to act: without penetration, predicted over the delay."""
         x = admissible(self.system, x, p)
         if not self.delay:
             return x
         if self._predictor is None:
-            self._predictor = Simulator(self.system, MODEL, step=self.delay)
-        state = self._predictor.step(self._predictor.init(x, p), self._held())
+            self._predictor = Simulator(self.system, PREDICTION, step=self.delay)
+        state = self._predictor.step(self._predictor.init(x, p), self._last_control())
         return admissible(self.system, state.x, p) if state.status.success else x
 
     def _parameters(self, t: float, p: Any) -> Any:
-        given = self.p if p is None else p
-        return self.system.parameters(given(t) if callable(given) else given)
+        values = self.p if p is None else p
+        return self.system.parameters(values(t) if callable(values) else values)
 
-    def _held(self) -> Array:
-        return self._idle() if self.last is None else self.last.u
+    def _last_control(self) -> Array:
+        return self._zero_control() if self.last is None else self.last.u
 
-    def _idle(self) -> Array:
-        return self._clipped(np.zeros(self.system.n_u))
+    def _zero_control(self) -> Array:
+        return self._within_bounds(np.zeros(self.system.n_u))
 
-    def _clipped(self, u: Array) -> Array:
+    def _within_bounds(self, u: Array) -> Array:
         return np.clip(np.asarray(u, dtype=float)[..., : self.system.n_u], self.lower, self.upper)
 
-    def _finished(self, step: MPCStep, began: float) -> Array:
+    def _record(self, step: MPCStep, began: float) -> Array:
         seconds = time.perf_counter() - began
         late = step.late or (self.deadline is not None and self.last is not None and seconds > self.deadline)
         self.last = replace(step, seconds=seconds, late=late)
@@ -448,7 +491,7 @@ class MPC:
 
 
 def plan_of(step: MPCStep) -> Trajectory | None:
-    """The motion that a step follows, read out; None where there is none."""
+    """Return the planned motion that a step follows, or None without a plan."""
     if step.plan is None:
         return None
     return step.plan.solution if isinstance(step.plan, Answer) else step.plan

@@ -1,4 +1,4 @@
-"""MuJoCo as the plant of a closed loop: other bodies, other contacts and another simulator than those of the plan."""
+"""MuJoCo as the plant of a closed loop: an independent simulator with its own contact model."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class MujocoState:
-    """Where a MuJoCo plant is.
+    """State of a MuJoCo plant.
 
     Attributes
     ----------
     x : (n_q + n_v,)
+        qpos and qvel.
     status : Status
-        NUMERICAL_ERROR where MuJoCo's numbers are no numbers any more.
+        NUMERICAL_ERROR if MuJoCo reports a warning or the state is not finite.
     message : str
+        Explanation of a failure, else empty.
     t : float
+        Simulated time [s].
     """
 
     x: Array
@@ -36,27 +39,28 @@ class MujocoState:
 
 
 class MujocoPlant:
-    """A plant for `ns.close_loop` that MuJoCo simulates (extra "robots").
+    """Plant for `ns.close_loop` that is simulated by MuJoCo (extra "robots").
 
-    Its states are MuJoCo's qpos and qvel in the order of `joints`, its controls the actuators, or generalised forces.
+    Its states are MuJoCo's qpos and qvel in the order of the joints; its controls are actuator inputs or generalised
+    forces.
 
     Parameters
     ----------
     model : str, Path or mujoco.MjModel
-        An MJCF or URDF file, the text of one, or a model.
+        MJCF or URDF file, its text, or a compiled model.
     period : float
-        Between samples [s]; whole steps of the model.
+        Time between samples [s], a whole number of time steps of the model.
     state_names, control_names : sequence of str, optional
-        Those that the controller has; default those of qpos, qvel and of the actuators.
+        Names used by the controller; default names of the joints and u_0, u_1, ... for the controls.
     forces : bool
-        Controls are generalised forces on the degrees of freedom instead of the actuators' inputs.
+        If True, controls are generalised forces (n_v,) instead of actuator inputs.
 
     Raises
     ------
     ModelError
-        If MuJoCo is not installed, or does not take the model.
+        If MuJoCo is not installed or rejects the model.
     OptionError
-        For a period that is no whole number of steps, or names of another number.
+        For a period that is not a whole number of time steps, or a wrong number of names.
 
     Examples
     --------
@@ -88,12 +92,12 @@ class MujocoPlant:
         self.length, self.forces = float(period), forces
         sizes = self.model.nq + self.model.nv, self.model.nv if forces else self.model.nu
         self.state_names = _names(state_names, sizes[0], "state_names", self._default_states())
-        own = [f"u_{i}" for i in range(sizes[1])]
-        self.control_names = _names(control_names, sizes[1], "control_names", own)
+        numbered = [f"u_{i}" for i in range(sizes[1])]
+        self.control_names = _names(control_names, sizes[1], "control_names", numbered)
         self.data = self.mujoco.MjData(self.model)
 
     def init(self, x0: Any, p: Any = None) -> MujocoState:
-        """The plant in a state (n_q + n_v,); it has no parameters."""
+        """Return the plant in a state (n_q + n_v,); it has no parameters."""
         if p is not None:
             raise OptionError("MujocoPlant: p: this plant has no parameters; change its model instead.")
         x = np.asarray(x0, dtype=float).reshape(-1)
@@ -104,12 +108,12 @@ class MujocoPlant:
         return MujocoState(x=x.copy())
 
     def put(self, state: MujocoState, x: Array) -> MujocoState:
-        """The same with another x: the clock and warm starts stay."""
+        """Return the plant with another x; clock and solver warm starts are kept."""
         self._put(x)
         return MujocoState(x=np.array(x), t=state.t)
 
     def advance(self, state: MujocoState, u: Array) -> tuple[MujocoState, tuple[Array, Array, list[Any]]]:
-        """One period with a control that is held: the state, and times (since its beginning), states and events."""
+        """Advance by one period with a held control; return the state and (times from its start, states, events)."""
         control = self.data.qfrc_applied if self.forces else self.data.ctrl
         control[:] = u
         times, states = [0.0], [state.x]
@@ -118,19 +122,19 @@ class MujocoPlant:
             times.append((k + 1) * self.length / self.steps)
             states.append(np.concatenate([self.data.qpos, self.data.qvel]))
         x = states[-1]
-        good = bool(np.isfinite(x).all()) and not self.data.warning.number.any()
-        status = Status.SOLVED if good else Status.NUMERICAL_ERROR
-        message = "" if good else "MuJoCo warned of its numbers; use a shorter step or softer contacts"
-        made = MujocoState(x=x, status=status, message=message, t=state.t + self.length)
+        is_finite = bool(np.isfinite(x).all()) and not self.data.warning.number.any()
+        status = Status.SOLVED if is_finite else Status.NUMERICAL_ERROR
+        message = "" if is_finite else "MuJoCo warned of its numbers; use a shorter step or softer contacts"
+        next_state = MujocoState(x=x, status=status, message=message, t=state.t + self.length)
         keep = np.unique(np.linspace(0, self.steps, min(self.steps, 8) + 1).astype(int))
-        return made, (np.array(times)[keep], np.array(states)[keep], [])
+        return next_state, (np.array(times)[keep], np.array(states)[keep], [])
 
     def _put(self, x: Array) -> None:
         self.data.qpos[:], self.data.qvel[:] = x[: self.model.nq], x[self.model.nq :]
         self.mujoco.mj_forward(self.model, self.data)
 
     def _default_states(self) -> list[str]:
-        """Names of joints where each has one coordinate, else numbers."""
+        """Return names of the joints if each has one coordinate, else numbered names."""
         nq, nv, count = self.model.nq, self.model.nv, self.model.njnt
         if nq == nv == count:
             kind = self.mujoco.mjtObj.mjOBJ_JOINT
@@ -147,8 +151,8 @@ def _imported(model: Any) -> tuple[Any, Any]:
     return mujoco, model
 
 
-def _names(given: Sequence[str] | None, size: int, what: str, own: Sequence[str]) -> tuple[str, ...]:
-    made = tuple(own if given is None else given)
-    if len(made) != size:
-        raise OptionError(f"MujocoPlant: {what}: expected {size} names, given {len(made)}.")
-    return made
+def _names(names: Sequence[str] | None, size: int, what: str, default: Sequence[str]) -> tuple[str, ...]:
+    result = tuple(default if names is None else names)
+    if len(result) != size:
+        raise OptionError(f"MujocoPlant: {what}: expected {size} names, given {len(result)}.")
+    return result

@@ -1,4 +1,4 @@
-"""What becomes of a plan from other starts and with other parameters: with feedback, and without."""
+"""Monte Carlo test of a tracking law: final errors with feedback and open loop for random starts and parameters."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ if TYPE_CHECKING:  # pragma: no cover - for readers and type checkers
     from nosnoc_py.control.tracking import TrackingLaw
 
 Array = np.ndarray
-# A run is lost where the simulation ends early, or further from the plan's end than this share of the plan's extent.
-LOST = 0.1
+# A run is lost if its final error exceeds this fraction of the extent of the plan, or if the simulation stops early.
+LOST_FRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Robustness:
-    """End errors of a plan with feedback and without, draw by draw.
+    """Final errors of a plan with feedback and open loop, for each random draw.
 
     Attributes
     ----------
     starts : (n, n_x)
+        Initial states.
     parameters : (n, n_p)
+        Parameters of the plant.
     tracked, open_loop : (n, n_x)
-        States at the end less that of the plan; NaN where a simulation ended early.
+        Final state minus that of the plan; NaN if the simulation stopped early.
     positions : tuple of int
-        The states that count as the end error: the coordinates, or all states of a system without.
+        Indices of the states in the final error: the coordinates, or all states of a system without coordinates.
     names : tuple of str
-        Of the states.
+        Names of the states.
     lost_beyond : float
-        End errors above this are lost runs.
+        Runs with a larger final error count as lost.
     """
 
     starts: Array
@@ -55,17 +57,17 @@ class Robustness:
 
     @property
     def errors(self) -> Array:
-        """Largest error of a coordinate at the end (n,) with feedback; infinite where a simulation ended early."""
+        """Largest final error of a coordinate (n,) with feedback; infinite if the simulation stopped early."""
         return self._errors(self.tracked)
 
     @property
     def open_loop_errors(self) -> Array:
-        """The same without feedback."""
+        """Largest final error of a coordinate (n,) of the open-loop control."""
         return self._errors(self.open_loop)
 
     @property
     def lost(self) -> int:
-        """Runs that end further off than `lost_beyond`, or early."""
+        """Number of runs with feedback whose final error exceeds `lost_beyond`."""
         return int((self.errors > self.lost_beyond).sum())
 
     def _errors(self, ends: Array) -> Array:
@@ -73,13 +75,13 @@ class Robustness:
         return np.where(np.isnan(worst), np.inf, worst)
 
     def __repr__(self) -> str:
-        def told(errors: Array) -> str:
+        def quantiles(errors: Array) -> str:
             median, most = np.percentile(errors, [50, 90], method="higher")
             return f"median {median:.3g}, p90 {most:.3g}, largest {errors.max():.3g}"
 
         return (
-            f"Robustness: {len(self.errors)} draws, end error with feedback {told(self.errors)} "
-            f"({self.lost} lost), open loop {told(self.open_loop_errors)}"
+            f"Robustness: {len(self.errors)} draws, end error with feedback {quantiles(self.errors)} "
+            f"({self.lost} lost), open loop {quantiles(self.open_loop_errors)}"
         )
 
 
@@ -95,7 +97,7 @@ def robustness(
     plant: Described | None,
     method: Any,
 ) -> Robustness:
-    """See `TrackingLaw.robustness`."""
+    """Simulate random draws of a tracking law; see `TrackingLaw.robustness`."""
     from nosnoc_py.control.tracking import deviation
 
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
@@ -105,23 +107,24 @@ def robustness(
         raise OptionError("robustness: plant: expected a system with the states and controls of the plan.")
     rng, method = np.random.default_rng(seed), EventDriven(grazing="continue") if method is None else method
     nominal = system.parameters(law.p if plant is None else None)
-    wide, sigma = spread(x0, law.system, "x0"), spread(noise, law.system, "noise", coordinates=False)
+    half_widths, sigma = spread(x0, law.system, "x0"), spread(noise, law.system, "noise", coordinates=False)
     ranges = _parameter_ranges(parameters, system)
-    n = n if wide.any() or sigma.any() or ranges.any() else 1
+    n = n if half_widths.any() or sigma.any() or ranges.any() else 1
     planned, end = law.states[0], state_at(law.plan, law.plan.duration, "-")
     starts, values, ends = [], [], {True: list[Array](), False: list[Array]()}
     for _ in range(n):
         p = nominal + ranges * rng.uniform(-1.0, 1.0, ranges.size)
-        start = admissible(system, planned + wide * rng.uniform(-1.0, 1.0, wide.size), p)
-        noises = sigma * rng.standard_normal((len(law.windows) + 1, wide.size))
+        start = admissible(system, planned + half_widths * rng.uniform(-1.0, 1.0, half_widths.size), p)
+        noises = sigma * rng.standard_normal((len(law.windows) + 1, half_widths.size))
+        # Same draw with and without feedback, so that the two samples are paired.
         for feedback in (True, False):
-            control = _Acting(law, actuators, noises if feedback else None)
+            control = _ActuatedControl(law, actuators, noises if feedback else None)
             motion = simulate(
                 system, x0=start, duration=law.plan.duration, u=SampledLaw(control, law.period), p=p, method=method
             )
-            reached = motion.success
+            finished = motion.success
             ends[feedback].append(
-                deviation(law.system, motion.final_state, end) if reached else np.full(end.size, np.nan)
+                deviation(law.system, motion.final_state, end) if finished else np.full(end.size, np.nan)
             )
         starts.append(start)
         values.append(p)
@@ -130,12 +133,12 @@ def robustness(
     return Robustness(
         starts=np.array(starts), parameters=np.array(values), tracked=np.array(ends[True]),
         open_loop=np.array(ends[False]), positions=tuple(positions), names=system.state_names,
-        lost_beyond=LOST * float(extent),
+        lost_beyond=LOST_FRACTION * float(extent),
     )  # fmt: skip
 
 
-class _Acting:
-    """What actuators make of the control, of the law (with noise on what it sees) or of the plan alone."""
+class _ActuatedControl:
+    """Control that reaches the plant: actuator factor times the law (with measurement noise) or the planned control."""
 
     def __init__(self, law: TrackingLaw, share: float, noises: Array | None) -> None:
         self.law, self.share, self.noises = law, share, noises
@@ -148,40 +151,40 @@ class _Acting:
         return np.asarray(self.share * u)
 
 
-def spread(given: Any, system: Described, what: str, *, coordinates: bool = True) -> Array:
-    """How far every state may be off (n_x,): of a number (for all coordinates, or all states), (n_x,), or by names."""
+def spread(widths: Any, system: Described, what: str, *, coordinates: bool = True) -> Array:
+    """Expand deviations to (n_x,): a number (for all coordinates, or all states), an array, or a mapping by name."""
     names = system.state_names
-    made = np.zeros(len(names))
-    if given is None:
-        return made
-    if isinstance(given, Mapping):
-        for name, value in given.items():
+    array = np.zeros(len(names))
+    if widths is None:
+        return array
+    if isinstance(widths, Mapping):
+        for name, value in widths.items():
             if name not in names:
                 raise OptionError(f"{what}: {unknown_name(name, names)}")
-            made[names.index(name)] = float(value)
-    elif np.ndim(given) == 0:
-        made[system.at_q if coordinates and isinstance(system, CLS) else slice(None)] = float(given)
+            array[names.index(name)] = float(value)
+    elif np.ndim(widths) == 0:
+        array[system.at_q if coordinates and isinstance(system, CLS) else slice(None)] = float(widths)
     else:
-        value = np.asarray(given, dtype=float)
-        if value.shape != made.shape:
-            raise OptionError(f"{what}: expected a number, {made.size} numbers or names of states, given {given!r}.")
-        made = value
-    if not (np.isfinite(made).all() and (made >= 0.0).all()):
-        raise OptionError(f"{what}: expected finite numbers that are not negative, given {given!r}.")
-    return made
+        value = np.asarray(widths, dtype=float)
+        if value.shape != array.shape:
+            raise OptionError(f"{what}: expected a number, {array.size} numbers or names of states, given {widths!r}.")
+        array = value
+    if not (np.isfinite(array).all() and (array >= 0.0).all()):
+        raise OptionError(f"{what}: expected finite numbers that are not negative, given {widths!r}.")
+    return array
 
 
-def _parameter_ranges(given: Any, system: Described) -> Array:
-    made = np.zeros(system.n_p)
-    if given is None:
-        return made
-    if isinstance(given, Mapping):
-        for name, value in given.items():
+def _parameter_ranges(ranges: Any, system: Described) -> Array:
+    array = np.zeros(system.n_p)
+    if ranges is None:
+        return array
+    if isinstance(ranges, Mapping):
+        for name, value in ranges.items():
             if name not in system.parameter_names:
                 raise OptionError(f"parameters: {unknown_name(name, system.parameter_names)}")
-            made[system.parameter_names.index(name)] = float(value)
-        return made
-    value = np.asarray(given, dtype=float)
-    if value.shape not in {(), made.shape}:
-        raise OptionError(f"parameters: expected {made.size} numbers or names of parameters, given {given!r}.")
-    return made + value
+            array[system.parameter_names.index(name)] = float(value)
+        return array
+    value = np.asarray(ranges, dtype=float)
+    if value.shape not in {(), array.shape}:
+        raise OptionError(f"parameters: expected {array.size} numbers or names of parameters, given {ranges!r}.")
+    return array + value

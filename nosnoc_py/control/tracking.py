@@ -1,4 +1,16 @@
-"""Linear-quadratic feedback about a plan with impacts, its gains from derivatives through the events."""
+"""Linear-quadratic tracking of a plan with impacts; the gains use derivatives through the events.
+
+1. Simulate the plan in windows of one sampling period, each from the plan's own state. The derivatives A_k, B_k of the
+   end of a window contain saltation matrices (Aizerman and Gantmakher 1958; Leine and Nijmeijer 2004).
+2. Riccati's recursion gives gains and feedforward corrections of the discrete linear-quadratic problem, with bounds on
+   the control (Tassa, Mansard, Todorov 2014).
+3. Simulate the plan with this law and repeat about the new motion while the weighted deviations decrease: an iterated
+   linear-quadratic regulator whose target remains the plan.
+
+Near an impact plan and plant are on different sides of a velocity jump, although both follow the same motion. The
+deviation is then taken from the plan's motion extended beyond the impact (reference spreading: Rijnen, Saccon,
+Nijmeijer 2015); see `references`.
+"""
 
 from __future__ import annotations
 
@@ -25,36 +37,49 @@ from nosnoc_py.systems.controls import SampledLaw
 from nosnoc_py.systems.described import Described
 
 Array = np.ndarray
-# Samples of a plan, at least.
+# Least number of samples of a plan: periods short enough for the linearisation.
 SAMPLES = 100
-# The motion about which the law is linear is improved so often, as long as the deviations lose such a share.
-ROUNDS, GAINED = 8, 1e-3
-# Bryson's rule: deviations of positions and of other states count like the whole range of a control when they reach
-# these shares of the range of what is alike in the plan.
+# Maximal number of linearisations, and the relative decrease of the weighted deviations required to continue.
+RELINEARISATIONS, MIN_DECREASE = 8, 1e-3
+# Bryson's rule: deviations of positions (other states) by this fraction of their range in the plan cost as much as a
+# control that deviates by its whole range.
 POSITION, OTHER = 0.05, 0.2
 
 
 class TrackingLaw(SampledLaw):
-    """u = u_k - k_k - K_k (x - x_k), held for a period, with gains K_k of a finite-horizon linear-quadratic regulator.
+    """Sampled feedback law u = u_k - k_k - K_k (x - x_k) of a finite-horizon linear-quadratic regulator.
 
-    Made by `nosnoc_py.track`; a control of every simulation (`u=law`) and of `nosnoc_py.close_loop`.
+    Created by `nosnoc_py.track`. It is evaluated once per period and held; use it as the control of a simulation
+    (`u=law`) or of `nosnoc_py.close_loop`.
 
     Attributes
     ----------
     times : (M + 1,)
-        Samples [s].
+        Sampling times [s].
     states, controls : (M + 1, n_x), (M, n_u)
-        The plan at the samples.
+        Reference x_k, u_k at the samples.
     gains : (M, n_u, n_x)
-        K_k.
+        Gains K_k.
     corrections : (M, n_u)
-        What the controls of the plan lack to lead the simulation, not the plan's own elements, to the planned states.
+        Feedforward corrections k_k: they compensate the discretisation error of the plan, so that the simulation, not
+        only the finite elements of the plan, reaches the planned states.
     flags : tuple of str
-        Samples where the plan has no derivative, and why: differences to both sides stand in.
+        Windows without a derivative and the reason; central differences replace it.
     references : tuple of Reference
-        The impacts of the plan, with the motions before and behind continued beyond them.
+        Impacts of the plan with the motions before and after extended beyond them.
     lower, upper : (n_u,)
-        Limits of the control.
+        Bounds of the control.
+
+    Examples
+    --------
+    >>> import casadi as ca, nosnoc_py as ns
+    >>> q, v, u = (ca.SX.sym(name) for name in "qvu")
+    >>> cart = ns.CLS(q=q, v=v, u=u, mass_matrix=1, force=u, contacts=[ns.Contact("wall", gap=1 - q)])
+    >>> law = ns.track(ns.simulate(cart, x0=[0, 0], duration=1.0, u=1.0), period=0.1, bounds=(-2, 2))
+    >>> law.gains.shape, len(law.references)
+    ((10, 1, 2), 0)
+    >>> bool(law(0.0, [0.1, 0.0])[0] < law(0.0, [0.0, 0.0])[0])
+    True
     """
 
     def __init__(
@@ -82,22 +107,25 @@ class TrackingLaw(SampledLaw):
     def _value(self, t: float, x: Array) -> Array:
         k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
         state, gain = self.reference(t, np.asarray(x, dtype=float))
-        fed = self.controls[k] - self.corrections[k] - self.gains[gain] @ deviation(self.system, x, state)
-        return np.clip(fed, self.lower, self.upper)
+        # k is the sample of the control; `gain` may be that of a sample before the impact.
+        u = self.controls[k] - self.corrections[k] - self.gains[gain] @ deviation(self.system, x, state)
+        return np.clip(u, self.lower, self.upper)
 
     def reference(self, t: float, x: Array) -> tuple[Array, int]:
-        """The state (n_x,) that the plan has at t, or that of the motion before or behind an impact which the plant is
-        still on or already on, and the sample whose gain belongs to it.
+        """Return the reference state (n_x,) at t and the index of its gain.
+
+        Close to an impact that the plant has not had yet, or has already had, the reference is the extended motion of
+        the plan on the plant's side of the impact, if its velocity is nearer to that of the plant.
         """
         k = min(max(bisect_right(self.times, t * (1.0 + 1e-9) + 1e-12) - 1, 0), len(self.windows) - 1)
         planned = self.states[k] if t < self.times[-1] else self.states[-1]
         for event in self.references:
             if (other := event.other_side(t)) is None:
                 continue
-            nearer = _distance(self.system, x, other) < _distance(self.system, x, planned)
-            if nearer:
-                first = bisect_right(self.times, event.time) - 1  # the sample before the impact
-                return other, first if t >= event.time else min(first + 1, len(self.windows) - 1)
+            is_nearer = _distance(self.system, x, other) < _distance(self.system, x, planned)
+            if is_nearer:
+                before = bisect_right(self.times, event.time) - 1  # the sample before the impact
+                return other, before if t >= event.time else min(before + 1, len(self.windows) - 1)
         return planned, k
 
     def robustness(
@@ -112,31 +140,32 @@ class TrackingLaw(SampledLaw):
         plant: Described | None = None,
         method: Any = None,
     ) -> Robustness:
-        """Simulate the law, and the plan's control alone, from other starts and with other parameters.
+        """Simulate the law and the open-loop control with random initial states and parameters.
 
         Parameters
         ----------
         x0 : float, (n_x,) or mapping, optional
-            Deviations of the start are drawn uniformly from -x0 to x0: of every coordinate (a number), of every state,
-            or of states by their names. A start that penetrates is moved until it does not.
+            Half-widths of the uniform distribution of initial deviations: of every coordinate (a number), of every
+            state, or of named states. An initial state with penetration is projected.
         parameters : (n_p,) or mapping, optional
-            The same of the parameters.
+            Half-widths of the uniform distribution of parameter deviations.
         noise : float, (n_x,) or mapping, optional
-            Standard deviation of white noise on the state that the law sees at every sample.
+            Standard deviation of white noise on the measured state at every sample.
         actuators : float
-            Share of the control that acts.
+            Factor on the control that acts on the plant.
         n : int
-            Draws; 1 where nothing is drawn.
+            Number of draws; 1 if nothing is random.
         seed : int
+            Seed of the random generator.
         plant : CLS, PSS, ..., optional
-            Instead of the plan's system, with the same states and controls.
+            Another system with the same states and controls as the plan's.
         method : EventDriven, TimeStepping or FESDJ, optional
-            Of the simulations; default `EventDriven(grazing="continue")`.
+            Simulation method; default `EventDriven(grazing="continue")`.
 
         Returns
         -------
         Robustness
-            End errors and lost runs of both.
+            Final errors and lost runs, with feedback and open loop.
         """
         return robustness(
             self, x0=x0, parameters=parameters, noise=noise, actuators=actuators, n=n, seed=seed, plant=plant,
@@ -162,50 +191,58 @@ def track(
     saltation: bool = True,
     spreading: bool = True,
 ) -> TrackingLaw:
-    """Linear feedback that keeps a plant on a plan through its impacts.
+    """Compute a linear feedback law that keeps a plant on a plan with impacts.
 
-    The plan is simulated in windows of one period, each from the plan's own state; the derivatives of their ends go
-    through impacts, starts and ends of contact by saltation matrices. The gains are those of the discrete linear-
-    quadratic regulator of these windows (Riccati's recursion from the end). An impact that comes early or late is
-    compared with its own side: the motion before it is continued beyond it as if there were no contact, that behind it
-    backwards, and the state is compared with the one whose velocity is nearer (Rijnen, Saccon, Nijmeijer 2015).
+    The plan is simulated in windows of one period, each from the plan's own state. The derivatives of the window ends
+    cross impacts, contact making and breaking by saltation matrices. The gains minimise the sum of
+    h (|x - x_plan|_Q^2 + |u - u_plan|_R^2) + |x - x_plan|_Qf^2 over these linear windows (Riccati's recursion).
+
+    If an impact comes early or late, the state is compared with the plan on the same side of the impact: the motion
+    before it is extended without the contact, the motion after it backwards in time, and the one with the nearer
+    velocity is used (reference spreading: Rijnen, Saccon, Nijmeijer 2015).
 
     Parameters
     ----------
     solution : Solution or Trajectory
-        The plan, with its controls.
+        Plan with its controls.
     Q, Qf : float, (n_x,) or (n_x, n_x), optional
-        Weights of deviations, per second and at the end. Default: Bryson's rule on the ranges in the plan, a twentieth
-        of the largest one of the coordinates, a fifth of that of velocities and of other states; at the end Q times the
-        duration.
+        Weights of state deviations, per second and at the end: a factor of the identity, a diagonal or a matrix.
+        Default: Bryson's rule, 1 / (0.05 range)^2 for coordinates with the largest range of all coordinates in the
+        plan, 1 / (0.2 range)^2 for velocities and other states; Qf = Q times the duration.
     R : float, (n_u,) or (n_u, n_u), optional
-        Weight of the feedback, per second. Default: by the range of the controls.
+        Weight of control deviations, per second. Default: 1 / range^2 of the controls in the plan.
     period : float, optional
-        Between samples [s]; rounded so that the plan has a whole number of them. Default: an equal part of the control
-        stages, so that the plan has a hundred samples at least.
+        Time between samples [s], rounded so that the plan has a whole number of samples. Default: a whole fraction of
+        the control stages, with at least 100 samples.
     bounds : (lower, upper), optional
-        Of the controls; default those of the solution's problem, where it is known.
+        Bounds of the controls, each (n_u,); default those of the solution's OCP, if known.
     system : CLS, PSS, Heaviside or PDS, optional
-        Of a plan that was loaded or changed, and so does not know its system.
+        Required for a plan that was loaded or changed, which does not hold its system.
     saltation : bool
-        Whether derivatives go through impacts; without, windows with an impact take those of the window before.
+        If False, windows with an impact take the derivatives of the window before (for comparisons).
     spreading : bool
-        Whether impacts that come early or late are compared with their own side.
+        If False, the state is always compared with the plan at the same time, also close to impacts.
 
     Returns
     -------
     TrackingLaw
-        A control of simulations (`u=law`): asked every period, its value is held.
+        Control for simulations (`u=law`), evaluated once per period and held.
 
     Raises
     ------
     OptionError
-        For a plan without controls or of an unknown system, weights of a wrong shape or without the right sign, a
-        period that is no part of the plan.
+        For a plan without controls or with an unknown system, weights of a wrong shape or that are not positive
+        (semi)definite, or a period longer than the plan.
+
+    References
+    ----------
+    Rijnen, Saccon and Nijmeijer (2015), IEEE Conf. Decision and Control (reference spreading). Tassa, Mansard and
+    Todorov (2014), IEEE Int. Conf. Robotics and Automation (control limits). Leine and Nijmeijer (2004), Dynamics and
+    Bifurcations of Non-Smooth Mechanical Systems (saltation matrix).
 
     Examples
     --------
-    A cart is pushed by another one; the plan is for another start than that of the plant:
+    A cart pushes another one; the plant starts at another position than the plan:
 
     >>> import casadi as ca, nosnoc_py as ns
     >>> q, v, u = ca.SX.sym("q", 2), ca.SX.sym("v", 2), ca.SX.sym("u")
@@ -228,19 +265,20 @@ def track(
         raise OptionError("track: expected a plan with controls; this one has none, so there is nothing to correct.")
     system = without_slacks(system)
     p = system.parameters(solution.p[: system.n_p] if isinstance(solution, Solution) else _parameters(solution, system))
-    count = _samples(solution, period)
+    count = _sample_count(solution, period)
     times = np.linspace(0.0, solution.duration, count + 1)
     weights, limits = _weights(solution, system, Q, R, Qf), _limits(problem, system, bounds)
-    law, least = None, np.inf
-    for _ in range(ROUNDS):
+    # The first law is always accepted: its cost refers to the plan itself and is not comparable with simulated ones.
+    law, lowest = None, np.inf
+    for _ in range(RELINEARISATIONS):
         motion = solution if law is None else _simulated(law, solution)
         if motion is None:
             break
-        made = _law(system, solution, motion, p, times, weights, limits, saltation=saltation, spreading=spreading)
-        if law is not None and made.cost > (1.0 - GAINED) * least:
-            law = made if made.cost < least else law
+        candidate = _law(system, solution, motion, p, times, weights, limits, saltation=saltation, spreading=spreading)
+        if law is not None and candidate.cost > (1.0 - MIN_DECREASE) * lowest:
+            law = candidate if candidate.cost < lowest else law
             break
-        law, least = made, np.inf if law is None else made.cost
+        law, lowest = candidate, np.inf if law is None else candidate.cost
     assert law is not None
     return law
 
@@ -257,18 +295,21 @@ def _law(
     saltation: bool,
     spreading: bool,
 ) -> TrackingLaw:
-    """The law about a motion near the plan, which minimises the deviations from the plan."""
-    made, wanted = PlanWindows(system, motion, p), PlanWindows(system, plan, p)
-    windows = made.between(times)
-    windows = windows if saltation else _smooth(windows)
+    """Compute the law linearised about `motion`, minimising the deviations from `plan`."""
+    motion_windows, plan_windows = PlanWindows(system, motion, p), PlanWindows(system, plan, p)
+    windows = motion_windows.between(times)
+    windows = windows if saltation else _without_saltation(windows)
     states = np.array([*(window.x for window in windows), state_at(motion, times[-1], "-")])
-    off = np.array([deviation(system, x, wanted.state(t)) for t, x in zip(times, states, strict=True)])
-    pushed = np.array([window.u - wanted.mean(window.start, window.end) for window in windows])
-    gains, corrections = riccati(windows, weights, off, pushed, limits)
-    references = references_of(made, windows) if spreading else ()
+    state_offset = np.array([deviation(system, x, plan_windows.state(t)) for t, x in zip(times, states, strict=True)])
+    control_offset = np.array([window.u - plan_windows.mean(window.start, window.end) for window in windows])
+    gains, corrections = riccati(windows, weights, state_offset, control_offset, limits)
+    references = references_of(motion_windows, windows) if spreading else ()
     lengths = np.diff(times)
-    cost = np.einsum("k,ki,ij,kj", lengths, off[:-1], weights.Q, off[:-1]) + off[-1] @ weights.Qf @ off[-1]
-    cost += np.einsum("k,ki,ij,kj", lengths, pushed, weights.R, pushed)
+    cost = (
+        np.einsum("k,ki,ij,kj", lengths, state_offset[:-1], weights.Q, state_offset[:-1])
+        + state_offset[-1] @ weights.Qf @ state_offset[-1]
+    )
+    cost += np.einsum("k,ki,ij,kj", lengths, control_offset, weights.R, control_offset)
     return TrackingLaw(
         system=system, plan=plan, p=p, windows=windows, states=states, gains=gains, corrections=corrections,
         references=references, bounds=limits, cost=float(cost),
@@ -276,7 +317,7 @@ def _law(
 
 
 def _simulated(law: TrackingLaw, plan: Trajectory) -> Trajectory | None:
-    """The plan as the simulation follows it with the law; None where it does not come to the end."""
+    """Simulate the plan with the law from the planned start; None if the simulation stops early."""
     motion = simulate(
         law.system, x0=admissible(law.system, law.states[0], law.p), duration=plan.duration, u=law, p=law.p,
         method=EventDriven(grazing="continue"),
@@ -286,7 +327,7 @@ def _simulated(law: TrackingLaw, plan: Trajectory) -> Trajectory | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weights:
-    """Q, R per second and Qf at the end."""
+    """Weights Q (n_x, n_x) and R (n_u, n_u) per second, and Qf (n_x, n_x) at the end."""
 
     Q: Array
     R: Array
@@ -294,65 +335,72 @@ class Weights:
 
 
 def riccati(
-    windows: tuple[PlanWindow, ...], weights: Weights, off: Array, pushed: Array, limits: tuple[Array, Array]
+    windows: tuple[PlanWindow, ...],
+    weights: Weights,
+    state_offset: Array,
+    control_offset: Array,
+    limits: tuple[Array, Array],
 ) -> tuple[Array, Array]:
-    """Gains K (M, n_u, n_x) and corrections k (M, n_u) of du = -K e - k about the windows.
+    """Return gains K (M, n_u, n_x) and corrections k (M, n_u) of du = -K e - k about the windows.
 
-    They minimise the sum of h (|o + e|_Q^2 + |r + du|_R^2), and |o + e|_Qf^2 at the end, with e_k+1 = A e_k + B du + c:
-    o (M + 1, n_x) is how far the windows are off what is to be followed, r (M, n_u) how far their controls are, and c
-    where they end beside each other. What can only be corrected before a body is let go is corrected there. A control
-    that would leave its limits stays at them and has no gain (Tassa, Mansard, Todorov 2014), so that others correct.
+    They minimise the sum of h (|o + e|_Q^2 + |r + du|_R^2) plus |o + e|_Qf^2 at the end, subject to
+    e_k+1 = A e_k + B du + c. Here o (M + 1, n_x) and r (M, n_u) are the offsets of states and controls of the windows
+    from the plan, and c is the defect between the end of a window and the start of the next one. The cost-to-go is
+    e' P e / 2 + s' e. A control at its bound keeps it and has no gain, so that the other controls correct
+    (Tassa, Mansard, Todorov 2014).
     """
-    P, s, gains, corrections = weights.Qf, weights.Qf @ off[-1], [], []
+    P, s, gains, corrections = weights.Qf, weights.Qf @ state_offset[-1], [], []
     for k in reversed(range(len(windows))):
         A, B, c, h = windows[k].by_x, windows[k].by_u, windows[k].defect, windows[k].end - windows[k].start
         R, Q = h * weights.R, h * weights.Q
-        inertia, ahead = R + B.T @ P @ B, P @ c + s
-        room = tuple(windows[k].u - limit for limit in limits[::-1])
-        K, step = _within(inertia, B.T @ P @ A, B.T @ ahead + R @ pushed[k], *room)
+        hessian, gradient = R + B.T @ P @ B, P @ c + s
+        step_bounds = tuple(windows[k].u - limit for limit in limits[::-1])
+        K, step = _bounded_step(hessian, B.T @ P @ A, B.T @ gradient + R @ control_offset[k], *step_bounds)
+        # With bounds K and step are not the unconstrained optimum, so the full (Joseph-like) form is needed.
         closed = A - B @ K
-        s = Q @ off[k] + closed.T @ (ahead - P @ B @ step) + K.T @ R @ (step - pushed[k])
+        s = Q @ state_offset[k] + closed.T @ (gradient - P @ B @ step) + K.T @ R @ (step - control_offset[k])
         P = Q + K.T @ R @ K + closed.T @ P @ closed
-        P = 0.5 * (P + P.T)
+        P = 0.5 * (P + P.T)  # rounding would let P lose symmetry over hundreds of steps
         gains.append(K)
         corrections.append(step)
     return np.array(gains[::-1]), np.array(corrections[::-1])
 
 
-def _within(inertia: Array, by_e: Array, constant: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """K and k of du = -K e - k that minimises half of du'M du + du'(N e + n) at e = 0 with lower <= k <= upper."""
-    free, k, K = np.full(constant.size, True), np.zeros(constant.size), np.zeros_like(by_e)
-    for _ in range(constant.size + 1):
-        inner = inertia[np.ix_(free, free)]
-        k[free] = np.linalg.solve(inner, constant[free] - inertia[np.ix_(free, ~free)] @ k[~free])
+def _bounded_step(hessian: Array, coupling: Array, gradient: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Return K and k of du = -K e - k that minimises du'M du / 2 + du'(N e + n) at e = 0 with lower <= k <= upper."""
+    free, k, K = np.full(gradient.size, True), np.zeros(gradient.size), np.zeros_like(coupling)
+    # Active-set loop: each round fixes at least one more control at its bound, so n_u + 1 rounds suffice.
+    for _ in range(gradient.size + 1):
+        inner = hessian[np.ix_(free, free)]
+        k[free] = np.linalg.solve(inner, gradient[free] - hessian[np.ix_(free, ~free)] @ k[~free])
         outside = free & ((k <= lower) | (k >= upper))
         if not outside.any():
-            K[free] = np.linalg.solve(inner, by_e[free])
+            K[free] = np.linalg.solve(inner, coupling[free])
             break
         k[outside] = np.clip(k, lower, upper)[outside]
         free &= ~outside
     return K, k
 
 
-def _smooth(windows: tuple[PlanWindow, ...]) -> tuple[PlanWindow, ...]:
-    """Windows with an impact take the derivatives of the last one without."""
-    made: list[PlanWindow] = []
+def _without_saltation(windows: tuple[PlanWindow, ...]) -> tuple[PlanWindow, ...]:
+    """Replace the derivatives of windows with an impact by those of the last window without one."""
+    smooth: list[PlanWindow] = []
     first = next((window for window in windows if not window.jumps), windows[0])
     for window in windows:
-        other = made[-1] if made else first
-        made.append(replace(window, by_x=other.by_x, by_u=other.by_u) if window.jumps else window)
-    return tuple(made)
+        other = smooth[-1] if smooth else first
+        smooth.append(replace(window, by_x=other.by_x, by_u=other.by_u) if window.jumps else window)
+    return tuple(smooth)
 
 
-def _samples(solution: Trajectory, period: float | None) -> int:
+def _sample_count(solution: Trajectory, period: float | None) -> int:
     duration = solution.duration
     if period is not None:
         if isinstance(period, bool) or not isinstance(period, int | float) or not 0.0 < period <= duration:
             raise OptionError(f"track: period: expected seconds above 0 and up to {duration:g}, given {period!r}.")
         return max(1, round(duration / period))
     stages = np.diff(solution.u_grid)
-    alike = np.allclose(stages, stages[0], rtol=1e-6, atol=0.0)
-    return len(stages) * -(-SAMPLES // len(stages)) if alike else SAMPLES
+    equal = np.allclose(stages, stages[0], rtol=1e-6, atol=0.0)
+    return len(stages) * -(-SAMPLES // len(stages)) if equal else SAMPLES
 
 
 def _parameters(plan: Trajectory, system: Described) -> Any:
@@ -382,23 +430,23 @@ def _weights(plan: Trajectory, system: Described, Q: Any, R: Any, Qf: Any) -> We
 
 
 def _ranges(values: Array, nominal: Array) -> Array:
-    """What each component goes through; one that stays where it is has its nominal value."""
-    found = np.asarray(values.max(axis=0) - values.min(axis=0))
-    return np.where(found > 1e-6 * nominal, found, nominal)
+    """Return the range of each component over the plan; the nominal value for constant components."""
+    widths = np.asarray(values.max(axis=0) - values.min(axis=0))
+    return np.where(widths > 1e-6 * nominal, widths, nominal)
 
 
-def _matrix(given: Any, size: int, what: str) -> Array:
+def _matrix(weight: Any, size: int, what: str) -> Array:
     try:
-        value = np.asarray(given, dtype=float)
+        value = np.asarray(weight, dtype=float)
     except (TypeError, ValueError):
         value = np.full(0, np.nan)
     matrix = value * np.eye(size) if value.ndim == 0 else np.diag(value) if value.shape == (size,) else value
     if matrix.shape != (size, size) or not np.isfinite(matrix).all():
         raise OptionError(
-            f"track: {what}: expected a number, {size} numbers or a {size} x {size} matrix, given {given!r}."
+            f"track: {what}: expected a number, {size} numbers or a {size} x {size} matrix, given {weight!r}."
         )
     if np.linalg.eigvalsh(0.5 * (matrix + matrix.T)).min() < -1e-12 * max(1.0, np.abs(matrix).max()):
-        raise OptionError(f"track: {what}: expected a weight without negative eigenvalues, given {given!r}.")
+        raise OptionError(f"track: {what}: expected a weight without negative eigenvalues, given {weight!r}.")
     return 0.5 * (matrix + matrix.T)
 
 
@@ -411,17 +459,17 @@ def _limits(problem: Any, system: Described, bounds: Any) -> tuple[Array, Array]
             lower, upper = bounds
         except (TypeError, ValueError):
             raise OptionError(f"track: bounds: expected (lower, upper), given {bounds!r}.") from None
-    made = tuple(
+    limits = tuple(
         np.broadcast_to(np.asarray(side, dtype=float).reshape(-1)[: system.n_u], (system.n_u,))
         for side in (lower, upper)
     )
-    if not (made[0] <= made[1]).all():
+    if not (limits[0] <= limits[1]).all():
         raise OptionError(f"track: bounds: expected lower <= upper, given {bounds!r}.")
-    return made[0], made[1]
+    return limits[0], limits[1]
 
 
 def deviation(system: Described, x: Any, reference: Array) -> Array:
-    """x less a reference (n_x,); of a quaternion, which is the same attitude as its negative, the shorter way."""
+    """Return x minus a reference (n_x,); quaternions q and -q are the same attitude, so take the nearer sign."""
     x = np.array(x, dtype=float)
     for part in unit_parts(system):
         x[part] *= np.sign(x[part] @ reference[part]) or 1.0
@@ -429,7 +477,7 @@ def deviation(system: Described, x: Any, reference: Array) -> Array:
 
 
 def _distance(system: Described, x: Array, reference: Array) -> float:
-    """Of the velocities, in the metric of the masses."""
+    """Return the distance of the velocities, each relative to its nominal value."""
     assert isinstance(system, CLS)
     v = x[system.at_v] - reference[system.at_v]
     return float(np.linalg.norm(v / system.x_nominal[system.at_v]))

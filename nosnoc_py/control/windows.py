@@ -1,4 +1,4 @@
-"""A plan in windows of one sampling period: where each begins and ends, what its derivatives are, and its impacts."""
+"""Windows of one sampling period of a plan: simulated end state, derivatives through events, and impacts."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.quaternions import tangent_directions
 
 Array = np.ndarray
-# Where a window has no derivative, differences over this share of `x_nominal`, or of the range of a control, stand in.
-SECANT = 2e-3
-# The control of a window is the mean of the plan's at so many times.
-MEANS = 8
+# Step of central differences relative to nominal values where a window has no derivative: of the size of deviations
+# that feedback has to correct, not of rounding.
+SECANT_STEP = 2e-3
+# Number of quadrature points for the mean control of a window.
+MEAN_POINTS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanWindow:
-    """One sampling period of a plan.
+    """Simulated and differentiated sampling period of a plan.
 
     Attributes
     ----------
     start, end : float
         Seconds since the beginning of the plan.
     x, u : (n_x,), (n_u,)
-        The plan's state at the start, and the control.
+        State of the plan at the start, and mean control.
     by_x, by_u : (n_x, n_x), (n_x, n_u)
-        Derivatives of the state at the end.
+        Derivatives of the simulated end state by x and u.
     defect : (n_x,)
-        Where the simulation from x ends, less the plan there.
+        Simulated end state minus the plan.
     history : History
-        What is simulated from x.
+        Simulation from x.
     flags : tuple of str
-        Why these are no derivatives but differences.
+        Reasons why finite differences replace the derivatives; empty otherwise.
     """
 
     start: float
@@ -57,12 +58,12 @@ class PlanWindow:
 
     @property
     def jumps(self) -> bool:
-        """Whether there is an impact in it."""
+        """True if an impact happens in the window."""
         return any(node.impact is not None for node in self.history.nodes)
 
 
 class PlanWindows:
-    """Simulates and differentiates windows of a plan from its own states."""
+    """Simulation and differentiation of windows of a plan, each from the plan's own state."""
 
     def __init__(self, system: Described, plan: Trajectory, p: Array) -> None:
         self.system, self.plan, self.p = system, plan, p
@@ -71,7 +72,7 @@ class PlanWindows:
         self.referee: Referee = referee_of(system, REFEREE, x0, self.control, p, REFEREE_RESTS)
 
     def between(self, times: Array) -> tuple[PlanWindow, ...]:
-        """The windows between times (M + 1,)."""
+        """Return the windows between times (M + 1,)."""
         return tuple(self._window(float(a), float(b)) for a, b in pairwise(times))
 
     def _window(self, start: float, end: float) -> PlanWindow:
@@ -79,38 +80,44 @@ class PlanWindows:
         u = self.mean(start, end)
         modes = modes_from(self.referee, self.plan, self.p, start, end)
         history, control = self._run(x, u, start, end, modes)
-        # An impact that the plan has just before the end, and the simulation just behind it, is no defect.
-        beside = [history.x - state_at(self.plan, end, side) for side in SIDES]
-        defect = min(beside, key=lambda away: float(np.abs(away).max())) if history.status.success else 0.0 * x
-        made: dict[str, Any] = {
+        # An impact close to the end may come before it in the plan and after it in the simulation. Take the side with
+        # the smaller difference, else the whole velocity jump would count as a defect.
+        defects = [history.x - state_at(self.plan, end, side) for side in SIDES]
+        defect = min(defects, key=lambda away: float(np.abs(away).max())) if history.status.success else 0.0 * x
+        fields: dict[str, Any] = {
             "start": start, "end": end, "x": x, "u": u, "history": history, "defect": self._tangent(x) @ defect
         }  # fmt: skip
-        found = differentiated(self.system, history, control, control.breaks) if history.status.success else None
-        if found is not None and found.smooth and found.u is not None and np.isfinite(found.x0).all():
-            by_x, by_u = np.asarray(found.x0), np.asarray(found.u[0])
-            return PlanWindow(by_x=by_x, by_u=by_u, **made)
-        why = found.flags if found is not None else (f"t = {history.t:.9g}: {history.status}",)
-        by_x, by_u = self._secants(x, u, start, end, modes)
-        return PlanWindow(by_x=by_x, by_u=by_u, flags=why, **made)
+        derivatives = differentiated(self.system, history, control, control.breaks) if history.status.success else None
+        if (
+            derivatives is not None
+            and derivatives.smooth
+            and derivatives.u is not None
+            and np.isfinite(derivatives.x0).all()
+        ):
+            by_x, by_u = np.asarray(derivatives.x0), np.asarray(derivatives.u[0])
+            return PlanWindow(by_x=by_x, by_u=by_u, **fields)
+        flags = derivatives.flags if derivatives is not None else (f"t = {history.t:.9g}: {history.status}",)
+        by_x, by_u = self._differences(x, u, start, end, modes)
+        return PlanWindow(by_x=by_x, by_u=by_u, flags=flags, **fields)
 
     def state(self, t: float) -> Array:
-        """The plan's state (n_x,) at a time since its beginning; at the end before an impact there."""
+        """Return the plan's state (n_x,) at t [s] since its beginning (after an impact at t; at the end before it)."""
         return state_at(self.plan, t, "+" if t < self.plan.duration else "-")
 
     def mean(self, start: float, end: float) -> Array:
-        """The mean of the plan's control."""
-        times = start + (np.arange(MEANS) + 0.5) / MEANS * (end - start)
+        """Return the mean control (n_u,) of the plan between two times (midpoint rule)."""
+        times = start + (np.arange(MEAN_POINTS) + 0.5) / MEAN_POINTS * (end - start)
         return np.mean([self.control(float(t), np.zeros(0)) for t in times], axis=0)
 
     def _run(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[History, Control]:
         control = Control(law=lambda t, x: u, breaks=np.array([start, end]), constant=True)
         return self.referee.run(x, control, self.p, start=start, end=end, modes=modes, drift=np.inf), control
 
-    def _secants(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[Array, Array]:
-        """Differences over finite steps to both sides: where no derivative exists they are what feedback meets."""
+    def _differences(self, x: Array, u: Array, start: float, end: float, modes: Any) -> tuple[Array, Array]:
+        """Return central differences over finite steps, which average over both sides of a kink."""
         system = self.system
         columns = []
-        sizes = np.concatenate([SECANT * system.x_nominal, SECANT * system.u_nominal])
+        sizes = np.concatenate([SECANT_STEP * system.x_nominal, SECANT_STEP * system.u_nominal])
         for i, size in enumerate(sizes):
             ends, steps = [], []
             for sign in (1.0, -1.0):
@@ -124,12 +131,12 @@ class PlanWindows:
             if len(ends) == 2:
                 columns.append((ends[0] - ends[1]) / (steps[0] - steps[1]))
             elif ends:
-                nominal = self._run(x, u, start, end, modes)[0].x
-                columns.append((ends[0] - nominal) / steps[0])
+                middle = self._run(x, u, start, end, modes)[0].x
+                columns.append((ends[0] - middle) / steps[0])
             else:
                 columns.append(np.eye(x.size, sizes.size)[:, i])
-        found = np.array(columns).T
-        return found[:, : x.size] @ self._tangent(x), found[:, x.size :]
+        jacobian = np.array(columns).T
+        return jacobian[:, : x.size] @ self._tangent(x), jacobian[:, x.size :]
 
     def _tangent(self, x: Array) -> Array:
         return tangent_directions(x, unit_parts(self.system))

@@ -80,7 +80,7 @@ def test_what_the_data_do_not_tell_is_named():
     assert found.values["a"] * found.values["b"] == pytest.approx(2.0, abs=1e-6)
     assert [c.seen for c in found.combinations] == [True, False]
     assert found.identifiable == {"a": False, "b": False}
-    assert "do not tell" in found.message
+    assert "not identifiable" in found.message
 
 
 def test_units_are_those_of_the_user():
