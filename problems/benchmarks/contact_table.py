@@ -1,13 +1,15 @@
 """Problems that others have posed, from a naive start: `python -m problems.benchmarks.contact_table`.
 
 Every problem of `problems.benchmarks.contact` is given to the plain call `ns.solve(ocp)`, to finite elements, to a
-plain relaxation of the same finite elements, and to smooth contacts by collocation. All start from the initial state
-and no control unless the source of the problem says otherwise, on one core, with the same limit of time. What counts is
-the objective of the motion that an event-driven simulation of the control shows. With `--set literal=true` the
-discretised problems of CRISP are solved as they are, beside a plain relaxation.
+plain relaxation of the same finite elements, to smooth contacts by collocation, and, where it is installed, to the
+package nosnoc 0.2.0. All start from the initial state and no control unless the source of the problem says otherwise,
+on one core, with the same limit of time. What counts is the objective of the motion that an event-driven simulation of
+the control shows. With `--set literal=true` the discretised problems of CRISP are solved as they are, beside a plain
+relaxation.
 
 `--set kept=DIR` keeps rows in a folder: a second run takes up where the first one was stopped. `--set page=FILE` writes
-the table for the documentation.
+the table for the documentation. A page that exists is read before: cells of problems and methods that were not run now
+stay as they are, so a column is added with `--set "methods=NAME," page=FILE` without running the others.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,8 +34,8 @@ from nosnoc_py.sweep import tasks
 from nosnoc_py.sweep.local import LocalExecutor
 from nosnoc_py.sweep.perform import perform
 from nosnoc_py.sweep.store import Store
-from problems.benchmarks.contact import NAMES, posed
-from problems.benchmarks.contact.methods import METHODS, Answer
+from problems.benchmarks.contact import NAMES, nosnoc_program, posed
+from problems.benchmarks.contact.methods import ABSENT, METHODS, Answer
 from problems.benchmarks.orders import check_names
 from problems.figures import Curve, Panel, chart
 from problems.runner import Report, program, tabled
@@ -44,6 +47,8 @@ NEAR, VERY_NEAR = 1.05, 1.01
 GRACE = 60.0  # seconds for imports, and for what is judged after the limit
 LITERAL: Mapping[str, Any] = {"default": None, "relaxation": ns.Homotopy(finish="none")}
 VERSIONS = {"Python": platform.python_version(), "casadi": ca.__version__, "nosnoc_py": ns.__version__}
+# A cell of the page: "**2.58** (3 s)", or "- (why not, 60 s)".
+CELL = re.compile(r"(?:- \((?P<said>.*), |\*{0,2}(?P<value>[-+.\de]+)\*{0,2} \()(?P<seconds>\d+) s\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +120,7 @@ def experiment(
     kept : str
         A folder for rows; those in it are not made again.
     page : str
-        A file for the table.
+        A file for the table; what it has of other problems and methods stays.
 
     Raises
     ------
@@ -142,7 +147,8 @@ def experiment(
 def _task(**asked: Any) -> tasks.Task:
     """The key is a hash of all that decides over the result: the arguments, versions, and the files of the problems."""
     files = sorted((ROOT / "problems" / "benchmarks" / "contact").glob("*.py"))
-    said = "|".join(map(str, (*asked.values(), *VERSIONS.values()))).encode() + b"".join(f.read_bytes() for f in files)
+    about = (*asked.values(), *VERSIONS.values(), nosnoc_program.package() is not None)
+    said = "|".join(map(str, about)).encode() + b"".join(f.read_bytes() for f in files)
     return tasks.Task(
         key=f"{asked['problem']}-{asked['method'].replace(' ', '_')}-{hashlib.sha256(said).hexdigest()[:12]}",
         function=f"{__name__ if __name__ != '__main__' else 'problems.benchmarks.contact_table'}:answer",
@@ -210,15 +216,17 @@ def run(settings: Settings, progress: Progress) -> Report:
         for row in rows
     ]
     said = [f"{row.problem}, {row.method}: {row.answer.message}" for row in rows if row.answer.message]
-    summary = counts(rows, literal)
+    summary, shown = counts(rows, literal), rows
     if arguments["page"]:
-        Path(arguments["page"]).write_text(page_of(rows), encoding="utf-8")
+        file = Path(arguments["page"])
+        shown = merged(stored(file.read_text(encoding="utf-8")) if file.exists() else [], rows)
+        file.write_text(page_of(shown), encoding="utf-8")
     results = {"rows": [asdict(row) for row in rows], "summary": summary, "versions": VERSIONS}
     return tabled(
         {**results, "wall_seconds": time.monotonic() - started},
         all(row.answer.status not in tasks.FAILED for row in rows),
         {"problems of others": table, "solved": summary},
-        figures={"contact_profile.png": lambda: profile(rows)},
+        figures={"contact_profile.png": lambda: profile(shown)},
         said=["true objectives; seconds are those of the processor", *said],
     )
 
@@ -232,6 +240,35 @@ def profile(rows: Sequence[Row]) -> Any:
         if times:
             curves.append(Curve(np.array(times), share, method, {"drawstyle": "steps-post", "marker": "."}))
     return chart([Panel(curves=curves, x="time on one core [s]", y="share of problems within 5 %", log="x")])
+
+
+def stored(page: str) -> list[Row]:
+    """Return the rows of a page that `page_of` has written, with as many digits as it shows."""
+    names = {posed(name).title: name for name in NAMES}
+    lines = [[cell.strip() for cell in line[2:-2].split(" | ")] for line in page.splitlines()]
+    head = next((line for line in lines if line[0] == "problem"), [])
+    rows = []
+    for line in lines:
+        if line[0] in names and len(line) == len(head):
+            cells = zip(head[2:], map(CELL.fullmatch, line[2:]), strict=True)
+            rows += [_of_cell(names[line[0]], method, cell) for method, cell in cells if cell]
+    return rows
+
+
+def _of_cell(problem: str, method: str, cell: re.Match[str]) -> Row:
+    value = np.inf if cell["value"] is None else float(cell["value"])
+    status, verdict = ("solved", "confirmed") if cell["value"] else (cell["said"], cell["said"])
+    answer = Answer(status=status, verdict=verdict, objective=value, true_objective=value)
+    return Row(problem=problem, method=method, seconds=float(cell["seconds"]), answer=answer)
+
+
+def merged(before: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of before with the new ones in their places; a package that is absent now replaces nothing."""
+    cells = {(row.problem, row.method): row for row in before}
+    new = {(row.problem, row.method): row for row in rows}
+    cells |= {key: row for key, row in new.items() if row.answer.status != ABSENT or key not in cells}
+    order = [*METHODS, *(method for _, method in cells)]
+    return sorted(cells.values(), key=lambda row: (NAMES.index(row.problem), order.index(row.method)))
 
 
 def page_of(rows: Sequence[Row]) -> str:
@@ -250,11 +287,12 @@ def page_of(rows: Sequence[Row]) -> str:
     ]
     for name in dict.fromkeys(row.problem for row in rows):
         best = best_of(rows, name)
-        cells = [_cell(next(r for r in rows if (r.problem, r.method) == (name, method)), best) for method in methods]
+        own = {row.method: row for row in rows if row.problem == name}
+        cells = [_cell(own[method], best) if method in own else "" for method in methods]
         lines.append("| " + " | ".join([posed(name).title, f"{best:.5g}" if np.isfinite(best) else "-", *cells]) + " |")
     lines += ["", "| " + " | ".join(counts(rows)[0]) + " |", "| --- | --- | --- | --- | --- |"]
     for count in counts(rows):
-        lines.append("| " + " | ".join(f"{v:.1f}" if isinstance(v, float) else str(v) for v in count.values()) + " |")
+        lines.append("| " + " | ".join(f"{v:.0f} s" if isinstance(v, float) else str(v) for v in count.values()) + " |")
     lines += ["", "Sources, and where a problem here is not what its source says:", ""]
     for name in dict.fromkeys(row.problem for row in rows):
         one = posed(name)

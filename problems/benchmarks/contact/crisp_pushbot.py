@@ -16,6 +16,20 @@ def build() -> ns.OCP:
     return walled_cart_pole.build(STIFFNESS)
 
 
+def switched() -> ns.OCP:
+    """The task with the springs of the walls as switches: no force where the tip is free, a linear one in the wall."""
+    ocp, arm = build(), walled_cart_pole.arm()
+    q, v = arm.q, arm.v
+    modes = []
+    for name, gap in walled_cart_pole.gaps(q).items():
+        push = ca.solve(arm.mass_matrix, -STIFFNESS * gap * ca.gradient(gap, q))
+        flows = [ca.SX(4, 1), ca.vertcat(ca.SX(2, 1), push)]
+        modes.append(ns.Modes(name, flows=flows, functions=gap, signs=[[1], [-1]]))
+    free = ca.vertcat(v, ca.solve(arm.mass_matrix, arm.force))
+    system = ns.PSS(x=ca.vertcat(q, v), u=arm.u, flow=free, modes=modes)
+    return ns.OCP(system, horizon=ocp.horizon, x0=ocp.x0, **walled_cart_pole.costs(system.x, system.u))
+
+
 def literal() -> MPCC:
     """With 100 steps of 20 ms and the forces of both walls as variables."""
     steps = crisp.Steps(names="x angle v w u right left", count=COUNT)
@@ -50,6 +64,7 @@ PROBLEM = Posed(
     source=crisp.SOURCE,
     build=build,
     literal=literal,
+    switched=switched,
     best=2.5764,
     found="finite elements on 50 stages; the literal program 2.7202 by plain Scholtes",
     stages=50,

@@ -1,4 +1,4 @@
-"""Who solves the problems: the plain call, finite elements, a plain relaxation, smoothed contacts by collocation."""
+"""Methods of the table: the plain call, finite elements, a plain relaxation, smoothed contacts, and nosnoc 0.2.0."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
-from nosnoc_py.control.costs import MotionCost
+from problems.benchmarks.contact import nosnoc_program
 from problems.benchmarks.contact.posed import Posed
 
 # Of smoothed contacts: stiffness [N/m], softness of the gap [m], and slip up to which friction is linear [m/s].
 STIFFNESS, SOFTNESS, CREEP = 1e4, 1e-3, 1e-2
-# A motion under a control keeps what is asked at the end, if it does to this.
+# Largest violation of a constraint by the simulated motion; ten times what IPOPT and the grids leave open.
 KEPT = 1e-2
+# Points and weights by which costs are integrated between the nodes of a simulation: exact for polynomials of degree 5.
+GAUSS, WEIGHTS = (0.5 * (1 + np.polynomial.legendre.leggauss(3)[0]), 0.5 * np.polynomial.legendre.leggauss(3)[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,8 @@ class Answer:
     start: str = ""
 
 
+# Status where a package of others is missing.
+ABSENT = "not installed"
 Method = Callable[[Posed, float], Answer | None]
 
 
@@ -95,23 +99,97 @@ def smoothed(posed: Posed, limit: float) -> Answer | None:
         terminal_constraints=ocp.terminal_constraints,
     )
     found = ns.solve(soft, _elements(posed, soft), guess=_start(posed), time_limit=limit)
-    common: dict[str, Any] = {"objective": found.objective, "message": found.message}
-    if not found.success:
-        return Answer(status=found.status.value, verdict="", true_objective=np.inf, **common)
+    return of_control(
+        ocp,
+        Control(found.u, found.duration, found.objective, found.status.value, found.success, message=found.message),
+    )
+
+
+def nosnoc(posed: Posed, limit: float) -> Answer | None:
+    """The Python package nosnoc on the same grid, with its default options; None where it has no such problem."""
+    if (posed.switched is None and isinstance(posed.build().system, ns.CLS)) or posed.start is not None:
+        return None
+    if nosnoc_program.package() is None:
+        return Answer(status=ABSENT, verdict="", objective=np.nan, true_objective=np.inf)
+    ocp = posed.build() if posed.switched is None else posed.switched()
+    result = nosnoc_program.solve(ocp, posed.stages, limit)
+    return None if result is None else of_control(posed.build(), Control(*result))
+
+
+@dataclass(frozen=True)
+class Control:
+    """Control of a program, constant on equal stages.
+
+    Parameters
+    ----------
+    u : (stages, n_u)
+    duration : float
+        [s].
+    objective : float
+        As the program says.
+    status : str
+    success : bool
+    message : str
+    """
+
+    u: np.ndarray
+    duration: float
+    objective: float
+    status: str
+    success: bool
+    message: str = ""
+
+
+def of_control(ocp: ns.OCP, control: Control) -> Answer:
+    """Return the answer for a control: its objective and its constraints on an event-driven simulation."""
+    common: dict[str, Any] = {
+        "status": control.status,
+        "objective": control.objective,
+        "message": control.message,
+    }
+    if not control.success:
+        return Answer(verdict="", true_objective=np.inf, **common)
     p = np.asarray(ocp.p, dtype=float).ravel()
-    motion = ns.simulate(system, x0=ocp.x0, duration=found.duration, u=found.u, method=ns.EventDriven(), p=p)
-    cost = MotionCost.of(ocp, system.u.numel(), system.p.numel())
-    if not motion.success or cost is None:
-        return Answer(status=found.status.value, verdict="undecided", true_objective=np.inf, **common)
-    grid = np.minimum(np.searchsorted(found.u_grid, motion.t, side="right") - 1, len(found.u) - 1)
-    spent = cost.running(motion.t, motion.x, found.u[grid], p) + cost.final(motion.x[-1], motion.x[0], p)
+    motion = ns.simulate(ocp.system, x0=ocp.x0, duration=control.duration, u=control.u, method=ns.EventDriven(), p=p)
+    if not motion.success:
+        return Answer(verdict="undecided", true_objective=np.inf, **common)
     missed = _missed(ocp, motion, p)
+    broken = max((_broken(ocp, motion), "breaks a constraint"), (missed, "misses its end"))
+    kept = broken[0] <= KEPT
     return Answer(
-        status=found.status.value,
-        verdict=f"simulated, misses its end by {missed:.2g}" if missed > KEPT else "simulated",
-        true_objective=np.inf if missed > KEPT else spent,
+        verdict="simulated" if kept else f"simulated, {broken[1]} by {broken[0]:.2g}",
+        true_objective=_spent(ocp, motion, p) if kept else np.inf,
         **common,
     )
+
+
+def _edges(motion: ns.Trajectory) -> np.ndarray:
+    """Times between which a motion and its control are smooth."""
+    return np.unique(np.append(motion.t, motion.u_grid))
+
+
+def _spent(ocp: ns.OCP, motion: ns.Trajectory, p: np.ndarray) -> float:
+    """Objective of a simulated motion."""
+    s, edges = ocp.system, _edges(motion)
+    t = edges[:-1, None] + np.diff(edges)[:, None] * GAUSS
+    rates = np.reshape(motion.sample(ocp.stage_cost, t.ravel()), t.shape)
+    at_end = ca.Function("end", [s.x, s.x_initial, s.p], [ocp.terminal_cost])
+    return float(np.diff(edges) @ rates @ WEIGHTS) + float(at_end(motion.x[-1], motion.x[0], p))
+
+
+def _broken(ocp: ns.OCP, motion: ns.Trajectory) -> float:
+    """Largest violation of bounds, path constraints and complementarities by a simulated motion."""
+    s, edges = ocp.system, _edges(motion)
+    t = np.sort(np.append(edges, 0.5 * (edges[1:] + edges[:-1])))
+    rows = [(s.x, *ocp.x_bounds), (s.u, *ocp.u_bounds)]
+    rows += [(c.expression, c.lower, c.upper) for c in ocp.path_constraints]
+    for pair in ocp.complementarities:
+        rows += [(pair.a, 0.0, np.inf), (pair.b, 0.0, np.inf), (ca.fmin(pair.a, pair.b), -np.inf, 0.0)]
+    worst = 0.0
+    for expression, lower, upper in rows:
+        values = np.reshape(motion.sample(expression, t), (t.size, -1))
+        worst = max(worst, float(np.max(lower - values, initial=0.0)), float(np.max(values - upper, initial=0.0)))
+    return worst
 
 
 METHODS: Mapping[str, Method] = {
@@ -119,6 +197,7 @@ METHODS: Mapping[str, Method] = {
     "finite elements": finite_elements,
     "relaxation": relaxation,
     "smoothed": smoothed,
+    "nosnoc 0.2.0": nosnoc,
 }
 
 

@@ -36,6 +36,9 @@ class Posed:
         The guess that the source starts from; without it everybody starts from the initial state and no control.
     literal : function () -> MPCC, optional
         The discretised problem as its source has it.
+    switched : function () -> OCP, optional
+        The same problem as an `ns.PSS`, whose forces that set in are switches, for programs that know nothing else;
+        without it they get `build` if that is an `ns.PSS` or an `ns.ODE`.
     stages : int
         Control stages for methods with a fixed grid.
     """
@@ -49,6 +52,7 @@ class Posed:
     found: str = ""
     start: Callable[[], dict[str, object]] | None = None
     literal: Callable[[], MPCC] | None = None
+    switched: Callable[[], ns.OCP] | None = None
     stages: int = 20
 
 

@@ -4,24 +4,39 @@ import casadi as ca
 import numpy as np
 
 import nosnoc_py as ns
+from nosnoc_py.systems.lagrangian import Lagrangian
 from problems.benchmarks.contact.posed import Posed, symbols
 
 CART, POLE, LENGTH, GRAVITY, WALL = 1.0, 0.1, 0.8, 9.8, 1.0
 START = (0.0, np.pi, 0.0, 2.8)
 
 
-def build(stiffness: float | None = None) -> ns.OCP:
-    """The task; walls of a stiffness [N/m] yield."""
+def arm() -> Lagrangian:
+    """Equations of motion of cart and pole without walls."""
     q, v, u = symbols(2, 1)
     tip = ca.vertcat(q[0] + LENGTH * ca.sin(q[1]), LENGTH * ca.cos(q[1]))
     energy = ns.kinetic_energy(q, v, masses=[(CART, ca.vertcat(q[0], 0)), (POLE, tip)])
-    arm = ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=POLE * GRAVITY * tip[1])
-    gaps = {"right": WALL - tip[0], "left": WALL + tip[0]}
-    contacts = [ns.Contact(name, gap=gap, stiffness=stiffness) for name, gap in gaps.items()]
-    system = ns.CLS(q=q, v=v, u=u, mass_matrix=arm.mass_matrix, force=arm.force, contacts=contacts)
-    return ns.OCP(
-        system, horizon=2.0, x0=START, stage_cost=0.05 * u**2, terminal_cost=100 * ca.sumsqr(ca.vertcat(q, v))
-    )
+    return ns.lagrangian(q=q, v=v, u=u, forces=ca.vertcat(u, 0), kinetic=energy, potential=POLE * GRAVITY * tip[1])
+
+
+def gaps(q: ca.SX) -> dict[str, ca.SX]:
+    """Distances of the tip from the walls [m]."""
+    tip = q[0] + LENGTH * ca.sin(q[1])
+    return {"right": WALL - tip, "left": WALL + tip}
+
+
+def costs(x: ca.SX, u: ca.SX) -> dict[str, ca.SX]:
+    """Costs of the swing-up."""
+    return {"stage_cost": 0.05 * u**2, "terminal_cost": 100 * ca.sumsqr(x)}
+
+
+def build(stiffness: float | None = None) -> ns.OCP:
+    """The task; walls of a stiffness [N/m] yield."""
+    free = arm()
+    q, v, u = free.q, free.v, free.u
+    contacts = [ns.Contact(name, gap=gap, stiffness=stiffness) for name, gap in gaps(q).items()]
+    system = ns.CLS(q=q, v=v, u=u, mass_matrix=free.mass_matrix, force=free.force, contacts=contacts)
+    return ns.OCP(system, horizon=2.0, x0=START, **costs(ca.vertcat(q, v), u))
 
 
 PROBLEM = Posed(
