@@ -11,6 +11,8 @@ from importlib import import_module
 from numbers import Real
 from typing import Any
 
+from nosnoc_py.synonyms import SYNONYMS
+
 
 class NosnocError(Exception):
     """Root of all errors the library raises on purpose."""
@@ -26,6 +28,10 @@ class ModelError(NosnocError, ValueError):
 
 class OptionError(NosnocError, ValueError):
     """An option does not exist, has a wrong type or value, or does not fit the problem."""
+
+
+class ArgumentError(OptionError, TypeError):
+    """A function, a class or an option object has no argument of this name; the message proposes the nearest ones."""
 
 
 class TranscriptionError(NosnocError, ValueError):
@@ -100,9 +106,18 @@ def _makers(expected: type) -> tuple[str, ...]:
     return tuple(kind.__name__ for kind in (members or [expected]))
 
 
-def unknown_name(given: object, legal: Iterable[str], what: str = "name") -> str:
-    """One sentence about an unknown name, with the nearest legal ones first."""
+def unknown_name(given: object, legal: Iterable[str], what: str = "name", *, of: str = "") -> str:
+    """Return a sentence about an unknown name with proposals: synonyms of other tools first, then similar names.
+
+    Examples
+    --------
+    >>> unknown_name("N_stages", ["control_stages", "scheme"], "option")
+    "unknown option 'N_stages'. Did you mean 'control_stages'? Legal: control_stages, scheme."
+    """
     legal = tuple(legal)
-    near = get_close_matches(str(given), legal, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return f"unknown {what} {given!r}.{hint} Legal: {', '.join(legal) or 'none'}."
+    synonyms = [name for name in SYNONYMS.get(str(given), ()) if name in legal]
+    similar = get_close_matches(str(given), legal, n=3, cutoff=0.5)
+    proposals = list(dict.fromkeys(synonyms or similar))
+    hint = f" Did you mean {' or '.join(repr(name) for name in proposals)}?" if proposals else ""
+    owner = f" of {of}" if of else ""
+    return f"unknown {what} {given!r}{owner}.{hint} Legal: {', '.join(legal) or 'none'}."

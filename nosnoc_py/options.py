@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,18 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nosnoc_py.errors import OptionError, calls, check_run, check_type, unknown_name
+from nosnoc_py.arguments import Signature, short_type
+from nosnoc_py.errors import ArgumentError, OptionError, calls, check_run, check_type, unknown_name
+
+
+def _signature(options: type[Options]) -> Signature:
+    """Return the signature of an option class: names with short types and defaults."""
+    parameters = []
+    for name, option in options.model_fields.items():
+        default = inspect.Parameter.empty if option.is_required() else option.get_default(call_default_factory=True)
+        annotation = short_type(option.annotation)
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    return Signature(parameters)
 
 
 class Options(BaseModel):
@@ -17,11 +29,18 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **keywords: Any) -> None:
+        super().__pydantic_init_subclass__(**keywords)
+        # Pydantic's own signature spells out every constraint, which fills a screen in help().
+        cls.__signature__ = _signature(cls)
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise OptionError(_explain(type(self), error)) from None
+            misspelt = any(item["type"] == "extra_forbidden" for item in error.errors())
+            raise (ArgumentError if misspelt else OptionError)(_explain(type(self), error)) from None
         except (TypeError, OverflowError) as error:  # of nested options: names that are no strings, unbounded integers
             raise OptionError(f"{type(self).__name__}: {error}, given {values!r}.") from None
 
