@@ -15,6 +15,7 @@ from nosnoc_py.control.mujoco_plant import MujocoPlant
 from nosnoc_py.control.tracking import TrackingLaw, track
 from nosnoc_py.discretization.options import FESD, FESDJ, TimeFreezing
 from nosnoc_py.errors import (
+    ArgumentError,
     ModelError,
     ModelWarning,
     NosnocError,
@@ -94,6 +95,7 @@ __all__ = [
     "ActiveSetNewton",
     "Algebraic",
     "Answer",
+    "ArgumentError",
     "Auto",
     "AutonomousSwitching",
     "Bounds",

@@ -10,6 +10,7 @@ from numbers import Real
 from time import monotonic
 from typing import Any
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.discretization.options import FINITE_ELEMENTS, FiniteElementMethod
 from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.methods.event_selected.options import EventSelected
@@ -66,6 +67,7 @@ METHODS: tuple[Callable[..., Options], ...] = tuple(dict.fromkeys((*SOLVING, *SI
 SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, ActiveSetNewton)
 
 
+@named_arguments
 def solve(
     ocp: OCP,
     method: FiniteElementMethod | CompleteMethod | None = None,
@@ -176,6 +178,7 @@ def solve(
     return solution
 
 
+@named_arguments
 @wraps(transcribed)
 def transcribe(ocp: OCP, method: FiniteElementMethod | None = None) -> Transcription:  # noqa: D103 (it is wrapped)
     # Where a plan that is solved again has lost its branch, a simulation shows another one.
@@ -223,6 +226,7 @@ class SolvedProblem(EvaluatesProblem):
         return solve(self.ocp, method, solver, guess=solution, **options)
 
 
+@named_arguments
 def simulate(
     system: Described,
     *,
@@ -327,6 +331,7 @@ def simulate(
     return known(way.simulate(system, task), system)
 
 
+@named_arguments
 class Simulator:
     """Steps of equal length of one system by one method, built once: for closed loops, and for many runs.
 
@@ -387,10 +392,12 @@ class Simulator:
             SimulationTask(x0=None, duration=None, solver=solver).check(chosen.refuses)
             self.engine = chosen.stepper(system, self.length)
 
+    @named_arguments
     def init(self, x0: Any, p: Any = None) -> Any:
         """Return the state at t = 0; raise `ModelError` for an x0 of the wrong shape, or that penetrates a contact."""
         return self.engine.init(x0, p)
 
+    @named_arguments
     def step(self, state: Any, u: Any = None, *, time_limit: float | None = None, sensitivities: bool = False) -> Any:
         """Return the state after one step with constant control u (n_u,).
 
@@ -401,6 +408,7 @@ class Simulator:
         check_run(None, time_limit)
         return self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
 
+    @named_arguments
     def run(
         self,
         x0: Any,

@@ -9,6 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
@@ -50,6 +51,7 @@ def _interval(lower: Any, upper: Any, labels: Sequence[str], what: str) -> tuple
     return low, high
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Constraint:
     """lower <= expression <= upper, with one of them at least; lower = upper is an equation.
@@ -157,6 +159,7 @@ def _without_root(row: ca.SX, lower: float, upper: float, u: ca.SX) -> tuple[ca.
     return row.dep(0) / scale, lower**2 / scale if lower > 0.0 else -np.inf, upper**2 / scale
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Complementarity:
     """0 <= a, b >= 0, a b = 0 for every component, at every RK stage.
@@ -181,6 +184,7 @@ class Complementarity:
         assign(self, a=a, b=b)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class FreeTime:
     """A horizon that is optimised, between bounds [s]; `symbol` may be used in terminal costs and constraints.
@@ -211,6 +215,7 @@ class FreeTime:
         assign(self, lower=lower, upper=upper, initial=initial, symbol=ca.SX.sym("T"))
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bounds:
     """Bounds on states and controls.
@@ -232,6 +237,7 @@ class Bounds:
     u: Any = None
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class OCP:
     """minimise the integral of stage_cost(x, u, p) plus terminal_cost(x(T), x(0), p), subject to a system.

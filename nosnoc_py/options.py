@@ -20,7 +20,9 @@ def _signature(options: type[Options]) -> Signature:
     for name, option in options.model_fields.items():
         default = inspect.Parameter.empty if option.is_required() else option.get_default(call_default_factory=True)
         annotation = short_type(option.annotation)
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
     return Signature(parameters)
 
 

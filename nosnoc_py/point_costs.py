@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.relations import is_comparison
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nosnoc_py.ocp import OCP, Constraint
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class PointCost:
     """A cost of the state at chosen times: the sum of an expression, or of weighted squares of what values miss.

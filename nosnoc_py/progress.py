@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.mpcc.strategy import SolverState
 from nosnoc_py.simulation.common import StepState
 
@@ -21,6 +22,7 @@ SEARCH_HEADER = f"{'starts':>6}  {'last':<12}{'seconds':>9}{'best objective':>17
 SECONDS_BETWEEN_LINES = 2.0
 
 
+@named_arguments
 class Progress:
     """Show the state of a solver or a search (lines), of a simulation or of a sweep (a bar); use it as a callback.
 

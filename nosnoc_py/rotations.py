@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 
 ORTHONORMAL = 1e-9
@@ -140,6 +141,7 @@ def quaternion_rate(quaternion: Any, angular_velocity: Any) -> Any:
     return product(quaternion, space.vector([0 * w[0], *(each / 2 for each in w)]))
 
 
+@named_arguments
 def attitude_error(actual: Any, desired: Any) -> Any:
     """Return the rotation vector (3,) [rad] that is left between two attitudes: log(R_desired' R_actual).
 

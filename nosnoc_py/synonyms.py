@@ -54,8 +54,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "atol": ("tolerance", "atol", "method", "solver"),
     "eps": ("tolerance", "method", "solver"),
     "tolerance": ("method", "solver"),
-    "maxiter": ("max_iterations", "max_steps"),
-    "max_iter": ("max_iterations", "max_steps"),
+    "maxiter": ("max_iterations",),
+    "max_iter": ("max_iterations",),
     "options": ("method", "solver"),
     "opts": ("method", "solver"),
     # --- states, controls, parameters ---

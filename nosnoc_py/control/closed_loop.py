@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.api import Simulator
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.mpc import MPC, Source, plan_of
 from nosnoc_py.control.predicted import by_names
@@ -32,6 +33,7 @@ POINTS = 8
 LAW = "law"
 
 
+@named_arguments
 def close_loop(
     controller: Any,
     plant: Any,

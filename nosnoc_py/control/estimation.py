@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.fitted import Optimum, search
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Predictions
@@ -125,6 +126,7 @@ class Estimate:
         return f"Estimate: {values}; chi2 {self.chi2:.3g}{modes}, {self.status}"
 
 
+@named_arguments
 def fit(
     system: Described,
     data: Measurements | Sequence[Measurements],

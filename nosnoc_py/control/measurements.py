@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import assign
 
@@ -19,6 +20,7 @@ UNITS = {
 }  # fmt: skip
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Measurements:
     """Measured values at given times; NaN marks a missing one.
@@ -87,6 +89,7 @@ class Measurements:
             raise OptionError(f"Measurements: sigma: expected positive numbers for {name}, given {sigma!r}.")
         return noise * factor
 
+    @named_arguments
     def part(self, indices: Array, begin: float = 0.0) -> Measurements:
         """Return the measurements at some indices, with times counted from `begin`."""
         values = {name: row[indices] for name, row in self.values.items()}

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.api import simulate
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.control.measurements import Measurements
 from nosnoc_py.control.predicted import Output, by_names, weighted
@@ -50,6 +51,7 @@ class _WindowFit:
     jacobian: Array
 
 
+@named_arguments
 class MHE:
     """Moving horizon estimator of states and parameters through impacts.
 
@@ -158,6 +160,7 @@ class MHE:
         self.std: dict[str, float] = {}
         self.left_out = 0
 
+    @named_arguments
     def step(self, y: Mapping[str, float], u: Any = None) -> Array:
         """Add a measurement one period after the last one and return the estimated state (n_x,).
 

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nosnoc_py.api import Simulator, simulate, solve, transcribe
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.costs import MotionCost
 from nosnoc_py.control.measured import admissible
 from nosnoc_py.discretization.options import FESD, FESDJ
@@ -112,6 +113,7 @@ class MPCStep:
     plan: Answer | Solution | None = None
 
 
+@named_arguments
 class MPC:
     """Model predictive controller that solves a new plan at every sample and always returns a control.
 
@@ -249,6 +251,7 @@ class MPC:
         """Discard all plans; the next sample is treated as the first one."""
         self.last, self._plan, self._ready, self._gain, self._lowest = None, None, None, None, np.inf
 
+    @named_arguments
     def step(self, x: Any, t: float, p: Any = None) -> Array:
         """Return the control (n_u,) for a state measured at t; `last` holds its source and the plan.
 
@@ -313,6 +316,7 @@ class MPC:
         )
         return self._record(step, began)
 
+    @named_arguments
     def prepare(self, *, time_limit: float | None = None) -> None:
         """Solve the plan for the state predicted at the next sample; call it while the last control acts.
 

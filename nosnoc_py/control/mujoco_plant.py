@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, OptionError, check_positive
 from nosnoc_py.robots.mjcf import compiled
 from nosnoc_py.status import Status
@@ -38,6 +39,7 @@ class MujocoState:
     t: float = 0.0
 
 
+@named_arguments
 class MujocoPlant:
     """Plant for `ns.close_loop` that is simulated by MuJoCo (extra "robots").
 
@@ -96,6 +98,7 @@ class MujocoPlant:
         self.control_names = _names(control_names, sizes[1], "control_names", numbered)
         self.data = self.mujoco.MjData(self.model)
 
+    @named_arguments
     def init(self, x0: Any, p: Any = None) -> MujocoState:
         """Return the plant in a state (n_q + n_v,); it has no parameters."""
         if p is not None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.api import simulate
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.control.measured import admissible, unit_parts
 from nosnoc_py.control.references import Reference, references_of
 from nosnoc_py.control.robustness import Robustness, robustness
@@ -128,6 +129,7 @@ class TrackingLaw(SampledLaw):
                 return other, before if t >= event.time else min(before + 1, len(self.windows) - 1)
         return planned, k
 
+    @named_arguments
     def robustness(
         self,
         *,
@@ -179,6 +181,7 @@ class TrackingLaw(SampledLaw):
         return f"TrackingLaw: {len(self.windows)} samples of {self.period:.4g} s{impacts}, gains to {peak:.3g}{flagged}"
 
 
+@named_arguments
 def track(
     solution: Trajectory,
     *,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import casadi as ca
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import rotation_of
 from nosnoc_py.solution.arrays import assign
@@ -22,6 +23,7 @@ class KnowsVelocities(Protocol):
         """J(q) (m, n_v) of an expression (m,) of q: its rate is J v."""
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """Coordinates and velocities of a system, as `ns.CLS` has them.
@@ -63,6 +65,7 @@ class Coordinates:
         return ca.jacobian(expression, self.q) @ self.kinematic_matrix
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Placed:
     """A shape on a body.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import finite, scalar
@@ -30,6 +31,7 @@ class Point:
     """The origin of a body, or the place it is put at: a foot, a fingertip."""
 
 
+@named_arguments
 @dataclass(frozen=True)
 class Capsule:
     """All points nearer than a radius to a segment of a length [m] along z, about the origin."""
@@ -41,6 +43,7 @@ class Capsule:
         _positive(self, "radius", "length")
 
 
+@named_arguments
 @dataclass(frozen=True)
 class Cylinder:
     """A cylinder [m] along z about the origin, which touches with points on both of its rims.
@@ -66,6 +69,7 @@ class Cylinder:
         return np.vstack([np.column_stack([rim, np.full(self.points, z)]) for z in (-self.length / 2, self.length / 2)])
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class HalfSpace:
     """All points x with normal'x <= offset: the ground is `HalfSpace()`; in the plane `HalfSpace((0, 1))`."""
@@ -82,6 +86,7 @@ class HalfSpace:
         assign(self, normal=normal / length, offset=scalar(self.offset, "HalfSpace: offset") / length)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class HeightMap:
     """The ground below z = height(x, y), a smooth function of expressions; in the plane of height(x).
@@ -96,6 +101,7 @@ class HeightMap:
             raise ModelError(f"HeightMap: expected a function of x and y, given {type(self.height).__name__}.")
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class ConvexPolygon:
     """A convex polygon in the plane.

@@ -19,6 +19,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import numbers as read_numbers
 from nosnoc_py.mpcc.layout import At, Edge, Layout
@@ -75,6 +76,7 @@ class Side:
         return mask
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MPCC:
     """A mathematical program with complementarity constraints, in the user's units.

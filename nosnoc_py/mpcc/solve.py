@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import SolverError, check_type
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
@@ -98,6 +99,7 @@ class MPCCResult:
 BIACTIVE = 1e-8
 
 
+@named_arguments
 def solve_mpcc(
     mpcc: MPCC,
     solver: Strategy | None = None,

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.plotting.figures import COLOURS, GREY
@@ -29,6 +30,7 @@ SIDES: dict[str, tuple[str, str]] = {
 }
 
 
+@named_arguments
 def plot_active_set(
     problem: Transcription,
     solution: Solution,
@@ -117,6 +119,7 @@ def _names_and_places(layout: Layout) -> list[tuple[str, Any]]:
     return [(name, block.at) for block in layout.blocks() for name in block.components]
 
 
+@named_arguments
 def plot_elements(
     problem: Transcription, solution: Solution, *, path: str | Path | None = None, title: str | None = None
 ) -> Figure:

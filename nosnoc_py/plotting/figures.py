@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, UnknownNameError, check_type
 from nosnoc_py.plotting.loops import plot_loop
 from nosnoc_py.plotting.panels import Kind, Panel, acting, kind_of, panels_of, worth_drawing
@@ -34,6 +35,7 @@ FEW = 60  # samples of a series that have markers; more would be a thick line
 CLOSE = 1e-12  # of the duration: times that are the same
 
 
+@named_arguments
 def plot(
     trajectory: Trajectory | ClosedLoop | Mapping[str, Trajectory] | Sequence[Trajectory],
     names: Sequence[str | Sequence[str]] | None = None,
@@ -123,6 +125,7 @@ def _common(every: Mapping[str, Trajectory]) -> list[str]:
     return [name for name in worth_drawing(first) if all(name in other.names for other in others)]
 
 
+@named_arguments
 def plot_homotopy(solution: Solution, *, path: str | Path | None = None, title: str | None = None) -> Figure:
     """Draw residuals and the relaxation parameter sigma over the steps of a solver, on a logarithmic scale.
 
@@ -288,6 +291,7 @@ EVENTS: dict[str, tuple[str, str]] = {
 }
 
 
+@named_arguments
 def plot_phase(
     trajectory: Trajectory, x: str, y: str, *, path: str | Path | None = None, title: str | None = None
 ) -> Figure:

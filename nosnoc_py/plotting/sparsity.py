@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import check_type
 from nosnoc_py.mpcc.layout import Layout
 from nosnoc_py.mpcc.program import MPCC
@@ -24,6 +25,7 @@ NARROW = 0.05  # of an axis: a block that is not a control stage and narrower ha
 DOTS = 3.2  # inches of a matrix; its entries are drawn as large as they are, but not smaller than can be seen
 
 
+@named_arguments
 def plot_sparsity(problem: Transcription | MPCC, *, path: str | Path | None = None, title: str | None = None) -> Figure:
     """Draw where the constraint Jacobian and the Hessian of the Lagrangian have entries.
 

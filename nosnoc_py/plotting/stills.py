@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from matplotlib.figure import Figure
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_type, unknown_name
 from nosnoc_py.plotting.animation import LINE, SYSTEMS, stage
 from nosnoc_py.plotting.bodies import check_motion, draw_body, draw_way, impact_places, mark
@@ -30,6 +31,7 @@ FAINT = 0.18  # opacity of the earliest moment
 PANEL, SPACE, BESIDE = 2.6, 3.0, 0.55  # inches: greater side of a panel, of one for bodies in space, around a panel
 
 
+@named_arguments
 def snapshots(
     system: Described,
     trajectory: Trajectory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import casadi as ca
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type
 from nosnoc_py.systems.cls import CLS, Contact
 from nosnoc_py.systems.hybrid import HybridSystem, StateJump
@@ -11,6 +12,7 @@ from nosnoc_py.systems.hybrid import HybridSystem, StateJump
 FITTING = "ns.FESDJ(...), ns.TimeFreezing(...) or ns.DirectShooting(form='smoothed')"
 
 
+@named_arguments
 def hybrid(system: CLS) -> HybridSystem:
     """The flow of a CLS between isolated collisions, with their resets, in the same symbols.
 

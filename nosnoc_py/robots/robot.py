@@ -11,6 +11,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, check_type, unknown_name
 from nosnoc_py.geometry import HalfSpace, Placed
 from nosnoc_py.geometry import contacts as contacts_of
@@ -32,6 +33,7 @@ TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
 MASSLESS = 1e-12
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Robot:
     """Rigid bodies on joints, from a file.
@@ -82,6 +84,7 @@ class Robot:
         self._check_masses()
 
     @classmethod
+    @named_arguments
     def from_urdf(
         cls,
         source: str | Path,
@@ -158,6 +161,7 @@ class Robot:
         """N(q) (n_q, n_v): q' = N(q) v, the identity but for a floating base."""
         return self._recursion.kinematics
 
+    @named_arguments
     def pose(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> tuple[ca.SX, ca.SX]:
         """Rotation (3, 3) of a link and position (3,) of a point of it, in the world.
 
@@ -172,6 +176,7 @@ class Robot:
             raise ModelError(f"pose: {unknown_name(link, tuple(self.tree.frames), 'link')}")
         return self._recursion.pose(link, point)
 
+    @named_arguments
     def position(self, link: str, point: Any = (0.0, 0.0, 0.0)) -> ca.SX:
         """Position (3,) in the world of a point of a link."""
         return self.pose(link, point)[1]
@@ -208,6 +213,7 @@ class Robot:
             v += [f"{body.joint}_{part}" for part in TWIST] if free else [body.joint + RATE]
         return {"q": tuple(q), "v": tuple(v)}
 
+    @named_arguments
     def bounds(self, actuated: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
         """Bounds by name for an `ns.OCP`: of drives by their efforts, and of the rates of joints.
 
@@ -219,6 +225,7 @@ class Robot:
 
     # --- shapes ---
 
+    @named_arguments
     def shape(self, link: str, shape: Any, position: Any = (0.0, 0.0, 0.0), rotation: Any = None) -> Placed:
         """Put a shape on a link, for `ns.contacts`.
 
@@ -243,6 +250,7 @@ class Robot:
         """What is seen, by the file; where that says nothing, what touches."""
         return tuple(shape for shape in self.tree.shapes if shape.use == "visual") or self.collisions
 
+    @named_arguments
     def contacts(
         self, ground: Any = None, links: Iterable[str] | None = None, *, friction: Any = 0.0, restitution: Any = 0.0
     ) -> list[Contact]:
@@ -290,6 +298,7 @@ class Robot:
                 found += contacts_of(placed, ground, name=name, friction=friction, restitution=restitution)
         return found
 
+    @named_arguments
     def scene(self, view: str = "xz") -> list[scene.PlanarShape]:
         """Shapes for `CLS(scene=...)`, with which motions are drawn and filmed.
 
@@ -321,6 +330,7 @@ class Robot:
 
     # --- systems ---
 
+    @named_arguments
     def end_stops(self, restitution: float = 0.0) -> list[Contact]:
         """The ends of joints as contacts, "knee (lower)" and "knee (upper)": gaps in rad or m, impacts with e."""
         found = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, check_run, check_type
 from nosnoc_py.ocp import OCP
 from nosnoc_py.sequences.multi_phase import MultiPhase
@@ -18,6 +19,7 @@ from nosnoc_py.status import Verdict
 INTERVALS = 20
 
 
+@named_arguments
 def polish(
     ocp: OCP,
     solution: Solution,

@@ -7,6 +7,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError
 from nosnoc_py.roles import Role
 from nosnoc_py.solution.records import PairRole, StepRecord
@@ -111,6 +112,7 @@ NEEDED = (
 )
 
 
+@named_arguments
 def explain(result: Result) -> str:
     """Say in a few lines what a result rests on and, unless it is solved, what went wrong and what to try.
 

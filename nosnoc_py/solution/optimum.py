@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError
 from nosnoc_py.solution.arrays import Array, assign, read_only
 
@@ -98,6 +99,7 @@ class SolutionSensitivity:
         """True if the optimum has these derivatives."""
         return not self.flags
 
+    @named_arguments
     def predict(self, x0: Any = None, p: Any = None, horizon: float | None = None) -> Prediction:
         """Return the optimum of other data to first order; what is not given stays.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 
@@ -15,6 +16,7 @@ IMPACT = "impact "
 EXPECTED = 'a mapping such as {"ground": "stick"} for a phase, or a word such as "impact ground" between two phases'
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class Sequence:
     """The modes of a motion in their order: what touches, what slips, on which side of its surfaces it is.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
@@ -152,6 +153,7 @@ class Solution(Trajectory):
         known = self._known("refine", "ns.solve(ocp, method, guess=solution)")
         return known.refine(self, method, solver, **options)
 
+    @named_arguments
     def differentiate(
         self, *, x0: bool | str | Names | None = None, p: bool | str | Names | None = None, horizon: bool = False
     ) -> SolutionSensitivity:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, TranscriptionError
 from nosnoc_py.files import write_atomically
 from nosnoc_py.roles import Role
@@ -97,6 +98,7 @@ def write(path: str | Path, kind: str, values: dict[str, Any], arrays: dict[str,
     return path
 
 
+@named_arguments
 def load(path: str | Path) -> Any:
     """Read what `save` wrote: a `Trajectory`, a `Solution`, or the log of a closed loop if it was one.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
@@ -196,6 +197,7 @@ class Trajectory:
         found: Array = self._known("evaluate", "the names of its states").evaluate(self, expression, None)
         return found
 
+    @named_arguments
     def sample(self, expression: Any, t: npt.ArrayLike, side: Side = "+") -> Array:
         """Return an expression of the system's symbols at times t by dense output; see `value`.
 
@@ -289,6 +291,7 @@ class Trajectory:
             said = f" ({self.message})" if self.message else ""
             raise SolverError(f"{self.status}{said}. {self.status.remedy}")
 
+    @named_arguments
     def shift(self, duration: float | None = None, *, stages: int | None = None) -> Shifted:
         """Return the rest of the trajectory from later on, as a guess for the next problem of a receding horizon.
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import casadi as ca
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import check_distinct, column, component_names, finite, numbers, symbols
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Algebraic:
     """Variables z with 0 = equations(x, z, u, p) at all times; with step functions also of alpha.

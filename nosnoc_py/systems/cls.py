@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
@@ -28,6 +29,7 @@ JUMPS = (
 )
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Contact:
     """One unilateral contact: gap(q) >= 0, opened by a nonnegative normal force, with Coulomb friction if it has one.
@@ -199,6 +201,7 @@ def _told(friction: Sequence[float]) -> str:
     return ", ".join(f"{mu:g}" for mu in dict.fromkeys(friction))
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CLS(Described):
     """Complementarity Lagrangian system (FESD-J, Eq. 1).

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, TranscriptionError, unknown_name
 from nosnoc_py.functions import numbers
 from nosnoc_py.solution import Trajectory
@@ -26,6 +27,7 @@ GUESSED = ("x", "u")
 A_CONTROL = "a control ({} numbers or rows of them), a function of time, a Trajectory or a Solution"
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class PiecewiseConstant:
     """A control that is constant between given times; right-continuous.
@@ -65,6 +67,7 @@ class PiecewiseConstant:
         return np.asarray(self.values[min(max(k, 0), len(self.values) - 1)])
 
 
+@named_arguments
 class SampledLaw:
     """A law u(t, x) that is asked every `period` seconds; in between the last value is held, as a computer does.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column
@@ -18,6 +19,7 @@ Interpolation = Literal["linear", "cubic"]
 INTERPOLATIONS = ("linear", "cubic")
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Data:
     """Values at times, and between them straight lines or a natural cubic spline.

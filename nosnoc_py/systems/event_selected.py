@@ -16,6 +16,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.solution.records import EVENT_KINDS
@@ -45,6 +46,7 @@ SHAPES = {
 }
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Guard:
     """A surface h(x) = 0 that is crossed from h < 0 to h > 0, and the mode bit that remembers it.
@@ -88,11 +90,13 @@ class Guard:
             assign(self, back=column(self.back, f"{what}: back", 1))
 
     @classmethod
+    @named_arguments
     def contact(cls, name: str, touchdown: Any, lift_off: Any = None) -> Guard:
         """A compliant contact: bit 1 from touchdown(x) = 0 to lift_off(x) = 0, by default -touchdown."""
         return cls(name, touchdown, -touchdown if lift_off is None else lift_off, kinds=CONTACT)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EventSelectedSystem(Described):
     """x' = f(x, mode, p), where bit k of the mode is set when h_k(x) rises through zero (ESS, Section 2.1).

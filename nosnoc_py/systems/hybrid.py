@@ -9,12 +9,14 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.described import Described
 from nosnoc_py.systems.symbols import check_free, column, free_of_others, parts, titled
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class StateJump:
     """One autonomous state jump: where guard(x) = 0 is reached from above, x becomes reset(x) (HMP, Eqs. 3-4).
@@ -49,6 +51,7 @@ class StateJump:
             assign(self, impulse=column(self.impulse, f"{what}: impulse", 1))
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HybridSystem(Described):
     """x' = f(x, u, p); where a guard psi_i(x, p) reaches zero, x+ = g_i(x-, p) (HMP, Eqs. 2-4 and Appendix C).

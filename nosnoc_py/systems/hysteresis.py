@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import casadi as ca
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import assign
 from nosnoc_py.systems.symbols import column, titled
@@ -17,6 +18,7 @@ from nosnoc_py.systems.symbols import column, titled
 WORDS = LOW, HIGH = "low", "high"
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Hysteresis:
     """A switch with memory: "high" once the variable has risen through `upper`, "low" once it fell through `lower`.

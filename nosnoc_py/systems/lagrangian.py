@@ -13,6 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_distinct, check_free, check_keys, column, columns, finite, mapping, symbols
 from nosnoc_py.systems.text import counted
@@ -85,6 +86,7 @@ class Lagrangian:
         )
 
 
+@named_arguments
 def lagrangian(
     *,
     q: Any,
@@ -170,6 +172,7 @@ def lagrangian(
     )
 
 
+@named_arguments
 def kinetic_energy(
     q: Any, v: Any, masses: Sequence[tuple[Any, Any]] = (), inertias: Sequence[tuple[Any, Any]] = ()
 ) -> ca.SX:

@@ -10,6 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.functions import function_of
 from nosnoc_py.solution.arrays import assign
@@ -26,6 +27,7 @@ JUMPS = (
 )
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Modes:
     """A partition of the state space into regions, each with its own flow.
@@ -195,6 +197,7 @@ class WithAlgebraic(Described):
         return found
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PSS(WithAlgebraic):
     """Piecewise smooth system x' = flow(x, u, p) + sum over its partitions of the flow of the region x is in.
@@ -282,6 +285,7 @@ class PSS(WithAlgebraic):
         return f"{modes.name}: {modes.count} regions by {', '.join(f'{n} = {self._shown(c)}' for n, c in named)}"
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ODE(PSS):
     """A smooth system x' = flow(x, u, p), with algebraic equations a DAE of index 1.
@@ -320,6 +324,7 @@ class ODE(PSS):
         super().__post_init__()
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Heaviside(WithAlgebraic):
     """x' = flow(x, u, alpha, p) with step functions alpha_i in Heaviside(c_i(x)), set-valued in [0, 1] where c_i = 0.
@@ -371,6 +376,7 @@ class Heaviside(WithAlgebraic):
         return self._tree(*(("step", f"{name}: alpha = 1 where {self._shown(c)} > 0") for name, c in functions))
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PDS(WithAlgebraic):
     """Projected dynamical system: x' = flow(x, u, p), projected onto the set c(x) >= 0.

@@ -8,6 +8,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.symbols import check_keys, column, numbers, scalar
 
@@ -87,6 +88,7 @@ def intervals_by_name(given: Mapping[str, Any], names: Sequence[str], what: str)
     return lower, upper
 
 
+@named_arguments
 def least_squares(expression: Any, reference: Any = 0.0, weights: Any = 1.0) -> ca.SX:
     """The weighted sum of squares of what is left between an expression and its reference: a cost.
 

@@ -9,6 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -27,6 +28,7 @@ NAMES = (
 )
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Plane:
     """The surface {z : n.z = offset} a body cannot pass: it stays where n.z >= offset.
@@ -71,6 +73,7 @@ class Plane:
         assign(self, **values)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RigidBody(Described):
     """One rigid body under gravity, bouncing on planes.
@@ -134,6 +137,7 @@ class RigidBody(Described):
         self._describe()
 
     @classmethod
+    @named_arguments
     def uniform(cls, *, shape: Shape, planes: Any = (), mass: float = 1.0, gravity: Any = 9.80665) -> RigidBody:
         """Return a body of constant density: the shape is shifted to its centroid, the inertia computed."""
         if not isinstance(shape, Shape):
@@ -144,6 +148,7 @@ class RigidBody(Described):
             shape=shape.moved(-centroid), planes=planes, mass=weight, inertia=inertia * weight / volume, gravity=gravity
         )
 
+    @named_arguments
     def state(
         self,
         position: Any,

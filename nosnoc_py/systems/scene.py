@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import casadi as ca
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.symbols import column, scalar
@@ -79,6 +80,7 @@ class PlanarShape:
         return values.reshape(len(values), -1, 2)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Disc(PlanarShape):
     """A disc; with an angle [rad] it has a spoke, so that one sees it turn.
@@ -111,6 +113,7 @@ class Disc(PlanarShape):
         return values[:, None, :2] + values[:, 2, None, None] * _direction(around)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Rectangle(PlanarShape):
     """A rectangle about its centre.
@@ -147,6 +150,7 @@ Box = Rectangle  # as `ns.scene.Box`; the class named Box is the solid, `ns.Box`
 Shape = PlanarShape  # as `ns.scene.Shape`; the class named Shape is that of solids
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Polygon(PlanarShape):
     """A filled polygon with corners `points`, a sequence of three or more places (2,)."""
@@ -215,6 +219,7 @@ class Solid(PlanarShape):
         return np.asarray(np.take_along_axis(places, furthest[..., None], axis=1) + self.radius * around)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Line(PlanarShape):
     """A line through two or more places (2,): links of a robot, with their `joints` as dots, or a rope."""
@@ -226,6 +231,7 @@ class Line(PlanarShape):
         return _points(self.points, "Line: points", 2)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Spring(PlanarShape):
     """A spring from `start` to `end` (2,), with so many coils and so wide [m]."""
@@ -253,6 +259,7 @@ class Spring(PlanarShape):
         return values[:, None, :2] + along[:, None] * span[:, None] + sides[:, None] * across[:, None]
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Ground(PlanarShape):
     """What bodies stand on: a horizontal line, a straight one of any direction, or a way through points.
@@ -300,6 +307,7 @@ class Ground(PlanarShape):
         return self.points is None
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Arrow(PlanarShape):
     """A vector at a place: a control, a force, a velocity.
@@ -330,6 +338,7 @@ class Arrow(PlanarShape):
         return ca.vertcat(self._point("start"), self._point("vector"))
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Trail(PlanarShape):
     """The path of a point (2,) up to now."""
@@ -343,6 +352,7 @@ class Trail(PlanarShape):
         return self._point("point")
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Mark(PlanarShape):
     """Where the events `name` (of a contact, a guard, a switching function) happen: a point (2,), marked then."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.contact_problems.instants import gaining_contacts
 from nosnoc_py.discretization.finite_elements import Element
 from nosnoc_py.discretization.grid import Grid
@@ -122,6 +123,7 @@ class Transcription(EvaluatesProblem):
         """The default initial guess: every state at x0, everything else at rest or zero (the paper's cold start)."""
         return self.initial_guess(None)
 
+    @named_arguments
     def parameters(self, x0: Any = None, p: Any = None, horizon: float | None = None, u: Any = None) -> np.ndarray:
         """Parameter vector of the MPCC; what is not given is the OCP's own.
 
@@ -152,6 +154,7 @@ class Transcription(EvaluatesProblem):
             values[layout["u"]] = numbers(u, "u", ocp.system.n_u)
         return values
 
+    @named_arguments
     def initial_guess(self, guess: Any = None, parameters: np.ndarray | None = None) -> np.ndarray:
         """Return w from a guess: None, a control (constant, function, rows), states and controls by name, a Trajectory
         or a Solution.
@@ -181,6 +184,7 @@ class Transcription(EvaluatesProblem):
         """The built functions and solvers, each made on first use and kept for all strategies and re-solves."""
         return Solvers(self.mpcc)
 
+    @named_arguments
     def solve(
         self,
         solver: Strategy | None = None,
@@ -222,6 +226,7 @@ class Transcription(EvaluatesProblem):
             self._moves[stages] = Moves.of(self, stages)
         return self._moves[stages]
 
+    @named_arguments
     def resolve(
         self,
         last: Answer | Solution,
@@ -276,6 +281,7 @@ class Transcription(EvaluatesProblem):
         limit = _limit(solver, time_limit)
         return resolve(self, last, shift, self.parameters(x0, p, horizon), Auto() if solver is None else solver, limit)
 
+    @named_arguments
     def prepare(
         self,
         last: Answer | Solution,
@@ -333,6 +339,7 @@ class Transcription(EvaluatesProblem):
         limit = _limit(solver, time_limit)
         return prepare(self, last, shift, spread, p, Auto() if solver is None else solver, limit)
 
+    @named_arguments
     def differentiate(
         self,
         solution: Answer | Solution,
@@ -393,6 +400,7 @@ class Transcription(EvaluatesProblem):
             return replace(state, status=state.status or stop)
         return None if certificate.b_stationary is False else state
 
+    @named_arguments
     def run(
         self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, guess: Any
     ) -> SolverState:
@@ -418,6 +426,7 @@ class Transcription(EvaluatesProblem):
         later = tuple(replace(record, step=record.step + len(records)) for record in state.records)
         return replace(state, records=(*records, *later))
 
+    @named_arguments
     def generate(
         self,
         folder: str | os.PathLike[str],
@@ -496,6 +505,7 @@ class Transcription(EvaluatesProblem):
         fields = trajectory_fields(self.dcs, self.tableau, readout, p, u, u_grid)
         return {**fields, "discretization": self.discretization}
 
+    @named_arguments
     def solution(self, state: SolverState, *, solver: str = "", wall_seconds: float | None = None) -> Solution:
         """Return the solution that a state of a strategy stands for, whatever its status."""
         horizon, p = self.horizon(state.w, state.p), self.parameter_values(state.w, state.p)

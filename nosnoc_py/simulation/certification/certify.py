@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.audit.records import violations, worst_of
 from nosnoc_py.errors import ModelError, OptionError, check_positive, check_type
 from nosnoc_py.ocp import OCP
@@ -38,6 +39,7 @@ WHOLE = 0.5
 NEIGHBOUR = 1e-7
 
 
+@named_arguments
 def certify(
     ocp: OCP,
     solution: Solution,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.systems.shapes.intersections import common
 from nosnoc_py.systems.shapes.mass_properties import Moments, union_moments
@@ -65,6 +66,7 @@ class Joined(Shape):
         return union_moments(moments, [part.chords for part in parts], [part.box for part in parts])
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Union(Joined):
     """The points that lie in one of the shapes or in several.
@@ -86,6 +88,7 @@ class Union(Joined):
         return tuple(part for shape in self.shapes for part in shape.parts)
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Intersection(Joined):
     """The points that lie in all of the shapes.
@@ -116,6 +119,7 @@ class Intersection(Joined):
         return common([shape.parts for shape in self.shapes])
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class SupportFunction(Shape):
     """A convex body that is known by its furthest points.

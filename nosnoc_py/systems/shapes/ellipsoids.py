@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -15,6 +16,7 @@ from nosnoc_py.systems.shapes.shape import INSIDE, Features, Shape, positive, un
 from nosnoc_py.systems.symbols import finite
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class Ellipsoid(Shape):
     """The body {center + R diag(semi_axes) y : |y| <= 1}.
@@ -86,6 +88,7 @@ class Ellipsoid(Shape):
         return ellipsoid_moments(self.center, self.matrix)
 
 
+@named_arguments
 class Sphere(Ellipsoid):
     """A ball of some radius [m] about a centre (3,) [m]."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError
 from nosnoc_py.rotations import check_rotation
 from nosnoc_py.solution.arrays import assign
@@ -18,6 +19,7 @@ ENTRIES = 2_000_000  # of an array of lines and faces
 FLAT = 1e-9  # thickness over size, below which a polyhedron is none
 
 
+@named_arguments
 @dataclass(frozen=True, eq=False)
 class ConvexPolyhedron(Shape):
     """The convex hull of points, with a skin of constant thickness around it.
@@ -98,6 +100,7 @@ class ConvexPolyhedron(Shape):
         return polyhedron_moments(self.vertices.mean(axis=0), self.triangles)
 
 
+@named_arguments
 class Box(ConvexPolyhedron):
     """A box with edges of lengths (3,) [m] about a centre; the columns of the rotation are its axes."""
 
