@@ -14,6 +14,7 @@ BENCHMARKS = {
     "cold_start": "what `solve` finds without a guess, beside finite elements, random starts and a relaxation",
     "contact_table": "contact problems of others from a naive start: the default beside elements and smoothing",
     "simulation_cost": "whole simulations by default against DOP853 written by hand, at equal errors",
+    "simulation_accuracy": "error over time of simulations with contacts, beside MuJoCo ([bench]) and Drake",
     "simulation_speed": "seconds per step by Newton's method and by MPCCs",
     "simulation_orders": "orders of convergence of all simulators",
     "resolve_speed": "solving again through one transcribed problem, beside fresh solves",

@@ -1,0 +1,277 @@
+"""Accuracy at equal time in simulation: `python -m problems.benchmarks.simulation_accuracy`.
+
+Five scenes with contacts (`problems.benchmarks.accuracy.scenes`), simulated by this library (event-driven, FESD-J,
+time-stepping), by MuJoCo (`pip install "nosnoc_py[bench]"`) and by Drake (`pip install drake`; it is not an extra,
+as its wheels exist for Linux and macOS only and bring a commercial solver along). What is not installed is left out.
+
+The error is the largest one of the measured coordinates at eight times, against a closed form or, for the quadruped,
+against an event-driven simulation at 1e-13. Every program runs with many settings, also of its contacts, and counts by
+its best ones: for an error E the least processor time of a run with an error below E. All run in one process on one
+thread (matrices are small; `OMP_NUM_THREADS=1` makes sure), and of several runs the best one counts. The set-up (model,
+compilation) is told apart.
+
+`--set page=FILE` writes the tables for the documentation.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+import nosnoc_py as ns
+from nosnoc_py.progress import Progress
+from problems.benchmarks.accuracy import drake_peer, mujoco_peer, ours
+from problems.benchmarks.accuracy.scene import Candidate, Scene
+from problems.benchmarks.accuracy.scenes import SCENES
+from problems.benchmarks.orders import check_names
+from problems.figures import Curve, Panel, chart
+from problems.runner import Report, program, tabled
+from problems.settings import Settings
+
+PEERS = ("ours", "mujoco", "drake")
+PROGRAMS = (
+    ours.EVENT_DRIVEN,
+    ours.ELEMENTS,
+    ours.STEPPING,
+    mujoco_peer.PROGRAM,
+    drake_peer.PROGRAM,
+    drake_peer.CONTINUOUS,
+    drake_peer.DISCRETE,
+)
+TARGETS = (1e-2, 1e-3, 1e-4, 1e-6)
+ROUNDING = 1e-16  # smaller errors are drawn here
+ENOUGH = 0.5  # seconds of repetitions of one candidate
+COMMAND = "python -m problems.benchmarks.simulation_accuracy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A run: processor seconds of the set-up and of the simulation, and the error [m or rad]."""
+
+    scene: str
+    program: str
+    settings: str
+    setup: float
+    seconds: float
+    error: float
+
+
+def experiment(
+    *,
+    scenes: tuple[str, ...] = tuple(SCENES),
+    programs: tuple[str, ...] = PEERS,
+    time_limit: float = 2.0,
+    repeats: int = 3,
+    coarse: bool = False,
+    page: str = "",
+    progress: Progress,
+) -> list[Measured]:
+    """Measure everything.
+
+    Parameters
+    ----------
+    scenes : tuple of str
+    programs : tuple of str
+        Of "ours", "mujoco" and "drake".
+    time_limit : float
+        Seconds: finer settings are left out where they would take longer (event-driven simulation never).
+    repeats : int
+        Runs of a candidate, at most; the best one counts.
+    coarse : bool
+        Two settings or so of every program.
+    page : str
+        A file for the tables.
+
+    Raises
+    ------
+    OptionError
+        For an unknown scene or program.
+    """
+    check_names(scene=(scenes, SCENES), program=(programs, PEERS))
+    rows = []
+    for name in scenes:
+        progress.describe(name)
+        scene, last = SCENES[name](), dict[tuple[str, str], tuple[float, float]]()
+        for candidate in _candidates(scene, programs, coarse, time_limit):
+            key = (candidate.program, candidate.series)
+            grain, seconds = last.get(key, (1.0, 0.0))
+            if candidate.grain and seconds * candidate.grain / grain > time_limit:
+                continue
+            row = measure(scene, candidate, repeats)
+            last[key] = (candidate.grain, row.seconds)
+            rows.append(row)
+    return rows
+
+
+def measure(scene: Scene, candidate: Candidate, repeats: int) -> Measured:
+    """Prepare, simulate at least once, and return the best time; one that fails has an infinite error."""
+    began = time.process_time()
+    try:
+        run = candidate.prepare()
+        prepared = time.process_time()
+        positions = run()
+        first = time.process_time() - prepared
+    except (RuntimeError, ValueError, ns.NosnocError):  # of Drake: a step or the time has become too small, or too long
+        return Measured(
+            scene=scene.name,
+            program=candidate.program,
+            settings=candidate.settings,
+            setup=0.0,
+            seconds=time.process_time() - began,
+            error=np.inf,
+        )
+    times = [first]
+    while len(times) < repeats and (len(times) == 1 or sum(times[1:]) < ENOUGH):
+        started = time.process_time()
+        positions = run()
+        times.append(time.process_time() - started)
+        if times[-1] > ENOUGH:
+            break
+    best = min(times)
+    return Measured(
+        scene=scene.name,
+        program=candidate.program,
+        settings=candidate.settings,
+        setup=prepared - began + first - best,
+        seconds=best,
+        error=scene.error(positions),
+    )
+
+
+def _candidates(scene: Scene, programs: Sequence[str], coarse: bool, limit: float) -> Iterator[Candidate]:
+    if "ours" in programs:
+        yield from ours.candidates(scene, coarse)
+    if "mujoco" in programs and mujoco_peer.available():
+        yield from mujoco_peer.candidates(scene, coarse)
+    if "drake" in programs and drake_peer.available():
+        yield from drake_peer.candidates(scene, coarse, limit)
+
+
+def envelope(rows: Sequence[Measured], scene: str, name: str) -> list[Measured]:
+    """Runs of a program that no faster run beats, by increasing time."""
+    best, kept = np.inf, []
+    for row in sorted((r for r in rows if (r.scene, r.program) == (scene, name)), key=lambda r: (r.seconds, r.error)):
+        if row.error < best:
+            best = row.error
+            kept.append(row)
+    return kept
+
+
+def least_time(rows: Sequence[Measured], scene: str, name: str, target: float) -> float | None:
+    """Least time [s] of a program for an error below the target, if it reaches it."""
+    return next((row.seconds for row in envelope(rows, scene, name) if row.error <= target), None)
+
+
+def table_of(rows: Sequence[Measured], scene: str) -> list[dict[str, Any]]:
+    """Least milliseconds for every target, with the least error, its settings and the median set-up."""
+    table = []
+    for name in PROGRAMS:
+        front = envelope(rows, scene, name)
+        if not any((row.scene, row.program) == (scene, name) for row in rows):
+            continue
+        times = {target: least_time(rows, scene, name, target) for target in TARGETS}
+        setups = [row.setup for row in rows if (row.scene, row.program) == (scene, name) and np.isfinite(row.error)]
+        table.append(
+            {
+                "program": name,
+                **{f"{target:g}": None if t is None else 1e3 * t for target, t in times.items()},
+                "least error": front[-1].error if front else None,
+                "with": front[-1].settings if front else "",
+                "set-up": 1e3 * float(np.median(setups)) if setups else None,
+            }
+        )
+    return table
+
+
+def versions() -> dict[str, str]:
+    """Versions of all programs."""
+    known = {
+        "Python": platform.python_version(),
+        "nosnoc_py": ns.__version__,
+        "casadi": ca.__version__,
+        "numpy": np.__version__,
+        "mujoco": mujoco_peer.available() or "not installed",
+        "drake": drake_peer.available() or "not installed",
+    }
+    return known
+
+
+def run(settings: Settings, progress: Progress) -> Report:
+    """Measure, and show it; no time decides, but event-driven simulation must be right everywhere."""
+    started, arguments = time.monotonic(), settings.arguments
+    rows = experiment(**arguments, progress=progress)
+    titles = {name: SCENES[name]().title for name in arguments["scenes"]}
+    tables = {f"{title} [ms]": table_of(rows, name) for name, title in titles.items()}
+    if arguments["page"]:
+        Path(arguments["page"]).write_text(page_of(rows, titles), encoding="utf-8")
+    own = [row.error for row in rows if row.program == ours.EVENT_DRIVEN]
+    results = {
+        "rows": [vars(row) for row in rows],
+        "versions": versions(),
+        "seed": None,  # nothing is random
+        "wall_seconds": time.monotonic() - started,
+    }
+    told = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return tabled(
+        results,
+        bool(np.isfinite(own).all()),
+        tables,
+        {"simulation_accuracy.png": lambda: figure_of(rows, titles)},
+        [f"least processor time [ms] for an error; {told}; nothing is random"],
+    )
+
+
+def figure_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> Any:
+    """Error over time, one panel per scene."""
+    from nosnoc_py.plotting.figures import COLOURS
+
+    panels = []
+    for scene, title in titles.items():
+        curves = []
+        for k, name in enumerate(PROGRAMS):
+            front = [row for row in envelope(rows, scene, name) if np.isfinite(row.error)]
+            style = {"color": COLOURS[k % len(COLOURS)], "marker": "os^Dv<>"[k], "ms": 4}
+            errors = [max(row.error, ROUNDING) for row in front]
+            label = name if scene == next(iter(titles)) else ""
+            curves.append(Curve([1e3 * row.seconds for row in front], errors, label, style))
+        panels.append(Panel(curves=curves, title=title, x="processor time [ms]", y="error [m, rad]", log="xy"))
+    return chart(panels, 2)
+
+
+def page_of(rows: Sequence[Measured], titles: Mapping[str, str]) -> str:
+    """The tables for the documentation."""
+    lines = [
+        f"Written by `{COMMAND} --set page=docs/results/simulation_accuracy.md`. Least processor time in milliseconds "
+        "for an error below the target; a dash is a target that is never reached. The set-up (model and compilation, "
+        "once) is the median of all settings.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in versions().items()) + "; nothing is random.",
+    ]
+    for scene, title in titles.items():
+        lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]
+        columns = [*(f"{target:g}" for target in TARGETS), "least error", "with", "set-up"]
+        lines += ["| " + " | ".join(["", *columns]) + " |", "| --- |" + " --- |" * len(columns)]
+        for row in table_of(rows, scene):
+            lines.append("| " + " | ".join([row["program"], *(_cell(row[column]) for column in columns)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "-" if value is None or not np.isfinite(value) else f"{value:.2g}" if value < 100.0 else f"{value:.0f}"
+
+
+PROGRAM = program(
+    __name__,
+    run,
+    experiment,
+    quick={"scenes": ("ball", "slide"), "coarse": True, "repeats": 2, "time_limit": 2.0},
+)
