@@ -12,7 +12,7 @@ Where they disagree, the better point is relaxed again and followed down, as lon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,9 @@ ELASTIC: dict[str, Any] = {
     "finish_threshold": 1e-3,
 }
 
+# Makes an iterate (n_w,) to start from of a state whose attempt has failed; None where there is none.
+Nearby = Callable[[SolverState], np.ndarray | None]
+
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
@@ -90,12 +93,15 @@ class AutoState(SolverState):
         What they reached; infinite where they are not solved.
     origin : ndarray (n_w,)
         Where the first attempt started.
+    nearby : function (SolverState) -> ndarray (n_w,) or None, optional
+        Makes another iterate to start from of the best one, where the first descents fail.
     """
 
     attempts: tuple[Attempt, ...]
     attempt: int
     inner: ActiveSetState
     origin: np.ndarray
+    nearby: Nearby | None = None
     best: SolverState | None = None
     verdicts: tuple[Status, ...] = ()
     objectives: tuple[float, ...] = ()
@@ -150,6 +156,19 @@ class Auto(Strategy):
         known = {name: value for name, value in self.ipopt.items() if name in OPTIONS}
         return Homotopy(nlp_solver="interior_point", ipopt=known)
 
+    def init(self, *args: Any, nearby: Nearby | None = None, **options: Any) -> AutoState:
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        *args, **options
+            See `Strategy.init`.
+        nearby : function (SolverState) -> ndarray (n_w,) or None, optional
+            Is asked where the first descents fail: from their best state it makes an iterate that satisfies most
+            equations, such as the simulation of its control. That one is tried from a small sigma.
+        """
+        return replace(super().init(*args, **options), nearby=nearby)
+
     def begin(self, fields: Mapping[str, Any], sigma: float | None) -> AutoState:
         """The state before the first attempt; `sigma` replaces its sigma_0."""
         attempts = self.attempts(fields["solvers"].mpcc)
@@ -182,7 +201,7 @@ class Auto(Strategy):
             verdicts=(*state.verdicts, inner.status),
             objectives=(*state.objectives, reached),
         )
-        state = self._with_feasible_branch(state, attempt, deadline)
+        state = self._with_nearby(self._with_feasible_branch(state, attempt, deadline))
         further = self._further(state, inner)
         return self.settle(state, inner.status) if further is None else replace(state, attempts=further)
 
@@ -205,6 +224,26 @@ class Auto(Strategy):
             return state
         more = Attempt("feasible branch", last.strategy, point=point)
         return replace(state, attempts=(state.attempts[0], more, *state.attempts[1:]))
+
+    def _with_nearby(self, state: AutoState) -> AutoState:
+        """Insert a start near a motion as the next attempt, if the first descents have failed.
+
+        In long programs with impacts a homotopy often ends at a point of local infeasibility, where impacts are smeared
+        over several elements. The controls there are mostly sensible, and the simulation of them satisfies all
+        equations but the goal, so that a small sigma finds a feasible point nearby. It comes after the homotopies,
+        because the optimum near an arbitrary motion is often worse than the one that they find.
+        """
+        mpcc, done = state.solvers.mpcc, state.attempt + 1
+        descents = 1 if mpcc.objective.is_constant() else DESCENTS
+        solved = state.best is not None and state.best.status is Status.SOLVED
+        if state.nearby is None or state.best is None or solved or done != descents:
+            return state
+        point = state.nearby(state.best)
+        if point is None:
+            return state
+        strategy, sigma = self.warm(mpcc)
+        more = Attempt("near the motion", strategy, point=np.clip(point, mpcc.lbw, mpcc.ubw), sigma=sigma)
+        return replace(state, attempts=(*state.attempts[:done], more, *state.attempts[done:]))
 
     def _further(self, state: AutoState, inner: ActiveSetState) -> tuple[Attempt, ...] | None:
         """All attempts, those to come included; None where there is nothing left to do.

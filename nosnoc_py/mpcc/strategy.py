@@ -254,15 +254,14 @@ class Strategy(Options):
         *,
         callback: Callback | None = None,
         time_limit: float | None = None,
-        solvers: Solvers | None = None,
-        sigma: float | None = None,
+        **options: Any,
     ) -> Any:
-        """init, then step until terminate; the returned state has a status."""
+        """Run init, then step until terminate; the returned state has a status. `options` are those of `init`."""
         check_type(mpcc, MPCC, "mpcc")
         check_run(callback, time_limit)
         started = time.monotonic()
         limit = strictest(time_limit, self.time_limit)
-        state = self.init(mpcc, guess, p, solvers=solvers, sigma=sigma)
+        state = self.init(mpcc, guess, p, **options)
         while (status := self.terminate(state)) is None:
             if time.monotonic() - started > limit:
                 return self.settle(state, Status.TIME_LIMIT)

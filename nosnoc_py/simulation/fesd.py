@@ -34,7 +34,7 @@ from nosnoc_py.simulation.common import (
     not_unique_note,
     steps_given,
 )
-from nosnoc_py.simulation.guessed import ENDED, started_near
+from nosnoc_py.simulation.guessed import ENDED, simulated_guess, started_near
 from nosnoc_py.simulation.newton.engine import Hint
 from nosnoc_py.simulation.newton.error_estimate import SolvedPart
 from nosnoc_py.simulation.newton.options import ActiveSetNewton
@@ -520,9 +520,14 @@ class FiniteElementRun:
 
         def once(start: Any, *, near: bool, by: Strategy = solver) -> Solution:
             left = None if time_limit is None else max(0.0, deadline - time.monotonic())
-            return problem.solve(by, guess=start, callback=callback, time_limit=left, near=near)
+            return problem.solve(by, guess=start, callback=callback, time_limit=left, near=near, nearby=nearby)
 
         problem.initial_guess(guess)  # says what is wrong with it
+
+        def nearby(failed: Solution) -> Trajectory | None:
+            simulated = simulated_guess(ocp, failed, deadline)
+            return None if simulated is None else simulated.motion
+
         first = once(guess, near=False) if guess is None or keeps_its_iterate(problem, guess) else None
         if first is not None and (guess is None or first.success or first.status in ENDED):
             return first

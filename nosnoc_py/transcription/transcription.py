@@ -196,10 +196,12 @@ class Transcription(EvaluatesProblem):
         callback: Callback | None = None,
         time_limit: float | None = None,
         near: bool = False,
+        nearby: Callable[[Solution], Trajectory | None] | None = None,
     ) -> Solution:
         """Solve, or solve again with other x0, p, horizon, without a new transcription.
 
-        With `near` by the first attempt alone, from a small relaxation, which does not forget the guess.
+        With `near` by the first attempt alone, from a small relaxation, which does not forget the guess. `nearby` makes
+        a motion of a failed solution, from which `ns.Auto` starts where its first descents fail.
         """
         solver = Auto() if solver is None else solver
         started = time.monotonic()
@@ -213,7 +215,7 @@ class Transcription(EvaluatesProblem):
         else:
             state = self._again(solver, guess, values, started + limit, callback)
             if state is None:
-                state = self.run(solver, w, values, started + limit, callback, guess=guess)
+                state = self.run(solver, w, values, started + limit, callback, guess=guess, nearby=nearby)
         return self.solution(state, solver=repr(solver), wall_seconds=time.monotonic() - started)
 
     @cached_property
@@ -402,7 +404,15 @@ class Transcription(EvaluatesProblem):
 
     @named_arguments
     def run(
-        self, solver: Strategy, w: np.ndarray, values: np.ndarray, deadline: float, callback: Any, *, guess: Any
+        self,
+        solver: Strategy,
+        w: np.ndarray,
+        values: np.ndarray,
+        deadline: float,
+        callback: Any,
+        *,
+        guess: Any,
+        nearby: Callable[[Solution], Trajectory | None] | None = None,
     ) -> SolverState:
         """Run the strategy; a guess that is a motion is first tried with a small sigma, which keeps it.
 
@@ -410,9 +420,15 @@ class Transcription(EvaluatesProblem):
         of this transcription the default start is as good.
         """
 
+        def start_of(state: SolverState) -> np.ndarray | None:
+            motion = None if nearby is None else nearby(self.solution(state))
+            return None if motion is None else self.initial_guess(motion, values)
+
         def once(strategy: Strategy, start: np.ndarray, sigma: float | None = None) -> SolverState:
             left = None if np.isinf(deadline) else max(0.0, deadline - time.monotonic())
-            how = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
+            how: dict[str, Any] = {"sigma": sigma, "callback": callback, "time_limit": left, "solvers": self.solvers}
+            if nearby is not None and isinstance(strategy, Auto):
+                how["nearby"] = start_of
             return strategy.run(self.mpcc, start, values, **how)
 
         records: tuple[StepRecord, ...] = ()
