@@ -22,6 +22,7 @@ from nosnoc_py.mpcc.active_set import ActiveSet
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.homotopy import Homotopy
 from nosnoc_py.mpcc.strategy import Callback, Strategy
+from nosnoc_py.notices import reported
 from nosnoc_py.ocp import OCP
 from nosnoc_py.options import CompleteMethod, Options, fitting
 from nosnoc_py.search import ElementSearch, MultiStart, Search
@@ -68,6 +69,7 @@ SOLVERS: tuple[type[Options], ...] = (Auto, ActiveSet, Homotopy, MultiStart, Act
 
 
 @named_arguments
+@reported
 def solve(
     ocp: OCP,
     method: FiniteElementMethod | CompleteMethod | None = None,
@@ -227,6 +229,7 @@ class SolvedProblem(EvaluatesProblem):
 
 
 @named_arguments
+@reported
 def simulate(
     system: Described,
     *,
@@ -409,6 +412,7 @@ class Simulator:
         return self.engine.step(state, u, time_limit=time_limit, sensitivities=sensitivities)
 
     @named_arguments
+    @reported
     def run(
         self,
         x0: Any,

@@ -11,6 +11,7 @@ import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.markup import tree
 from nosnoc_py.point_costs import PointCost, PointTerm, times_of
 from nosnoc_py.soft_constraints import Slacks, check_slacks, checked_weight
 from nosnoc_py.solution.arrays import assign
@@ -502,6 +503,9 @@ class OCP:
         counts += f", {len(self.complementarities)} complementarities" if self.complementarities else ""
         counts += f", free parameters: {', '.join(self.free_parameters)}" if self.free_parameters else ""
         return f"OCP: horizon {horizon}, x0 {start}, constraints: {counts}\n  {self.system!r}".replace("\n", "\n  ")
+
+    def _repr_html_(self) -> str:
+        return tree(repr(self))
 
 
 def _lengths(s: Any, given: tuple[Constraint, ...]) -> tuple[Constraint, ...]:

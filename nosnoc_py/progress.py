@@ -1,11 +1,24 @@
-"""Progress on a terminal: a callback for `solve`, `simulate`, sweeps and everything that reports a state as it goes."""
+"""Progress of solvers, searches, simulations and sweeps: one callback for a terminal, a notebook and a log file.
+
+A state becomes a `Report` (a line that says where the work stands, perhaps a row of a table, perhaps a fraction). Where
+reports go is decided once, at the first of them:
+
+- a terminal: rows as lines, and below them a bar of the package rich;
+- a notebook: one display, replaced by each report (IPython is there, since it shows the notebook);
+- everything else (a pipe, a log file): the first report, then one every few seconds, and the last.
+"""
 
 from __future__ import annotations
 
+import html
+import math
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.mpcc.strategy import SolverState
@@ -14,37 +27,104 @@ from nosnoc_py.simulation.common import StepState
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 30  # of the label, e.g. "elastic from afar: homotopy"
+WIDTH = 38  # of the column with the kind of step, e.g. "elastic (sigma 10): active-set finish"
 HEADER = (
-    f"{'step':>4}  {'':<{WIDTH}}{'sigma':>8}{'objective':>15}{'complement.':>13}{'infeasib.':>11}{'iterations':>12}"
+    f"{'step':>4}  {'solved problem':<{WIDTH}}{'sigma':>8}{'objective':>15}{'complement.':>13}"
+    f"{'infeasib.':>11}{'iterations':>12}"
 )
-SEARCH_HEADER = f"{'starts':>6}  {'last':<12}{'seconds':>9}{'best objective':>17}  agreement"
-SECONDS_BETWEEN_LINES = 2.0
+SEARCH_HEADER = f"{'starts':>6}  {'kind of start':<16}{'seconds':>9}{'best objective':>17}  confirmed by starts of kind"
+# Labels of steps that are words of the code, in those of the field.
+STEPS = {
+    "finish": "active-set finish",
+    "branch": "fixed active set",
+    "lpec": "LPEC",
+    "elastic from afar": "elastic (sigma 10)",
+}
+SECONDS_BETWEEN_LINES = 2.0  # on a terminal, of methods with many cheap steps
+SECONDS_IN_A_LOG = 10.0  # in a pipe: a night of work is some thousand lines
+SECONDS_BETWEEN_DISPLAYS = 0.2  # in a notebook: more would flood the connection to the browser
+ROWS = 25  # of the table in a notebook; earlier ones are left out
+SURE = 0.02  # fraction of the work before which an estimate of the time left is worthless
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One state of some work, in words.
+
+    Parameters
+    ----------
+    text : str
+        Where the work stands, in one line without the time.
+    row, header : str
+        Line of a table and the titles of its columns; empty where there is no table.
+    event : str
+        Something that happens once and has to be read, such as a run of a sweep that failed.
+    completed, total : float, optional
+        How much of the work is done, where this is known.
+    deadline : float, optional
+        Stamp of time.monotonic() at which the work ends at the latest.
+    """
+
+    text: str
+    row: str = ""
+    header: str = ""
+    event: str = ""
+    completed: float | None = None
+    total: float | None = None
+    deadline: float | None = None
+
+
+class ProgressOutput(Protocol):
+    """Where reports go."""
+
+    def start(self, total: float | None) -> None:
+        """Show that the work has begun."""
+
+    def show(self, report: Report, clock: str) -> None:
+        """Show a report; `clock` says the time that has passed and an estimate of what is left."""
+
+    def note(self, text: str) -> None:
+        """Show one line at once."""
+
+    def stop(self, clock: str) -> None:
+        """Show what is not shown yet: the work has ended."""
 
 
 @named_arguments
 class Progress:
-    """Show the state of a solver or a search (lines), of a simulation or of a sweep (a bar); use it as a callback.
+    """Show how far a solver, a search, a simulation or a sweep is: `callback=ns.Progress()`.
 
-    As a context manager it also shows that something is going on between the lines; without `with`, it writes plain
-    lines only. Nothing is written when the output is not a terminal, unless `force`. Needs the package rich, imported
-    on first use.
+    On a terminal it writes lines to standard error with a bar below; in a notebook it keeps one display up to date;
+    into a pipe or a file it writes a plain line now and then. Where the end is known (the interval of a simulation, the
+    runs of a sweep) it estimates the time left, else it says how much of the time limit is left. It announces the
+    compilation of loops by numba, which takes about half a minute the first time.
 
     Parameters
     ----------
     duration : float, optional
-        End of the simulation [s]; the bar is then in units of time.
+        End of the simulation [s]; `ns.simulate` tells it by itself.
     steps : int, optional
         Number of simulation steps to come, over all simulations that share this object; the bar then counts steps.
     force : bool
-        Write even if the output is not a terminal.
+        Write every line even if the output is no terminal, plainly and without a display in a notebook.
     console : rich.console.Console, optional
-        Where to write; default standard error.
+        Where to write instead of standard error or the notebook.
 
     Examples
     --------
-    >>> with ns.Progress() as progress:  # doctest: +SKIP
-    ...     solution = ns.solve(ocp, method, callback=progress)
+    >>> import io, casadi as ca, nosnoc_py as ns
+    >>> from rich.console import Console
+    >>> x = ca.SX.sym("x")
+    >>> log = Console(file=io.StringIO(), force_terminal=False)
+    >>> motion = ns.simulate(ns.ODE(x=x, flow=-x), x0=[1.0], duration=2.0, callback=ns.Progress(console=log))
+    >>> log.file.getvalue().splitlines()[-1].startswith("t = 2.000 s of 2.000 s")
+    True
+
+    Several pieces of work, such as the simulations of a study, share a bar as a context manager:
+
+    >>> with ns.Progress(steps=200) as progress:  # doctest: +SKIP
+    ...     for gain in gains:
+    ...         ns.simulate(system(gain), x0=x0, duration=1.0, steps=20, method=ns.FESDJ(), callback=progress)
     """
 
     def __init__(
@@ -57,135 +137,367 @@ class Progress:
     ) -> None:
         self.duration, self.steps = duration, steps
         self._force, self._console = force, console
-        self._live: Any = None
-        self._task: Any = None
+        self._output: ProgressOutput | None = None
+        self._held = False  # as a context manager: it ends with the block, not with a run inside
+        self._running = False
+        self._reset(None, None)
+
+    def _reset(self, duration: float | None, time_limit: float | None) -> None:
+        self._began = time.monotonic()
+        self._span = duration
+        self._deadline = None if time_limit is None else self._began + time_limit
         self._count = 0
-        self._headed = False
         self._best: Any = None
-        self._last_line = time.monotonic()
+        self._last_line = self._began
 
     def __call__(self, state: Any) -> None:
-        """Report one state; an object of another kind is passed over."""
-        if not self._visible():
-            return
+        """Show one state; an object of a kind that it does not know is passed over."""
+        report: Report | None = None
         if isinstance(state, SolverState):
-            self._homotopy(state)
+            report = self._solver(state)
         elif isinstance(getattr(state, "records", None), tuple):
-            self._iteration(state)
+            report = self._iteration(state)
         elif isinstance(getattr(state, "candidates", None), tuple):
-            self._search(state)
+            report = self._search(state)
         elif isinstance(getattr(state, "finished", None), int):
-            self._sweep(state)
+            report = self._sweep(state)
         elif isinstance(state, StepState):
-            self._simulation(state)
+            report = self._simulation(state)
+        if report is not None:
+            self._where().show(report, self._clock(report))
 
     def expect(self, steps: int) -> None:
         """Announce the number of simulation steps to come, from the beginning."""
         self.steps = steps
-        if self._live is not None:
-            self._live.update(self._task, total=steps)
+        if self._running:
+            self._where().start(steps)
 
     def describe(self, text: str) -> None:
         """Say what is going on, in front of the bar; without effect outside `with`."""
-        if self._live is not None:
-            self._live.update(self._task, description=text)
+        if self._running:
+            self._where().show(Report(text=text), self._clock(Report(text=text)))
+
+    def begin(self, duration: Any = None, time_limit: Any = None) -> None:
+        """Get ready for a run; `ns.solve` and `ns.simulate` call this with their limits [s]."""
+        seconds, limit = (
+            float(value) if isinstance(value, Real) and 0 < value < math.inf else None
+            for value in (duration, time_limit)
+        )
+        if self._held:
+            self._deadline = None if limit is None else time.monotonic() + limit
+            return
+        self._reset(seconds, limit)
+        self._start()
+
+    def notify(self, text: str) -> None:
+        """Write a line at once, such as that something is compiled."""
+        self._where().note(text)
+
+    def end(self) -> None:
+        """Stop showing: the run has ended; `ns.solve` and `ns.simulate` call this."""
+        if not self._held:
+            self._stop()
 
     def __enter__(self) -> Progress:
-        if self._visible():
-            self._live = self._display()
-            self._task = self._live.add_task("starting", total=self.steps or self.duration)
-            self._live.start()
+        self._held = True
+        self._reset(None, None)
+        self._start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._held = False
+        self._stop()
 
-    def _visible(self) -> bool:
-        if self._console is None:
-            from rich.console import Console
+    def _start(self) -> None:
+        self._running = True
+        self._where().start(self.steps or self.duration or self._span)
 
-            # rich takes FORCE_COLOR, which notebooks set, for a terminal
-            self._console = Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty())
-        return self._force or self._console.is_terminal
+    def _stop(self) -> None:
+        if self._running:
+            self._running = False
+            self._where().stop(_seconds(time.monotonic() - self._began))
 
-    def _display(self) -> Any:
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Display
+    def _where(self) -> ProgressOutput:
+        if self._output is None:
+            self._output = output_for(self._console, self._force)
+        return self._output
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        return Display(*columns, console=self._console, transient=True)
+    def _clock(self, report: Report) -> str:
+        """The time that has passed, with an estimate of what is left where there is something to base it on."""
+        now = time.monotonic()
+        passed = now - self._began
+        done = report.completed / report.total if report.completed is not None and report.total else 0.0
+        deadline = report.deadline if report.deadline is not None else self._deadline
+        words = [_seconds(passed)]
+        if SURE <= done < 1.0:
+            words.append(f"about {_seconds(passed * (1.0 - done) / done)} left")
+        elif deadline is not None and done < 1.0 and math.isfinite(deadline):
+            words.append(f"at most {_seconds(max(0.0, deadline - now))} left")
+        return ", ".join(words)
 
-    def _write(self, text: str, style: str | None = None) -> None:
-        assert self._console is not None
-        self._console.print(text, style=style, soft_wrap=True, markup=False)  # [kg] is a unit
-
-    def _iteration(self, state: Any) -> None:
-        """A method of many cheap steps: a line every now and then, and one for a step of another kind."""
-        records = state.records
-        another = len(records) > 1 and records[-1].label != records[-2].label
-        if records and (another or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES):
-            self._last_line = time.monotonic()
-            self._homotopy(state)
-        elif records:
-            self.describe(f"{records[-1].label}, {len(records)} steps, objective {records[-1].objective:.6f}")
-
-    def _search(self, state: Any) -> None:
-        """A line for what is better than all before, or agrees with it, and one every now and then."""
-        if not state.candidates:
-            return
-        if not self._headed:
-            self._headed = True
-            self._write(SEARCH_HEADER, "bold")
-        found = state.leader is not None and state.leader.attempt.solution.success
-        objective = state.leader.attempt.solution.objective if found else None
-        agreement = ", ".join(state.agreement)
-        if (objective, agreement) == self._best and time.monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
-            self.describe(f"{state.candidates[-1].start}, {len(state.candidates)} starts")
-            return
-        self._best, self._last_line = (objective, agreement), time.monotonic()
-        best = "none yet" if objective is None else f"{objective:.8g}"
-        self._write(
-            f"{len(state.candidates):>6}  {state.candidates[-1].start:<12}{time.monotonic() - state.began:>9.1f}"
-            f"{best:>17}  {agreement}"
-        )
-
-    def _homotopy(self, state: Any) -> None:
+    def _solver(self, state: Any) -> Report | None:
         if not state.records:
-            return
+            return None
         record = state.records[-1]
-        if record.step == 0 or not self._headed:
-            self._headed = True
-            self._write(HEADER, "bold")
+        what = _step(record.label)
         sigma = f"{record.sigma:.1e}" if record.sigma else ""
-        self._write(
-            f"{record.step:>4}  {record.label:<{WIDTH}}{sigma:>8}{record.objective:>15.6f}"
+        row = (
+            f"{record.step:>4}  {what:<{WIDTH}}{sigma:>8}{record.objective:>15.6f}"
             f"{record.complementarity:>13.1e}{record.infeasibility:>11.1e}{record.iterations:>12}"
         )
-        self.describe(record.label)
+        return Report(text=f"step {record.step}, {what}, objective {record.objective:.6g}", row=row, header=HEADER)
 
-    def _sweep(self, state: Any) -> None:
+    def _iteration(self, state: Any) -> Report | None:
+        """A method of many cheap steps: a row every now and then, and one for a step of another kind."""
+        records = state.records
+        if not records:
+            return None
+        another = len(records) > 1 and records[-1].label != records[-2].label
+        if another or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            return self._solver(state)
+        return Report(text=f"{_step(records[-1].label)}, {len(records)} steps, objective {records[-1].objective:.6f}")
+
+    def _search(self, state: Any) -> Report | None:
+        """A row for a motion that is better than all before, or agrees with it, and one every now and then."""
+        if not state.candidates:
+            return None
+        leader = state.leader
+        solved = leader is not None and leader.attempt.solution.success
+        objective = leader.attempt.solution.objective if solved else None
+        agreement = ", ".join(state.agreement)
+        best = "none yet" if objective is None else f"{objective:.8g}"
+        kind, count = state.candidates[-1].start, len(state.candidates)
+        deadline = getattr(state, "deadline", None)
+        text = f"{count} start{'' if count == 1 else 's'}, latest {kind}, best objective {best}"
+        if (objective, agreement) == self._best and time.monotonic() - self._last_line <= SECONDS_BETWEEN_LINES:
+            return Report(text=text, deadline=deadline)
+        self._best, self._last_line = (objective, agreement), time.monotonic()
+        row = f"{count:>6}  {kind:<16}{time.monotonic() - state.began:>9.1f}{best:>17}  {agreement}"
+        return Report(text=text, row=row, header=SEARCH_HEADER, deadline=deadline)
+
+    def _sweep(self, state: Any) -> Report:
         """A bar over the runs of a sweep, and a line for each that failed; sweeps stand beside this room, not below."""
         failed = f", {state.failed} without success" if state.failed else ""
-        text = f"{state.finished} of {state.total} runs{failed}"
+        event = ""
         if state.death is not None:
-            self._write(f"a run died and is tried again: {state.death}")
+            event = f"a run died and is tried again: {state.death}"
         elif state.row is not None and not state.row.get("success", True):
-            self._write(f"{state.row.get('key')}: {state.row.get('status')}. {state.row.get('message') or ''}".rstrip())
-        if self._live is not None:
-            self._live.update(self._task, completed=state.finished, total=state.total, description=text)
-        else:
-            self._write(text)
+            event = f"{state.row.get('key')}: {state.row.get('status')}. {state.row.get('message') or ''}".rstrip()
+        text = f"{state.finished} of {state.total} runs{failed}"
+        return Report(text=text, event=event, completed=float(state.finished), total=float(state.total))
 
-    def _simulation(self, state: StepState) -> None:
+    def _simulation(self, state: StepState) -> Report:
         self._count += 1
-        text = f"t = {state.t:.3f} s, {self._count} steps"
-        if self._live is not None:
-            done = float(self._count) if self.steps else state.t
-            self._live.update(self._task, completed=done, description=text)
-        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+        end = self.duration or self._span
+        of = f" of {end:.3f} s" if end else ""
+        text = f"t = {state.t:.3f} s{of}, {self._count} steps"
+        if self.steps:
+            return Report(text=text, completed=float(self._count), total=float(self.steps))
+        return Report(text=text, completed=float(state.t), total=end)
+
+
+def output_for(console: Console | None, force: bool) -> ProgressOutput:
+    """Return the output that fits: the console that is given, a notebook, or standard error."""
+    if console is None and not force and (display := notebook_display()) is not None:
+        return NotebookOutput(display)
+    if console is None:
+        from rich.console import Console
+
+        # rich takes FORCE_COLOR, which notebooks set, for a terminal
+        console = Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty(), force_jupyter=False)
+    if console.is_terminal:
+        return TerminalOutput(console)
+    return LineOutput(console, 0.0 if force else SECONDS_IN_A_LOG)
+
+
+def notebook_display() -> Callable[..., Any] | None:
+    """Return IPython's `display` inside a kernel (a notebook), None in a terminal or a script."""
+    ipython = sys.modules.get("IPython")  # whoever runs a kernel has imported it
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    return display  # type: ignore[no-any-return]
+
+
+class TerminalOutput:
+    """Rows as lines, and a bar below them while the work goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._header = ""
+        self._last_line = time.monotonic()
+        self.live: Any = None
+        self.task: Any = None
+
+    def start(self, total: float | None) -> None:
+        """Show a bar."""
+        if self.live is None:
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn
+            from rich.progress import Progress as Display
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
+            self.live = Display(*columns, TextColumn("{task.fields[clock]}"), console=self._console, transient=True)
+            self.task = self.live.add_task("starting", total=total, clock="")
+            self.live.start()
+        self.live.update(self.task, total=total)
+
+    def show(self, report: Report, clock: str) -> None:
+        """Write rows, and update the bar; without a bar the text every now and then."""
+        if report.event:
+            self._write(report.event)
+        if report.row:
+            if report.header != self._header:
+                self._header = report.header
+                self._write(report.header, "bold")
+            self._write(report.row)
+        if self.live is not None:
+            known = {name: getattr(report, name) for name in ("completed", "total")}
+            changes = {name: value for name, value in known.items() if value is not None}
+            self.live.update(self.task, description=report.text, clock=clock, **changes)
+        elif not report.row and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            self._write(text)
+            self._write(f"{report.text} ({clock})")
+
+    def note(self, text: str) -> None:
+        """Write a line above the bar."""
+        self._write(text)
+
+    def stop(self, clock: str) -> None:
+        """Take the bar away."""
+        self._header = ""
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self._console.print(text, style=style, soft_wrap=True, markup=False)  # [kg] is a unit
+
+
+class LineOutput:
+    """Plain lines: the first report, one every so many seconds, and the last; all of them where this is zero."""
+
+    def __init__(self, console: Console, seconds: float) -> None:
+        self._console, self._seconds = console, seconds
+        self._header = ""
+        self._waiting: Report | None = None
+        self._clock = ""
+        self._next = -math.inf
+
+    def start(self, total: float | None) -> None:
+        """Say nothing before there is something to say."""
+
+    def show(self, report: Report, clock: str) -> None:
+        """Write the report if it is time, or else keep it: it may be the last."""
+        if report.event:
+            self.note(report.event)
+        self._waiting, self._clock = report, clock
+        if time.monotonic() >= self._next:
+            self._flush()
+
+    def note(self, text: str) -> None:
+        """Write a line at once."""
+        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    def stop(self, clock: str) -> None:
+        """Write the last report unless it is written."""
+        self._clock = clock
+        self._flush()
+        self._header, self._next = "", -math.inf
+
+    def _flush(self) -> None:
+        if self._waiting is None:
+            return
+        report, self._waiting = self._waiting, None
+        self._next = time.monotonic() + self._seconds
+        if report.row and report.header != self._header:
+            self._header = report.header
+            self.note(report.header)
+        self.note(report.row or f"{report.text} ({self._clock})")
+
+
+class NotebookOutput:
+    """One display of a notebook, replaced by every report."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._display = display
+        self._handle: Any = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._header, self._text, self._clock = "", "", ""
+        self._rows: list[str] = []
+        self._next = -math.inf
+
+    def start(self, total: float | None) -> None:
+        """Begin with an empty display below the cell that runs."""
+        if self._handle is None:
+            self._clear()
+
+    def show(self, report: Report, clock: str) -> None:
+        """Replace the display, if it is time; rows that are left out appear with the next."""
+        self._text, self._clock = report.text, clock
+        if report.event:
+            self._rows.append(report.event)
+        if report.row:
+            self._header = report.header
+            self._rows.append(report.row)
+        if time.monotonic() >= self._next:
+            self._update()
+
+    def note(self, text: str) -> None:
+        """Show a line at once."""
+        self._text = text
+        self._update()
+
+    def stop(self, clock: str) -> None:
+        """Show the last report; the next run has a display of its own."""
+        self._clock = clock
+        if self._text:
+            self._update()
+        self._handle = None
+
+    def _update(self) -> None:
+        self._next = time.monotonic() + SECONDS_BETWEEN_DISPLAYS
+        if self._handle is None:
+            self._handle = self._display(self._content(), display_id=True)
+        else:
+            self._handle.update(self._content())
+
+    def _content(self) -> ProgressText:
+        left_out = max(0, len(self._rows) - ROWS)
+        rows = [self._header] if self._header else []
+        rows += [f"... {left_out} lines before"] if left_out else []
+        clock = f" ({self._clock})" if self._clock else ""
+        return ProgressText("\n".join([*rows, *self._rows[left_out:], f"{self._text}{clock}"]))
+
+
+@dataclass(frozen=True, repr=False)
+class ProgressText:
+    """Lines of fixed width, as text and as HTML."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
+
+
+def _step(label: str) -> str:
+    """The label of a step in words of the field: "elastic: finish" is "elastic: active-set finish"."""
+    return ": ".join(STEPS.get(part, part) for part in label.split(": "))
+
+
+def _seconds(value: float) -> str:
+    """A time in seconds, minutes or hours, with no more digits than one reads."""
+    if value < 60.0:
+        return f"{value:.1f} s" if value < 10.0 else f"{value:.0f} s"
+    if value < 3600.0:
+        return f"{int(value // 60)} min {int(value % 60):02d} s"
+    return f"{int(value // 3600)} h {int(value % 3600 // 60):02d} min"

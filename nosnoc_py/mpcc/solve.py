@@ -10,6 +10,7 @@ import numpy as np
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import SolverError, check_type
+from nosnoc_py.markup import tree
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.program import MPCC
 from nosnoc_py.mpcc.stationarity import StationarityCertificate, biactive_groups
@@ -93,6 +94,9 @@ class MPCCResult:
             f"(min {self.complementarity_min:.1e}), infeasibility {self.infeasibility:.1e}\n"
             f"  {self.iterations} iterations in {len(self.log)} steps, {self.wall_seconds:.3f} s"
         )
+
+    def _repr_html_(self) -> str:
+        return tree(repr(self))
 
 
 # What counts as zero where no certificate says so, in the user's units.

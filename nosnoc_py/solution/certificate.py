@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nosnoc_py.markup import page, paragraph, table
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.records import Event
 from nosnoc_py.solution.trajectory import Trajectory, first_lines, jsonable
@@ -228,6 +229,33 @@ class Certificate:
         lines += self._list("local findings", self.findings)
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        times = [
+            (
+                pair.event.kind,
+                pair.event.name,
+                *self._times_of(pair),
+                "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}",
+            )
+            for pair in self.events
+        ]
+        lists = {"violated on the true trajectory": self.violation, "local findings": self.findings}
+        return page(
+            f"Certificate: {self.verdict}",
+            paragraph(self.reason),
+            table(self._numbers()),
+            table(times, ("event", "name", "claimed [s]", "true [s]", "delay [s]")),
+            *(table([(str(finding),) for finding in findings], (title,)) for title, findings in lists.items()),
+        )
+
+    @staticmethod
+    def _times_of(pair: EventPair) -> list[str]:
+        return [f"{each.time:.8g}" if each is not None else "-" for each in (pair.claimed, pair.found)]
+
+    @staticmethod
+    def _delay_of(pair: EventPair) -> str:
+        return "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
+
     def _numbers(self) -> list[tuple[str, str]]:
         rows = [("end state", self._end()), ("objective", self._objective())]
         if (window := self.worst_window) is not None:
@@ -272,9 +300,9 @@ class Certificate:
             return ["  events            none"]
         lines = [f"  {'event':<34}{'claimed [s]':>14}{'true [s]':>14}{'delay [s]':>12}"]
         for pair in self.events:
-            times = [f"{each.time:.8g}" if each is not None else "-" for each in (pair.claimed, pair.found)]
-            delay = "" if np.isnan(pair.delay) else f"{pair.delay:+.1e}"
-            lines.append(f"  {pair.event.kind + ' ' + pair.event.name:<34}{times[0]:>14}{times[1]:>14}{delay:>12}")
+            times = self._times_of(pair)
+            name = f"{pair.event.kind} {pair.event.name}"
+            lines.append(f"  {name:<34}{times[0]:>14}{times[1]:>14}{self._delay_of(pair):>12}")
         return first_lines(lines, SHOWN + 1, "  ... and {} more")
 
     @staticmethod

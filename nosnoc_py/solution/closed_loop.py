@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.errors import OptionError
+from nosnoc_py.markup import page, table
 from nosnoc_py.solution import Event
 from nosnoc_py.solution.storage import READERS, write
 from nosnoc_py.status import Status
@@ -130,6 +131,10 @@ class ClosedLoop:
 
     def __repr__(self) -> str:
         return f"ClosedLoop: {len(self.u)} samples of {self.period:g} s, {self.status}"
+
+    def _repr_html_(self) -> str:
+        lines = [line.partition(": ") for line in self.summary().splitlines()]
+        return page(repr(self), table((title, text) for title, _, text in lines[1:]))
 
     def save(self, path: str | Path) -> Path:
         """Write the log to one netCDF file (.nc), which `ns.load` reads; raise `OptionError` for another name."""

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from nosnoc_py.arguments import named_arguments
+from nosnoc_py.markup import page, paragraph, table
 from nosnoc_py.solution.arrays import Array, assign, read_only
 from nosnoc_py.solution.candidate import Candidate
 from nosnoc_py.solution.certificate import Certificate
 from nosnoc_py.solution.optimum import SolutionSensitivity
 from nosnoc_py.solution.records import PairRole, Residual, Series, SolvedBranch, StepRecord
 from nosnoc_py.solution.sequence import Sequence
-from nosnoc_py.solution.trajectory import Trajectory
+from nosnoc_py.solution.trajectory import Trajectory, event_rows
 from nosnoc_py.status import Stationarity
 
 __all__ = ["Residual", "Solution", "StepRecord"]
@@ -205,6 +206,38 @@ class Solution(Trajectory):
 
     def _branches(self) -> list[str]:
         return [self._cost(), self._residuals(), self._effort(), *super()._branches()]
+
+    def _repr_html_(self) -> str:
+        """Status, objective, certificate, what the result consists of, modes and events, and what to try."""
+        answers = [self._cost(), self._certified() or "certificate: none", f"stationarity: {self.stationarity.value}"]
+        answers += [self._starts(), self._residuals(), self._effort()]
+        rows = [line.partition(": ")[::2] for line in answers if line]
+        rows += [("method", self.method)] if self.method else []
+        rows += [branch.partition(": ")[::2] for branch in super()._branches() if not branch.startswith("events (")]
+        return page(repr(self).partition("\n")[0], table(rows), *self._html_parts())
+
+    def _html_parts(self) -> list[str]:
+        iterate = "" if self.success else "Events and modes of the last iterate, which is no solution:"
+        shown = self.events or self.sequence is not None
+        worst = [] if self.success else [(str(residual),) for residual in self.worst]
+        return [
+            paragraph(iterate) if shown else "",
+            table(*self._phases()),
+            table(*event_rows(self.events)),
+            table(worst, ("worst residuals",)),
+        ]
+
+    def _phases(self) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+        """Rows of texts about the phases of the sequence, and the titles of their columns."""
+        if (sequence := self.sequence) is None:
+            return [], ()
+        ends = ["" for _ in sequence.phases] if sequence.times is None else [f"{t:.6g}" for t in sequence.times]
+        ends += [f"{self.t[-1]:.6g}"] * (len(sequence.phases) - len(ends))
+        rows = []
+        for k, (phase, impact, end) in enumerate(zip(sequence.phases, sequence.impacts, ends, strict=True)):
+            modes = ", ".join(f"{name} {mode}" for name, mode in phase.items()) or "nothing closed"
+            rows.append((str(k + 1), impact, modes, end))
+        return rows, ("phase", "begins with", "modes", "ends at [s]")
 
     def _cost(self) -> str:
         penalty = f" (penalty {self.penalty:.2g} apart)" if self.penalty else ""

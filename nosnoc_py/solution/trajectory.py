@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from nosnoc_py.arguments import named_arguments
 from nosnoc_py.errors import OptionError, SolverError, TranscriptionError, UnknownNameError
+from nosnoc_py.markup import page, table
 from nosnoc_py.solution.arrays import Array, assign, inside, read_only
 from nosnoc_py.solution.interpolant import SNAP, Interpolant, RungeKuttaInterpolant, Side
 from nosnoc_py.solution.records import Discretization, Event, Series
@@ -372,6 +373,14 @@ class Trajectory:
         lines = [stem + branch for stem, branch in zip(stems, branches, strict=True)]
         return "\n".join([f"{type(self).__name__}: {self.status}, {span}", *lines])
 
+    def _repr_html_(self) -> str:
+        rows = [branch.partition(": ")[::2] for branch in self._branches() if not branch.startswith("events (")]
+        return page(repr(self).partition("\n")[0], table(rows), *self._html_parts())
+
+    def _html_parts(self) -> list[str]:
+        """Return the tables of a notebook below the one with the lines of `repr`."""
+        return [table(*event_rows(self.events))]
+
     def _branches(self) -> list[str]:
         """Return the lines of the tree that `repr` draws."""
         parts = {
@@ -385,6 +394,22 @@ class Trajectory:
         branches += [f"message: {self.message}"] if self.message else []
         branches += [] if self.success else [f"what to try: {self.status.remedy}"]
         return [*branches, *([repr(self.sensitivity).replace("S", "s", 1)] if self.sensitivity is not None else [])]
+
+
+def event_rows(events: Iterable[Event]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Return rows of texts about events, and the titles of their columns; those of impacts only if there are any."""
+    events = list(events)
+    titles = ("time [s]", "event", "name")
+    rows = [(f"{event.time:.6g}", event.kind.replace("_", " "), event.name) for event in events]
+    if all(event.impulse is None and event.v_before is None for event in events):
+        return list(rows), titles
+
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.4g}"
+
+    more = [(number(event.impulse), number(event.v_before), number(event.v_after)) for event in events]
+    titles_of_impacts = ("impulse [N s]", "normal velocity before [m/s]", "after [m/s]")
+    return [(*row, *rest) for row, rest in zip(rows, more, strict=True)], (*titles, *titles_of_impacts)
 
 
 def first_lines(lines: list[str], most: int, more: str) -> list[str]:

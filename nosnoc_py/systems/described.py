@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from nosnoc_py.errors import ModelError, unknown_name
+from nosnoc_py.markup import tree
 from nosnoc_py.solution.arrays import Array, assign
 from nosnoc_py.systems.algebraic import Algebraic
 from nosnoc_py.systems.data import Data
@@ -260,6 +261,9 @@ class Described:
         return "\n".join(
             [f"{self._kind}: {', '.join(sizes)}", *(f"  {what:<8} {text}" for what, text in (*names, *branches))]
         )
+
+    def _repr_html_(self) -> str:
+        return tree(repr(self))
 
     def _shown(self, expression: Any) -> str:
         """An expression of the states, controls and parameters in their names."""

@@ -22,6 +22,7 @@ from nosnoc_py.discretization.options import FESD, FESDJ, FiniteElementMethod
 from nosnoc_py.discretization.readout import Reader, Readout, impact_rows, trajectory_fields
 from nosnoc_py.discretization.runge_kutta import representation_of
 from nosnoc_py.errors import OptionError, TranscriptionError, check_run
+from nosnoc_py.markup import tree
 from nosnoc_py.mpcc.again import Program
 from nosnoc_py.mpcc.auto import Auto
 from nosnoc_py.mpcc.layout import At
@@ -631,6 +632,9 @@ class Transcription(EvaluatesProblem):
     def __repr__(self) -> str:
         parts = (repr(part).replace("\n", "\n  ") for part in (self.dcs, self.grid, self.mpcc))
         return "Transcription\n  " + "\n  ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return tree(repr(self))
 
 
 def block_name(c: Constraint) -> str:

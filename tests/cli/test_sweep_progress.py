@@ -37,23 +37,25 @@ def test_bar_on_a_terminal():
     where = console(terminal=True)
     with Progress(console=where) as progress:
         progress(START)
-        assert progress._live.tasks[0].percentage == pytest.approx(25.0)
+        assert progress._output.live.tasks[0].percentage == pytest.approx(25.0)
         progress(DEATH)
         progress(FAILED)
-        assert progress._live.tasks[0].description == "2 of 4 runs, 1 without success"
+        assert progress._output.live.tasks[0].description == "2 of 4 runs, 1 without success"
         progress(DONE)
-        assert progress._live.tasks[0].percentage == pytest.approx(100.0)
+        assert progress._output.live.tasks[0].percentage == pytest.approx(100.0)
     assert "a run died and is tried again: signal SIGKILL" in written(where)
     assert "ab12: error. m [kg]" in written(where)
     assert "cd34" not in written(where)
 
 
-def test_silence_without_a_terminal():
+def test_a_pipe_has_failures_and_the_last_state():
     where = console(terminal=False)
     with Progress(console=where) as progress:
         for state in (START, DEATH, FAILED, DONE):
             progress(state)
-    assert written(where) == ""
+    lines = written(where).splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["1", "a", "ab12:", "4"]
+    assert lines[-1].startswith("4 of 4 runs, 1 without success (")
 
 
 def test_lines_when_forced():

@@ -19,6 +19,7 @@ from nosnoc_py.methods.event_selected.options import EventSelected
 from nosnoc_py.methods.event_selected.record import Record, dense_output, local_error, record_of, too_long
 from nosnoc_py.methods.event_selected.segments import NOISE, Scheme, System
 from nosnoc_py.motion.record import MotionRecord
+from nosnoc_py.notices import COMPILING, notify
 from nosnoc_py.simulation.common import SimulationTask, StepState, equal_steps
 from nosnoc_py.solution import Event, RungeKuttaInterpolant, Series, Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -113,6 +114,7 @@ def initial_mode(system: EventSelectedSystem, fields: Fields, method: EventSelec
 @lru_cache(maxsize=1)
 def _compiled_loop() -> Callable[..., Any]:
     """The loop of the kernel, compiled once for all systems and kept on disk."""
+    notify(COMPILING)
     x, p = np.zeros(1), np.zeros(1)
     flow = compiled(lambda x, mode, p: x, examples=(x, x, p))
     rows = compiled(lambda x, p: np.zeros((2, 1)), examples=(x, p))

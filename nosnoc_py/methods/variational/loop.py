@@ -33,6 +33,7 @@ from nosnoc_py.methods.variational.scene import (
     Scene,
 )
 from nosnoc_py.methods.variational.vectors import Vector, dot
+from nosnoc_py.notices import COMPILING, notify
 from nosnoc_py.simulation.common import StepState
 from nosnoc_py.solution import Trajectory
 from nosnoc_py.status import Status, asked_to_stop
@@ -62,6 +63,7 @@ class LieGroupVariationalState(StepState):
 @functools.cache
 def compiled_kernel() -> Callable[..., Any]:
     """The compiled loop; kept on disk for the next process."""
+    notify(COMPILING)
     return compiled(kernel.versioned(version_of(kernel, support_kernels)), cache=True)
 
 
